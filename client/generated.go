@@ -2034,6 +2034,10 @@ type PutEnvironmentInput struct {
 	Id string `json:"id"`
 	// Only if the stored revision is this one, else CONFLICT. 0: only create.
 	IfRevision *int `json:"ifRevision"`
+	// The tenant that it belongs to: the caller's own, or for a caller for all tenants any. Default: the caller's own.
+	Tenant *string `json:"tenant"`
+	// Whether every tenant may see it and claim its runners. Default: false.
+	Shared *bool `json:"shared"`
 	// The file system to start with, 1 to 512 printable bytes. Default: `host`, this machine's own programs.
 	// On a single machine also a container image: a reference such as `python:3.12` or `registry.example.org/x@sha256:…`, or `file:NAME` for an archive (`docker save`, or an OCI layout's) or the directory of an OCI layout among the server's image files, with `#TAG` where it has several. It is looked up at once, and its digest pinned in the revision: naming a tag again takes what it means by then, leaving `image` out keeps the bytes. What it is now is in `pool.image`.
 	// On Nomad, with the drivers docker and podman, a container image's reference. Its registry is asked, and its digest pinned for all nodes; one that the registry doesn't know is taken from the nodes by its name, which `health` says. Programs run as the image's user, or uid 1000 where that is root or can't be looked up, with the image's variables and working directory.
@@ -2065,6 +2069,12 @@ func (v *PutEnvironmentInput) GetId() string { return v.Id }
 
 // GetIfRevision returns PutEnvironmentInput.IfRevision, and is useful for accessing the field via an interface.
 func (v *PutEnvironmentInput) GetIfRevision() *int { return v.IfRevision }
+
+// GetTenant returns PutEnvironmentInput.Tenant, and is useful for accessing the field via an interface.
+func (v *PutEnvironmentInput) GetTenant() *string { return v.Tenant }
+
+// GetShared returns PutEnvironmentInput.Shared, and is useful for accessing the field via an interface.
+func (v *PutEnvironmentInput) GetShared() *bool { return v.Shared }
 
 // GetImage returns PutEnvironmentInput.Image, and is useful for accessing the field via an interface.
 func (v *PutEnvironmentInput) GetImage() *string { return v.Image }

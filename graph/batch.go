@@ -59,12 +59,12 @@ func (r query) Batches(ctx context.Context, runner, env *string, first *int, aft
 		return model.BatchConnection{}, err
 	}
 	filter := engine.BatchFilter{RunnerID: runtime.RunnerID(orZero(runner)), EnvironmentID: runtime.EnvironmentID(orZero(env)), NewestFirst: orZero(newestFirst)}
-	found, total, err := r.engine.Batches(ctx, filter, page.First, runtime.BatchID(page.After))
+	found, total, err := r.guard.Batches(ctx, filter, page.First, runtime.BatchID(page.After))
 	return pagination.Loaded(found, func(b runtime.Batch) string { return string(b.ID) }, page, total), err
 }
 
 func (r query) Batch(ctx context.Context, id string) (*runtime.Batch, error) {
-	found, err := r.engine.Batch(ctx, runtime.BatchID(id))
+	found, err := r.guard.Batch(ctx, runtime.BatchID(id))
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (r query) Batch(ctx context.Context, id string) (*runtime.Batch, error) {
 }
 
 func (r mutation) CancelBatch(ctx context.Context, id string) (generated.CancelBatchPayload, error) {
-	cancelled, err := r.engine.CancelBatch(ctx, runtime.BatchID(id))
+	cancelled, err := r.guard.CancelBatch(ctx, runtime.BatchID(id))
 	return generated.CancelBatchPayload{Batch: cancelled}, err
 }
 
@@ -97,7 +97,7 @@ func (r batchFields) FailedCount(_ context.Context, of *runtime.Batch) (int, err
 }
 
 func (r batchFields) Build(ctx context.Context, of *runtime.Batch) (*runtime.Execution, error) {
-	return r.engine.BatchBuild(ctx, of.ID, chargeRecords(ctx))
+	return r.guard.BatchBuild(ctx, of.ID, chargeRecords(ctx))
 }
 
 func (r batchFields) Cases(ctx context.Context, of *runtime.Batch, first *int, after *string) (model.BatchCaseConnection, error) {
@@ -114,7 +114,7 @@ func (r batchFields) Cases(ctx context.Context, of *runtime.Batch, first *int, a
 		from = at + 1
 	}
 	end := min(from+page.First, of.CaseCount)
-	found, err := r.engine.BatchCases(ctx, *of, from, end, chargeRecords(ctx))
+	found, err := r.guard.BatchCases(ctx, *of, from, end, chargeRecords(ctx))
 	return pagination.Of(found, func(c runtime.Case) string { return strconv.Itoa(c.Index) }, end < of.CaseCount, of.CaseCount), err
 }
 
@@ -129,14 +129,14 @@ func (r subscription) BatchEvents(ctx context.Context, id string, after *string)
 	if name := twice(graphql.GetOperationContext(ctx), graphql.CollectFieldsCtx(ctx, []string{"BatchExecutionEvent", "BatchEvent"})); name != "" {
 		return nil, runtime.Errorf(runtime.CodeLimitExceeded, "select an event's %s once: each copy would wait for a reader that stalls", name)
 	}
-	events, err := r.engine.BatchEvents(ctx, runtime.BatchID(id), orZero(after))
+	events, err := r.guard.BatchEvents(ctx, runtime.BatchID(id), orZero(after))
 	if err != nil {
 		return nil, err
 	}
 	out := make(chan model.BatchEvent)
-	err = r.engine.Go(ctx, func(ctx context.Context) {
+	err = r.guard.Go(ctx, func(ctx context.Context) {
 		defer close(out)
-		defer r.engine.Watching(engine.WatchExecution)()
+		defer r.guard.Watching(engine.WatchExecution)()
 		sendBatchEvents(ctx, events, out)
 		_ = events.Close() // it was only read
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
@@ -28,6 +29,7 @@ type bed struct {
 	t      testing.TB
 	url    string
 	engine *engine.Engine
+	book   *identity.Book
 }
 
 func newBed(t testing.TB) bed {
@@ -39,10 +41,31 @@ func newBed(t testing.TB) bed {
 // newBedOver returns a bed over a cluster that is made of a fake one.
 func newBedOver(t testing.TB, cluster runtime.Cluster, fake *clustertest.Fake) bed {
 	t.Helper()
-	return newBedWith(t, cluster, fake, Options{})
+	return newBedWith(t, cluster, fake, bedOptions{})
 }
 
-func newBedWith(t testing.TB, cluster runtime.Cluster, fake *clustertest.Fake, options Options) bed {
+// bedOptions are those of a handler, and the first administrator's token; "": none is needed.
+type bedOptions struct {
+	Options
+	Token string
+}
+
+// book returns one with the token, over a store; nil: it can store nothing.
+func (o bedOptions) book(t testing.TB, db *store.Store) *identity.Book {
+	t.Helper()
+	config := identity.Config{FirstToken: o.Token, Open: o.Token == "", Key: make([]byte, 32), Logger: zap.NewNop()}
+	if db == nil {
+		return identity.New(config)
+	}
+	config.Store = db
+	book := identity.New(config)
+	if err := book.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return book
+}
+
+func newBedWith(t testing.TB, cluster runtime.Cluster, fake *clustertest.Fake, options bedOptions) bed {
 	t.Helper()
 	options.AllowedHosts, options.Logger = []string{"127.0.0.1"}, zap.NewNop()
 	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
@@ -54,7 +77,8 @@ func newBedWith(t testing.TB, cluster runtime.Cluster, fake *clustertest.Fake, o
 	ended := make(chan error, 1)
 	go func() { ended <- eng.Run(ctx) }()
 	<-eng.Restored()
-	server := httptest.NewUnstartedServer(Handler(eng, options))
+	options.Book = options.book(t, db)
+	server := httptest.NewUnstartedServer(Handler(eng, options.Options))
 	server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
 	server.Config.ConnContext = ConnContext
 	server.Start()
@@ -66,7 +90,7 @@ func newBedWith(t testing.TB, cluster runtime.Cluster, fake *clustertest.Fake, o
 		}
 	})
 	t.Cleanup(func() { stop(); <-ended })
-	return bed{t, server.URL, eng}
+	return bed{t, server.URL, eng, options.Book}
 }
 
 // ask sends an operation whose variables are "in" and "id", and decodes what

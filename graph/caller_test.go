@@ -102,7 +102,7 @@ func TestOneCallersClaimsDelayNobodyElse(t *testing.T) {
 			fake := clustertest.NewFake()
 			ready := make(chan struct{})
 			fake.OnStart(func(runtime.RunnerID) error { <-ready; return nil })
-			b := newBedWith(t, fake, fake, Options{Settings: Settings{MaxOperations: 200}})
+			b := newBedWith(t, fake, fake, bedOptions{Options: Options{Settings: Settings{MaxOperations: 200}}})
 			t.Cleanup(func() { close(ready) })
 			b.environment("a", 0)
 			waiting := func(n int) {

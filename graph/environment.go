@@ -10,24 +10,28 @@ import (
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
-func (r query) Environments(context.Context) ([]runtime.Environment, error) {
-	return r.engine.Environments(), nil
+func (r query) Environments(ctx context.Context) ([]runtime.Environment, error) {
+	return r.guard.Environments(ctx)
 }
 
-func (r query) Environment(_ context.Context, id string) (*runtime.Environment, error) {
-	env, ok := r.engine.Environment(runtime.EnvironmentID(id))
-	if !ok {
-		return nil, nil
+func (r query) Environment(ctx context.Context, id string) (*runtime.Environment, error) {
+	env, ok, err := r.guard.Environment(ctx, runtime.EnvironmentID(id))
+	if err != nil || !ok {
+		return nil, err
 	}
 	return &env, nil
 }
 
 func (r mutation) PutEnvironment(ctx context.Context, in generated.PutEnvironmentInput) (generated.PutEnvironmentPayload, error) {
-	env, created, err := r.engine.PutEnvironment(ctx, putInput(in))
+	put, err := putInput(in)
+	if err != nil {
+		return generated.PutEnvironmentPayload{}, err
+	}
+	env, created, err := r.guard.PutEnvironment(ctx, put)
 	return generated.PutEnvironmentPayload{Environment: env, Created: created}, err
 }
 
-func putInput(in generated.PutEnvironmentInput) engine.PutEnvironmentInput {
+func putInput(in generated.PutEnvironmentInput) (engine.PutEnvironmentInput, error) {
 	out := engine.PutEnvironmentInput{
 		ID:               runtime.EnvironmentID(in.ID),
 		IfRevision:       in.IfRevision,
@@ -39,6 +43,14 @@ func putInput(in generated.PutEnvironmentInput) engine.PutEnvironmentInput {
 		Warm:             in.Warm,
 		DefaultTimeLimit: in.DefaultTimeLimit,
 		OutputLimit:      in.OutputLimit,
+		Shared:           in.Shared,
+	}
+	if in.Tenant != nil {
+		tenant, err := runtime.ParseTenant("tenant", *in.Tenant)
+		if err != nil {
+			return out, err
+		}
+		out.Tenant = &tenant
 	}
 	if limits := in.Resources; limits != nil {
 		out.CPUMHz, out.MemoryMiB = limits.CPUMHz, limits.MemoryMiB
@@ -48,11 +60,11 @@ func putInput(in generated.PutEnvironmentInput) engine.PutEnvironmentInput {
 		out.NetworkAccess, out.ExposedPorts = network.Access, network.ExposedPorts
 		out.Allow, out.AllowNames, out.BandwidthMbit = network.Allow, network.AllowNames, network.BandwidthMbit
 	}
-	return out
+	return out, nil
 }
 
 func (r mutation) DeleteEnvironment(ctx context.Context, in generated.DeleteEnvironmentInput) (generated.DeleteEnvironmentPayload, error) {
-	deleted, err := r.engine.DeleteEnvironment(ctx, runtime.EnvironmentID(in.ID), orZero(in.EndClaimed))
+	deleted, err := r.guard.DeleteEnvironment(ctx, runtime.EnvironmentID(in.ID), orZero(in.EndClaimed))
 	return generated.DeleteEnvironmentPayload{Deleted: deleted}, err
 }
 
@@ -62,7 +74,7 @@ func (r environment) DefaultTimeLimit(_ context.Context, env *runtime.Environmen
 
 // Pool shows an environment that was deleted meanwhile as a deleted pool.
 func (r environment) Pool(_ context.Context, env *runtime.Environment) (runtime.PoolStatus, error) {
-	status, ok := r.engine.PoolStatus(env.ID)
+	status, ok := r.guard.PoolStatus(env.ID)
 	if !ok {
 		return runtime.PoolStatus{EnvironmentID: env.ID, Revision: env.Revision, Deleted: true}, nil
 	}
@@ -70,15 +82,15 @@ func (r environment) Pool(_ context.Context, env *runtime.Environment) (runtime.
 }
 
 func (r environment) StartDurations(_ context.Context, env *runtime.Environment) (model.Durations, error) {
-	return model.NewDurations(r.engine.StartDurations(env.ID)), nil
+	return model.NewDurations(r.guard.StartDurations(env.ID)), nil
 }
 
 func (r environment) ClaimStats(_ context.Context, env *runtime.Environment) (model.ClaimStats, error) {
-	return model.NewClaimStats(r.engine.ClaimStats(env.ID)), nil
+	return model.NewClaimStats(r.guard.ClaimStats(env.ID)), nil
 }
 
 func (r environment) PoolHistory(_ context.Context, env *runtime.Environment) (model.PoolHistory, error) {
-	return model.NewPoolHistory(r.engine.PoolHistory(env.ID)), nil
+	return model.NewPoolHistory(r.guard.PoolHistory(env.ID)), nil
 }
 
 func (r poolStatus) Reason(_ context.Context, status *runtime.PoolStatus) (*string, error) {
@@ -94,13 +106,13 @@ func (r imageStatus) Reason(_ context.Context, status *runtime.ImageStatus) (*st
 }
 
 func (r subscription) PoolStatus(ctx context.Context, id *string) (<-chan runtime.PoolStatus, error) {
-	return r.engine.WatchPools(ctx, runtime.EnvironmentID(orZero(id)))
+	return r.guard.WatchPools(ctx, runtime.EnvironmentID(orZero(id)))
 }
 
-func (r query) PoolAlerts(context.Context) ([]runtime.PoolAlert, error) {
-	return r.engine.PoolAlerts(), nil
+func (r query) PoolAlerts(ctx context.Context) ([]runtime.PoolAlert, error) {
+	return r.guard.PoolAlerts(ctx)
 }
 
 func (r subscription) PoolAlerts(ctx context.Context, id *string) (<-chan runtime.PoolAlert, error) {
-	return r.engine.WatchPoolAlerts(ctx, runtime.EnvironmentID(orZero(id)))
+	return r.guard.WatchPoolAlerts(ctx, runtime.EnvironmentID(orZero(id)))
 }

@@ -35,7 +35,7 @@ func (r query) Executions(ctx context.Context, runner, env *string, states []run
 	}
 	filter := engine.ExecutionFilter{RunnerID: runtime.RunnerID(orZero(runner)), EnvironmentID: runtime.EnvironmentID(orZero(env)), States: states, NewestFirst: orZero(newestFirst)}
 	charge := func(bytes int) error { return transport.Charge(ctx, recordMemory*int64(bytes)) }
-	found, err := r.engine.Executions(ctx, filter, page.First, runtime.ExecutionID(page.After), charge)
+	found, err := r.guard.Executions(ctx, filter, page.First, runtime.ExecutionID(page.After), charge)
 	key := func(execution runtime.Execution) string { return string(execution.ID) }
 	return pagination.Of(found.Executions, key, found.More, found.Total), err
 }
@@ -45,7 +45,7 @@ func (r query) Execution(ctx context.Context, id string, waitFor *int) (*runtime
 	if err := runtime.Between("waitFor", int64(seconds), 0, int64(runtime.MaxTimeLimit/time.Second), "seconds"); err != nil {
 		return nil, err
 	}
-	found, err := r.engine.Execution(ctx, runtime.ExecutionID(id), time.Duration(seconds)*time.Second)
+	found, err := r.guard.Execution(ctx, runtime.ExecutionID(id), time.Duration(seconds)*time.Second)
 	if err != nil {
 		return nil, err
 	}
@@ -58,10 +58,10 @@ func (r mutation) StartExecution(ctx context.Context, in generated.StartExecutio
 		return generated.StartExecutionPayload{}, err
 	}
 	if batch != nil {
-		made, first, err := r.engine.StartBatch(ctx, startInput(in), *batch)
+		made, first, err := r.guard.StartBatch(ctx, startInput(in), *batch)
 		return generated.StartExecutionPayload{Execution: first, Batch: &made}, err
 	}
-	started, err := r.engine.Start(ctx, startInput(in))
+	started, err := r.guard.Start(ctx, startInput(in))
 	return generated.StartExecutionPayload{Execution: started}, err
 }
 
@@ -86,12 +86,12 @@ func startInput(in generated.StartExecutionInput) engine.StartInput {
 }
 
 func (r mutation) ResizeTerminal(ctx context.Context, in generated.ResizeTerminalInput) (generated.ResizeTerminalPayload, error) {
-	resized, err := r.engine.Resize(ctx, runtime.ExecutionID(in.ExecutionID), runtime.TerminalSize{Columns: in.Columns, Rows: in.Rows})
+	resized, err := r.guard.Resize(ctx, runtime.ExecutionID(in.ExecutionID), runtime.TerminalSize{Columns: in.Columns, Rows: in.Rows})
 	return generated.ResizeTerminalPayload{Execution: resized}, err
 }
 
 func (r mutation) SignalExecution(ctx context.Context, in generated.SignalExecutionInput) (generated.SignalExecutionPayload, error) {
-	signalled, err := r.engine.Signal(ctx, runtime.ExecutionID(in.ExecutionID), in.Signal)
+	signalled, err := r.guard.Signal(ctx, runtime.ExecutionID(in.ExecutionID), in.Signal)
 	return generated.SignalExecutionPayload{Execution: signalled}, err
 }
 
@@ -100,14 +100,14 @@ func (r mutation) WriteStdin(ctx context.Context, in generated.WriteStdinInput) 
 	if err != nil {
 		return generated.WriteStdinPayload{}, err
 	}
-	offset, err := r.engine.WriteStdin(ctx, engine.StdinInput{
+	offset, err := r.guard.WriteStdin(ctx, engine.StdinInput{
 		ExecutionID: runtime.ExecutionID(in.ExecutionID), Data: data, Offset: in.Offset, Close: orZero(in.Close),
 	})
 	return generated.WriteStdinPayload{Offset: offset}, err
 }
 
 func (r mutation) CancelExecution(ctx context.Context, id string) (generated.CancelExecutionPayload, error) {
-	cancelled, err := r.engine.Cancel(ctx, runtime.ExecutionID(id))
+	cancelled, err := r.guard.Cancel(ctx, runtime.ExecutionID(id))
 	return generated.CancelExecutionPayload{Execution: cancelled}, err
 }
 
@@ -126,10 +126,10 @@ func (r mutation) Run(ctx context.Context, in generated.RunInput) (generated.Run
 		Caller: callerOf(ctx),
 	}
 	if batch != nil {
-		made, first, err := r.engine.RunBatch(ctx, run, *batch)
+		made, first, err := r.guard.RunBatch(ctx, run, *batch)
 		return generated.RunPayload{Execution: first, Batch: &made}, err
 	}
-	started, err := r.engine.Execute(ctx, run)
+	started, err := r.guard.Execute(ctx, run)
 	return generated.RunPayload{Execution: started}, err
 }
 
@@ -148,14 +148,15 @@ func stdinData(in generated.WriteStdinInput) ([]byte, error) {
 	}
 }
 
-func (r execution) OutputURL(_ context.Context, of *runtime.Execution) (string, error) {
-	return r.links.Output(of.ID), nil
+func (r execution) OutputURL(ctx context.Context, of *runtime.Execution) (string, error) {
+	p, err := r.guard.Allowed(ctx, "output")
+	return r.links.Output(p, of.ID), err
 }
 
 // ExecutionEvents sends an execution's events. ExecutionFinished is missing where
 // they can't be read to the end. Transports have a faster way: see follower.
 func (r subscription) ExecutionEvents(ctx context.Context, id string, after *string, resizes *bool) (<-chan model.ExecutionEvent, error) {
-	events, err := r.engine.Events(ctx, runtime.ExecutionID(id), orZero(after))
+	events, err := r.guard.Events(ctx, runtime.ExecutionID(id), orZero(after))
 	if err != nil {
 		return nil, err
 	}
@@ -163,9 +164,9 @@ func (r subscription) ExecutionEvents(ctx context.Context, id string, after *str
 		events.WithResizes()
 	}
 	out := make(chan model.ExecutionEvent)
-	err = r.engine.Go(ctx, func(ctx context.Context) {
+	err = r.guard.Go(ctx, func(ctx context.Context) {
 		defer close(out)
-		defer r.engine.Watching(engine.WatchExecution)()
+		defer r.guard.Watching(engine.WatchExecution)()
 		sendEvents(ctx, events, out)
 		_ = events.Close() // it was only read
 	})
@@ -238,6 +239,6 @@ func (r execution) Output(ctx context.Context, of *runtime.Execution, after *str
 	}
 	cost := costOfPage(ctx)
 	charge := func(data []byte) error { return transport.Charge(ctx, cost.of(data)) }
-	chunks, cursor, end, err := r.engine.Output(ctx, of.ID, orZero(after), outputBytes(maxBytes), charge)
+	chunks, cursor, end, err := r.guard.Output(ctx, of.ID, orZero(after), outputBytes(maxBytes), charge)
 	return model.NewOutputPage(chunks, cursor, end), err
 }

@@ -25,13 +25,13 @@ func (r runner) Files(ctx context.Context, of *runtime.Runner, path *string, rec
 		path = new(string)
 		*path = workspace
 	}
-	files, err := r.engine.Files(ctx, of.ID, *path, orZero(recursive))
+	files, err := r.guard.Files(ctx, of.ID, *path, orZero(recursive))
 	key := func(file runtime.File) string { return file.Path }
 	return pagination.Cut(files, key, page), err
 }
 
 func (r runner) File(ctx context.Context, of *runtime.Runner, path string) (*runtime.File, error) {
-	found, ok, err := r.engine.File(ctx, of.ID, path)
+	found, ok, err := r.guard.File(ctx, of.ID, path)
 	if err != nil || !ok {
 		return nil, err
 	}
@@ -47,11 +47,12 @@ func (r file) LinkTarget(_ context.Context, of *runtime.File) (*string, error) {
 }
 
 // DownloadURL is signed for a regular file only: anything else would be refused.
-func (r file) DownloadURL(_ context.Context, of *runtime.File) (*string, error) {
-	if of.Type != runtime.FileRegular {
-		return nil, nil
+func (r file) DownloadURL(ctx context.Context, of *runtime.File) (*string, error) {
+	p, err := r.guard.Allowed(ctx, "file")
+	if err != nil || of.Type != runtime.FileRegular {
+		return nil, err
 	}
-	return orNull(r.links.File(*of)), nil
+	return orNull(r.links.File(p, *of)), nil
 }
 
 func (r mutation) UploadFile(ctx context.Context, runnerID, path string, file transport.Upload, mode *string) (generated.UploadFilePayload, error) {
@@ -67,7 +68,7 @@ func (r mutation) UploadFile(ctx context.Context, runnerID, path string, file tr
 		return generated.UploadFilePayload{}, err
 	}
 	const unknown = -1 // a part doesn't tell its size
-	written, err := r.engine.UploadFile(ctx, runtime.RunnerID(runnerID), path, bits, unknown, content)
+	written, err := r.guard.UploadFile(ctx, runtime.RunnerID(runnerID), path, bits, unknown, content)
 	return generated.UploadFilePayload{File: written}, err
 }
 
@@ -76,7 +77,7 @@ func (r mutation) UpdateFiles(ctx context.Context, in generated.UpdateFilesInput
 	if err != nil {
 		return files.Updated{}, err
 	}
-	return r.engine.UpdateFiles(ctx, runtime.RunnerID(in.RunnerID), in.Delete, "write", writes)
+	return r.guard.UpdateFiles(ctx, runtime.RunnerID(in.RunnerID), in.Delete, "write", writes)
 }
 
 // fileWrites converts files, and returns INVALID_INPUT below field for one that

@@ -46,7 +46,7 @@ func (f *follower) follow(ctx context.Context, op *graphql.OperationContext, aft
 	}
 	resizes, _ := args["resizes"].(bool)
 	open := func(after string) (feed.Source, error) {
-		events, err := f.resolver.engine.Events(ctx, id, after)
+		events, err := f.resolver.guard.Events(ctx, id, after)
 		if err != nil {
 			return nil, err
 		}
@@ -60,11 +60,14 @@ func (f *follower) follow(ctx context.Context, op *graphql.OperationContext, aft
 	if name := encode.twice(); name != "" {
 		return nil, at(field, runtime.Errorf(runtime.CodeLimitExceeded, "select an event's %s once: each copy would wait for a reader that stalls", name))
 	}
+	if err := f.resolver.guard.AllowExecution(ctx, "executionEvents", id); err != nil { // others may have opened them
+		return nil, at(field, err)
+	}
 	watcher, err := f.feeds.Watch(feed.Key{Execution: id, Selection: encode.selection(), Resizes: resizes}, after, open, encode.encode)
 	if err != nil {
 		return nil, at(field, err)
 	}
-	s := &eventStream{watcher: watcher, left: f.resolver.engine.Watching(engine.WatchExecution), field: field, events: make(chan model.ExecutionEvent, 1)}
+	s := &eventStream{watcher: watcher, left: f.resolver.guard.Watching(engine.WatchExecution), field: field, events: make(chan model.ExecutionEvent, 1)}
 	exec := newExecutor(f.presenter, generated.Config{Resolvers: followed{f.resolver, s.events}})
 	s.respond, _ = exec.DispatchOperation(ctx, op)
 	return s, nil

@@ -21,6 +21,7 @@ func served(t *testing.T, options Options) (url string, logs *observer.ObservedL
 	if options.AllowedHosts == nil {
 		options.AllowedHosts = []string{"127.0.0.1", "localhost"}
 	}
+	options.Book = bedOptions{}.book(t, nil)
 	server := httptest.NewServer(Handler(nil, options))
 	t.Cleanup(server.Close)
 	return server.URL, logs

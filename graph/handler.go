@@ -28,6 +28,8 @@ import (
 	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/guard"
+	"github.com/rockpool/rockpool/runtime/identity"
 )
 
 // Options are what a handler needs beside the engine.
@@ -37,7 +39,7 @@ type Options struct {
 	AllowedOrigins  []string        // origins beside the server's own, for example "https://admin.example.org"
 	NoIntrospection bool            // the schema isn't shown, nor names suggested
 	SigningKey      []byte          // of download.KeySize bytes, for addresses that outlive this process
-	Token           string          // that whoever uses the API must have; "": nobody needs one
+	Book            *identity.Book  // knows the callers
 	Started         <-chan struct{} // closed when the engine knows what there is; nil: it does
 	Agents          http.Handler    // what is below /agent/, for everybody; nil: nothing
 	Logger          *zap.Logger
@@ -70,17 +72,13 @@ const maxComplexity = 50_000
 // its subscriptions.
 func Handler(eng *engine.Engine, options Options) http.Handler {
 	present := presenter.Presenter{Logger: options.Logger, Hints: !options.NoIntrospection}
-	resolver := &resolver{engine: eng, version: options.Version, links: download.NewLinks(options.SigningKey)}
+	guarded := guard.New(eng, options.Book)
+	resolver := &resolver{guard: guarded, version: options.Version, links: download.NewLinks(options.SigningKey)}
 	settings := options.Settings
 	follower := &follower{resolver: resolver, presenter: present}
 	settings.Source, settings.Present, settings.Recover = follower.follow, present.Present, present.Recover
-	admission := gate.NewAdmission(options.Token)
-	settings.Admit = func(header http.Header, payload map[string]any) string {
-		if err := admission.Admit(header, payload); err != nil {
-			return err.Message
-		}
-		return ""
-	}
+	admission := &gate.Admission{Book: options.Book}
+	settings.Admit = admission.Admit
 	counted := generated.NewExecutableSchema(generated.Config{Complexity: fields()})
 	settings.Fields = func(op *graphql.OperationContext) int {
 		return gqlcomplexity.Calculate(context.Background(), counted, op.Operation, op.Variables)
@@ -105,7 +103,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 		transport.Multipart{Settings: settings}, transport.POST{Settings: settings}, transport.GET{Settings: settings},
 	}}))
 	downloads := http.NewServeMux()
-	download.Handler{Links: resolver.links, Source: eng, Refuse: present.Refuse}.Register(downloads)
+	download.Handler{Links: resolver.links, Source: guarded, Callers: admission, Refuse: present.Refuse}.Register(downloads)
 	for _, path := range []string{"/files/", "/outputs/"} {
 		mux.Handle(path, starting{options.Started}.guard(downloads))
 	}
@@ -115,7 +113,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	mux.HandleFunc("GET /{$}", welcome)
 	probes{starting{options.Started}, eng, admission}.register(mux)
 	if options.Metrics != nil {
-		mux.Handle("GET /metrics", admission.Guard(options.Metrics))
+		mux.Handle("GET /metrics", admission.Guard(admission.For("metrics", options.Metrics)))
 	}
 	crossOrigin := cors.New(cors.Options{
 		AllowOriginFunc: func(origin string) bool { return gate.AllowedOrigin(options.AllowedOrigins, origin) },

@@ -19,7 +19,7 @@ import (
 func TestOperationsTakeWhatTheyRead(t *testing.T) {
 	fake := clustertest.NewFake()
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
-	b := newBedWith(t, fake, fake, Options{Settings: Settings{Peers: all}})
+	b := newBedWith(t, fake, fake, bedOptions{Options: Options{Settings: Settings{Peers: all}}})
 	b.limitless("e")
 	const bytes = 300_000
 	id := b.start(in{"runnerId": b.claim("e"), "command": []string{"zeros", "300000"}})

@@ -7,8 +7,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-func (r execution) Runner(_ context.Context, of *runtime.Execution) (*runtime.Runner, error) {
-	return r.there(of.RunnerID), nil
+func (r execution) Runner(ctx context.Context, of *runtime.Execution) (*runtime.Runner, error) {
+	return r.there(ctx, of.RunnerID)
 }
 
 func (r execution) BatchID(_ context.Context, of *runtime.Execution) (*string, error) {

@@ -25,7 +25,7 @@ func (p probes) register(mux *http.ServeMux) {
 			return
 		}
 		why := "the server is starting: it waits for its cluster"
-		if p.admission.Admit(r.Header, nil) == nil {
+		if caller, err := p.admission.Authenticate(r); err == nil && caller.Allow("cluster") == nil {
 			all := p.engine.Health(r.Context()).Components
 			if i := slices.IndexFunc(all, func(c engine.ComponentHealth) bool { return c.Name == "cluster" }); i >= 0 && all[i].Message != "" {
 				why += "\n" + all[i].Message

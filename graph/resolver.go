@@ -7,12 +7,13 @@ import (
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/guard"
 )
 
 // A resolver answers every field that isn't simply there. The methods stand in
 // files by topic.
 type resolver struct {
-	engine  *engine.Engine
+	guard   *guard.Guard
 	version string
 	links   *download.Links
 }
@@ -32,6 +33,9 @@ type (
 	execution    struct{ *resolver }
 	batchFields  struct{ *resolver }
 	usage        struct{ *resolver }
+	principal    struct{ *resolver }
+	grant        struct{ *resolver }
+	token        struct{ *resolver }
 )
 
 func (r *resolver) Query() generated.QueryResolver               { return query{r} }
@@ -47,15 +51,21 @@ func (r *resolver) Runner() generated.RunnerResolver             { return runner
 func (r *resolver) File() generated.FileResolver                 { return file{r} }
 func (r *resolver) Execution() generated.ExecutionResolver       { return execution{r} }
 func (r *resolver) Batch() generated.BatchResolver               { return batchFields{r} }
+func (r *resolver) Caller() generated.CallerResolver             { return principal{r} }
+func (r *resolver) Grant() generated.GrantResolver               { return grant{r} }
+func (r *resolver) Token() generated.TokenResolver               { return token{r} }
 func (r *resolver) Usage() generated.UsageResolver               { return usage{r} }
 
-func (r query) Version(context.Context) (string, error) { return r.version, nil }
-
-func (r query) Cluster(ctx context.Context) (runtime.ClusterStatus, error) {
-	return r.engine.ClusterStatus(ctx)
+func (r query) Version(ctx context.Context) (string, error) {
+	_, err := r.guard.Allowed(ctx, "version")
+	return r.version, err
 }
 
-func (r query) Health(ctx context.Context) (engine.Health, error) { return r.engine.Health(ctx), nil }
+func (r query) Cluster(ctx context.Context) (runtime.ClusterStatus, error) {
+	return r.guard.ClusterStatus(ctx)
+}
+
+func (r query) Health(ctx context.Context) (engine.Health, error) { return r.guard.Health(ctx) }
 
 // orNull returns nil for a zero value, which the API shows as null.
 func orNull[T comparable](v T) *T {

@@ -11,7 +11,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/runnerfeed"
 )
 
-func (r query) Runners(_ context.Context, env *string, states []runtime.RunnerState, heldBy *string, first *int, after *string, newestFirst *bool) (model.RunnerConnection, error) {
+func (r query) Runners(ctx context.Context, env *string, states []runtime.RunnerState, heldBy *string, first *int, after *string, newestFirst *bool) (model.RunnerConnection, error) {
 	page, err := pagination.Parse(first, after)
 	if err != nil {
 		return model.RunnerConnection{}, err
@@ -19,24 +19,25 @@ func (r query) Runners(_ context.Context, env *string, states []runtime.RunnerSt
 	page.Descending = orZero(newestFirst)
 	filter := engine.RunnerFilter{EnvironmentID: runtime.EnvironmentID(orZero(env)), States: states, HeldBy: orZero(heldBy), NewestFirst: page.Descending}
 	key := func(runner runtime.Runner) string { return string(runner.ID) }
-	return pagination.Cut(r.engine.Runners(filter), key, page), nil
+	found, err := r.guard.Runners(ctx, filter)
+	return pagination.Cut(found, key, page), err
 }
 
-func (r query) Runner(_ context.Context, id string) (*runtime.Runner, error) {
-	return r.there(runtime.RunnerID(id)), nil
+func (r query) Runner(ctx context.Context, id string) (*runtime.Runner, error) {
+	return r.there(ctx, runtime.RunnerID(id))
 }
 
-// there returns a runner, and nil for one that isn't there (any more).
-func (r *resolver) there(id runtime.RunnerID) *runtime.Runner {
-	found, ok := r.engine.Runner(id)
-	if !ok {
-		return nil
+// there returns a runner, and nil for one that isn't there for the caller (any more).
+func (r *resolver) there(ctx context.Context, id runtime.RunnerID) (*runtime.Runner, error) {
+	found, ok, err := r.guard.Runner(ctx, id)
+	if err != nil || !ok {
+		return nil, err
 	}
-	return &found
+	return &found, nil
 }
 
 func (r mutation) ClaimRunner(ctx context.Context, in generated.ClaimRunnerInput) (generated.ClaimRunnerPayload, error) {
-	claimed, err := r.engine.Claim(ctx, engine.ClaimInput{
+	claimed, err := r.guard.Claim(ctx, engine.ClaimInput{
 		EnvironmentID:     runtime.EnvironmentID(in.EnvironmentID),
 		InactivityTimeout: in.InactivityTimeout,
 		WaitFor:           in.WaitFor,
@@ -48,12 +49,12 @@ func (r mutation) ClaimRunner(ctx context.Context, in generated.ClaimRunnerInput
 }
 
 func (r mutation) RenewRunner(ctx context.Context, id string) (generated.RenewRunnerPayload, error) {
-	renewed, err := r.engine.Renew(ctx, runtime.RunnerID(id))
+	renewed, err := r.guard.Renew(ctx, runtime.RunnerID(id))
 	return generated.RenewRunnerPayload{Runner: renewed}, err
 }
 
 func (r mutation) ReleaseRunner(ctx context.Context, id string) (generated.ReleaseRunnerPayload, error) {
-	released, err := r.engine.Release(ctx, runtime.RunnerID(id))
+	released, err := r.guard.Release(ctx, runtime.RunnerID(id))
 	return generated.ReleaseRunnerPayload{Released: released}, err
 }
 
@@ -85,9 +86,9 @@ func (r runner) ClusterURL(_ context.Context, of *runtime.Runner) (*string, erro
 }
 
 func (r runner) Events(ctx context.Context, of *runtime.Runner) ([]runtime.TaskEvent, error) {
-	return r.engine.TaskEvents(ctx, of.ID)
+	return r.guard.TaskEvents(ctx, of.ID)
 }
 
 func (r subscription) RunnerEvents(ctx context.Context, id *string) (<-chan runnerfeed.Event, error) {
-	return r.engine.WatchRunners(ctx, runtime.EnvironmentID(orZero(id)))
+	return r.guard.WatchRunners(ctx, runtime.EnvironmentID(orZero(id)))
 }

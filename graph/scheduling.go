@@ -11,10 +11,10 @@ import (
 )
 
 func (r mutation) DrainCluster(ctx context.Context, in generated.DrainClusterInput) (generated.DrainClusterPayload, error) {
-	if err := r.engine.SetDraining(ctx, in.Draining); err != nil {
+	if err := r.guard.SetDraining(ctx, in.Draining); err != nil {
 		return generated.DrainClusterPayload{}, err
 	}
-	status, err := r.engine.ClusterStatus(ctx)
+	status, err := r.guard.ClusterStatus(ctx)
 	return generated.DrainClusterPayload{Cluster: status}, err
 }
 
@@ -25,7 +25,7 @@ func (r cluster) Evaluations(
 	if err != nil {
 		return model.EvaluationConnection{}, err
 	}
-	found, total, err := r.engine.Evaluations(ctx, scheduling(env, runner, status, page))
+	found, total, err := r.guard.Evaluations(ctx, scheduling(env, runner, status, page))
 	key := func(evaluation runtime.Evaluation) string { return string(evaluation.ID) }
 	return pagination.Loaded(found, key, page, total), err
 }
@@ -37,13 +37,13 @@ func (r cluster) Allocations(
 	if err != nil {
 		return model.AllocationConnection{}, err
 	}
-	found, total, err := r.engine.Allocations(ctx, scheduling(env, runner, status, page))
+	found, total, err := r.guard.Allocations(ctx, scheduling(env, runner, status, page))
 	key := func(allocation runtime.Allocation) string { return string(allocation.ID) }
 	return pagination.Loaded(found, key, page, total), err
 }
 
 func (r cluster) TaskEvents(ctx context.Context, _ *runtime.ClusterStatus, id string) ([]runtime.TaskEvent, error) {
-	return r.engine.TaskEvents(ctx, runtime.RunnerID(id))
+	return r.guard.TaskEvents(ctx, runtime.RunnerID(id))
 }
 
 func scheduling[S ~string](env, runner *string, status []S, page pagination.Page) runtime.SchedulingFilter[S] {

@@ -16,7 +16,7 @@ import (
 func TestAServerThatStartsTellsItsHealthOnly(t *testing.T) {
 	started := make(chan struct{})
 	fake := clustertest.NewFake()
-	b := newBedWith(t, fake, fake, Options{Started: started})
+	b := newBedWith(t, fake, fake, bedOptions{Options: Options{Started: started}})
 	if code, _ := b.ask(`{ health { status } version }`, nil, nil); code != nil {
 		t.Errorf("health: %v", code)
 	}
@@ -48,7 +48,7 @@ func (standby) Status(context.Context) (runtime.ClusterStatus, error) {
 func TestProbesSayWhetherTheServerIsReady(t *testing.T) {
 	started := make(chan struct{})
 	fake := clustertest.NewFake()
-	b := newBedWith(t, standby{fake}, fake, Options{Started: started, Token: "correct-horse-battery"})
+	b := newBedWith(t, standby{fake}, fake, bedOptions{Options{Started: started}, "correct-horse-battery"})
 	probe := func(path, token string, code int, says string) {
 		t.Helper()
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.url+path, nil)

@@ -45,6 +45,7 @@ func bounds(c config.Bounds, maxBody, memory, files int64) peers.Bounds {
 		PeerBodies:     max(bodies/2, min(least, bodies)),
 	}
 	b.TokenOperations = cmp.Or(c.TokenOperations, 2*b.Operations)
+	b.TokenBodies = max(bodies/4*3, b.PeerBodies)
 	b.TokenSubscriptions = cmp.Or(c.TokenSubscriptions, 2*b.Subscriptions)
 	return b
 }

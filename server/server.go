@@ -30,6 +30,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/attacks"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/server/metrics"
@@ -75,7 +76,8 @@ type Server struct {
 	agents   *embedded.Files // that Nomad fetches; nil: nobody does
 	listener net.Listener
 	peers    net.Listener // of what other servers pass on; nil: they pass nothing on
-	key      []byte       // signs addresses of downloads
+	key      []byte       // signs addresses of downloads, and grants
+	book     *identity.Book
 	debug    net.Listener // of the profiles; nil: they aren't served
 
 	// Socket is a Unix socket to serve on, instead of Config.Listen; "": none. Set it
@@ -132,6 +134,13 @@ func (s *Server) Open(ctx context.Context) (err error) {
 	}
 	if err := check(ctx); err != nil {
 		return err
+	}
+	s.book = identity.New(identity.Config{Store: s.store, FirstToken: s.config.Token, Open: s.config.Token == "", Key: s.key, Logger: s.logger.Named("identity")})
+	if err := s.book.Load(ctx); err != nil {
+		return fmt.Errorf("read the tokens: %w", err)
+	}
+	if s.book.Open() && s.Socket == "" {
+		s.logger.Info("no token is needed: every process that reaches this address may do everything; rockpool token create changes that")
 	}
 	debug.FreeOSMemory() // starting took copies of the embedded programs: 20 MB that nobody needs any more
 	s.Engine = engine.New(s.cluster, s.store, engine.Config{
@@ -268,7 +277,7 @@ func (s *Server) Run(ctx context.Context) error {
 	known := peers.New(bounds(s.config.Bounds, s.config.MaxBody, memory, fileLimit()))
 	c := s.config
 	options := graph.Options{
-		Version: Version(), AllowedHosts: c.AllowedHosts, AllowedOrigins: c.AllowedOrigins, NoIntrospection: c.NoIntrospection, Token: c.Token,
+		Version: Version(), AllowedHosts: c.AllowedHosts, AllowedOrigins: c.AllowedOrigins, NoIntrospection: c.NoIntrospection, Book: s.book,
 		Settings: graph.Settings{MaxBody: c.MaxBody, Peers: known}, SigningKey: s.key, Started: s.Engine.Restored(), Logger: s.logger.Named("graph"),
 	}
 	if s.agents != nil {
@@ -318,6 +327,7 @@ func (s *Server) Run(ctx context.Context) error {
 		serving.Wait()
 		close(served)
 	}()
+	group.Go(func() error { return unlessStopping(s.runBook(engineCtx)) })
 	if s.debug != nil {
 		group.Go(func() error { return serveProfiles(ctx, s.debug) })
 	}
@@ -346,6 +356,21 @@ func (s *Server) Run(ctx context.Context) error {
 
 // passedAtMost returns how many connections a server passes on at once. Each takes two descriptors, of which half are
 // left for all else.
+// runBook keeps the tokens. A server that begins to lead reads again what others have changed.
+func (s *Server) runBook(ctx context.Context) error {
+	if s.store.Shared() {
+		select {
+		case <-s.Engine.Restored():
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if err := s.book.Load(ctx); err != nil {
+			return fmt.Errorf("read the tokens: %w", err)
+		}
+	}
+	return s.book.Run(ctx)
+}
+
 func passedAtMost() int { return max(int(min(fileLimit()/4, 8192)), 1) }
 
 // drain lets requests end that are being answered, for a second, and then cuts

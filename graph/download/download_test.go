@@ -19,8 +19,18 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/identity"
 )
+
+// nobody shows anything.
+type nobody struct{}
+
+func (nobody) Shown(*http.Request) (identity.Caller, bool, error) {
+	return identity.Caller{}, false, nil
+}
+func (nobody) ByID(string) (identity.Caller, error) { return identity.Caller{}, nil }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -34,7 +44,7 @@ func code(err error) runtime.Code {
 func TestAddressesHoldForTheirLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		links := NewLinks(bytes.Repeat([]byte{1}, KeySize))
-		address, err := url.Parse(links.File(runtime.File{Runner: "r", At: "a b&c=\n\xff"}))
+		address, err := url.Parse(links.File(access.Principal{}, runtime.File{Runner: "r", At: "a b&c=\n\xff"}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,12 +130,12 @@ func (s *source) ask(t *testing.T, ranged string) (status int, body string, err 
 	t.Helper()
 	links := NewLinks(nil)
 	mux := http.NewServeMux()
-	Handler{Links: links, Source: s, Refuse: func(w http.ResponseWriter, _ *http.Request, status int, err error) {
+	Handler{Links: links, Source: s, Callers: nobody{}, Refuse: func(w http.ResponseWriter, _ *http.Request, status int, err error) {
 		http.Error(w, fmt.Sprint(runtime.CodeOf(err)), status)
 	}}.Register(mux)
 	server := httptest.NewServer(mux)
 	defer server.Close()
-	for _, address := range []string{links.File(runtime.File{Runner: "r", At: "f"}), links.Output("x")} {
+	for _, address := range []string{links.File(access.Principal{}, runtime.File{Runner: "r", At: "f"}), links.Output(access.Principal{}, "x")} {
 		if s.err == nil && strings.HasPrefix(address, "/outputs") {
 			break
 		}

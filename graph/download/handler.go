@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"path"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/identity"
 )
 
 // A Source has what is downloaded. engine.Engine is one.
@@ -21,11 +23,20 @@ type Source interface {
 	OpenOutput(ctx context.Context, id runtime.ExecutionID, stream runtime.Stream) (*engine.Output, error)
 }
 
-// A Handler serves the addresses of its Links.
+// Callers know who sends a request. gate.Admission does.
+type Callers interface {
+	// Shown returns who sends a request; false if it shows nothing.
+	Shown(r *http.Request) (caller identity.Caller, shown bool, err error)
+	// ByID returns the caller with a token's id, if that hasn't ended.
+	ByID(id string) (identity.Caller, error)
+}
+
+// A Handler serves the addresses of its Links, and callers who show a token or a grant.
 type Handler struct {
-	Links  *Links
-	Source Source
-	Refuse func(w http.ResponseWriter, r *http.Request, status int, err error) // answers with an error
+	Links   *Links
+	Source  Source
+	Callers Callers
+	Refuse  func(w http.ResponseWriter, r *http.Request, status int, err error) // answers with an error
 }
 
 // Register adds the handler's routes.
@@ -42,11 +53,13 @@ func (h Handler) file(w http.ResponseWriter, r *http.Request) {
 	confine(w.Header())
 	query, id := r.URL.Query(), r.PathValue("id")
 	at := query.Get("path")
-	if err := h.Links.check(query, "file", id, at); err != nil {
+	ctx, release, err := h.admit(r, query, "file", id, at)
+	if err != nil {
 		h.refuse(w, r, err)
 		return
 	}
-	content, err := h.open(r.Context(), runtime.RunnerID(id), at)
+	defer release()
+	content, err := h.open(ctx, runtime.RunnerID(id), at)
 	if err != nil {
 		h.refuse(w, r, err)
 		return
@@ -66,16 +79,18 @@ func (h Handler) file(w http.ResponseWriter, r *http.Request) {
 func (h Handler) output(w http.ResponseWriter, r *http.Request) {
 	confine(w.Header())
 	query, id := r.URL.Query(), r.PathValue("id")
-	if err := h.Links.check(query, "output", id); err != nil {
+	ctx, release, err := h.admit(r, query, "output", id)
+	if err != nil {
 		h.refuse(w, r, err)
 		return
 	}
+	defer release()
 	stream, err := streamOf(query.Get("stream"))
 	if err != nil {
 		h.refuse(w, r, err)
 		return
 	}
-	content, err := h.Source.OpenOutput(r.Context(), runtime.ExecutionID(id), stream)
+	content, err := h.Source.OpenOutput(ctx, runtime.ExecutionID(id), stream)
 	if err != nil {
 		h.refuse(w, r, err)
 		return
@@ -106,6 +121,22 @@ func (h Handler) output(w http.ResponseWriter, r *http.Request) {
 	if reader.failed != nil {
 		panic(http.ErrAbortHandler)
 	}
+}
+
+// admit returns the context of a download: that of who shows a token or a grant, else that of
+// who asked for the address.
+func (h Handler) admit(r *http.Request, query url.Values, what ...string) (context.Context, func(), error) {
+	caller, shown, err := h.Callers.Shown(r)
+	if err == nil && (!shown || query.Has("signature")) {
+		if err = h.Links.check(query, what...); err == nil {
+			caller, err = h.Callers.ByID(query.Get("token"))
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, release := caller.Bind(r.Context())
+	return ctx, release, nil
 }
 
 // streamOf returns the stream of a name; 0, both, of none.
@@ -197,6 +228,8 @@ func statusOf(err error) int {
 	switch runtime.CodeOf(err) {
 	case runtime.CodeInvalidInput:
 		return http.StatusBadRequest
+	case runtime.CodeUnauthenticated:
+		return http.StatusUnauthorized
 	case runtime.CodeForbidden:
 		return http.StatusForbidden
 	case runtime.CodeRunnerGone:

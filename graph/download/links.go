@@ -1,6 +1,7 @@
 // Package download serves files of runners and outputs of executions over HTTP,
-// at addresses that the API hands out. Whoever has an address needs nothing
-// else, and nobody can make one: it is signed, and holds for Life.
+// at addresses that the API hands out. An address suffices, and nobody can make
+// one: it is signed, and holds for Life, or until the token or grant ends that
+// asked for it. A token or a grant suffices too.
 //
 // What is promised is kept: a download has exactly the bytes that its
 // Content-Length says, or its connection breaks. Nothing is held of it but one
@@ -18,9 +19,11 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// Life is how long an address holds. A download that began goes on.
+// Life is how long an address holds at most. A download that began goes on, unless its
+// token ends.
 const Life = 10 * time.Minute
 
 // KeySize is how many bytes a key has.
@@ -40,34 +43,43 @@ func NewLinks(key []byte) *Links {
 	return &Links{key: key}
 }
 
-// File returns a file's address, without scheme and host.
-func (l *Links) File(file runtime.File) string {
-	signed := l.sign("file", string(file.Runner), file.At)
+// File returns a file's address for a caller, without scheme and host.
+func (l *Links) File(by access.Principal, file runtime.File) string {
+	signed := l.sign(by, "file", string(file.Runner), file.At)
 	signed.Set("path", file.At)
 	return "/files/" + url.PathEscape(string(file.Runner)) + "?" + signed.Encode()
 }
 
-// Output returns the address of an execution's output, without scheme and host.
-func (l *Links) Output(id runtime.ExecutionID) string {
-	return "/outputs/" + url.PathEscape(string(id)) + "?" + l.sign("output", string(id)).Encode()
+// Output returns the address of an execution's output for a caller, without scheme and host.
+func (l *Links) Output(by access.Principal, id runtime.ExecutionID) string {
+	return "/outputs/" + url.PathEscape(string(id)) + "?" + l.sign(by, "output", string(id)).Encode()
 }
 
-func (l *Links) sign(what ...string) url.Values {
-	expires := strconv.FormatInt(time.Now().Add(Life).Unix(), 10)
-	return url.Values{"expires": {expires}, "signature": {l.signature(expires, what)}}
+func (l *Links) sign(by access.Principal, what ...string) url.Values {
+	until := time.Now().Add(Life)
+	if by.Grant != nil && by.Grant.Expires.Before(until) {
+		until = by.Grant.Expires
+	}
+	expires := strconv.FormatInt(until.Unix(), 10)
+	signed := url.Values{"expires": {expires}, "signature": {l.signature(expires, by.ID, what)}}
+	if by.ID != "" {
+		signed.Set("token", by.ID)
+	}
+	return signed
 }
 
 // signature is over texts without NUL: no two lists of them look the same.
-func (l *Links) signature(expires string, what []string) string {
+func (l *Links) signature(expires, token string, what []string) string {
 	mac := hmac.New(sha256.New, l.key)
-	mac.Write([]byte(expires + "\x00" + strings.Join(what, "\x00"))) // it never fails
+	mac.Write([]byte(expires + "\x00" + token + "\x00" + strings.Join(what, "\x00"))) // it never fails
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// check returns FORBIDDEN for an address that isn't ours, or not any more.
+// check returns FORBIDDEN for an address that isn't ours, or not any more. Its parameter token
+// is the id of the token that asked for it.
 func (l *Links) check(query url.Values, what ...string) error {
 	expires := query.Get("expires")
-	if !hmac.Equal([]byte(query.Get("signature")), []byte(l.signature(expires, what))) {
+	if !hmac.Equal([]byte(query.Get("signature")), []byte(l.signature(expires, query.Get("token"), what))) {
 		return runtime.Errorf(runtime.CodeForbidden, "this address isn't one that the server signed: take it as it is from File.downloadUrl or Execution.outputUrl")
 	}
 	if until, err := strconv.ParseInt(expires, 10, 64); err != nil || time.Now().Unix() >= until {

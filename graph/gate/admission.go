@@ -1,76 +1,156 @@
 package gate
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
+	"context"
 	"net/http"
 	"strings"
 
 	"github.com/rockpool/rockpool/graph/presenter"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/identity"
 )
 
-// An Admission lets in callers with the token. A nil Admission lets everybody in.
-type Admission struct{ sum [sha256.Size]byte }
-
-// NewAdmission returns one for a token; nil where that is "".
-func NewAdmission(token string) *Admission {
-	if token == "" {
-		return nil
-	}
-	return &Admission{sha256.Sum256([]byte(token))}
+// An Admission finds out who calls. It puts the principal into the context of each
+// request, which ends when the caller's token or grant does.
+type Admission struct {
+	Book *identity.Book
+	// Session returns the session of a request's cookie, if a page of another site can't
+	// have sent it. Nil: there are no sessions.
+	Session func(r *http.Request) (secret string, ok bool)
 }
 
-// Admit returns UNAUTHENTICATED unless the header Authorization has the token, or
-// for a WebSocket the payload of connection_init has it under that name: a
-// browser can't send a WebSocket with a header of its own.
-func (a *Admission) Admit(header http.Header, payload map[string]any) *runtime.Error {
-	if a == nil {
-		return nil
+// GrantParameter is the part of an address that may hold a grant, for what can't send a
+// header: links, images and EventSource.
+const GrantParameter = "grant"
+
+// shown returns what a request shows: a token or a grant in the header Authorization, a
+// grant in the address, or a session's cookie. "" is nothing.
+func (a *Admission) shown(r *http.Request) (string, error) {
+	if header := r.Header.Get("Authorization"); header != "" {
+		return bearer(header)
 	}
-	if given := header.Get("Authorization"); given != "" {
-		return a.check(given)
+	if grant := r.URL.Query().Get(GrantParameter); grant != "" {
+		if !identity.IsGrant(grant) {
+			return "", runtime.Errorf(runtime.CodeUnauthenticated, "an address may have a grant and nothing else: send a token in the header Authorization")
+		}
+		return grant, nil
 	}
-	for name, value := range payload {
-		if given, isText := value.(string); isText && strings.EqualFold(name, "authorization") {
-			return a.check(given)
+	if a.Session != nil {
+		if secret, ok := a.Session(r); ok {
+			return secret, nil
 		}
 	}
-	return runtime.Errorf(runtime.CodeUnauthenticated,
-		`this server needs a token: send the header "Authorization: Bearer TOKEN", or the same in the payload of connection_init`)
+	return "", nil
 }
 
-// check takes the same time for every token that is wrong.
-func (a *Admission) check(given string) *runtime.Error {
-	scheme, token, _ := strings.Cut(given, " ")
-	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
-	if subtle.ConstantTimeCompare(sum[:], a.sum[:]) == 1 && strings.EqualFold(scheme, "Bearer") {
-		return nil
+// bearer returns what stands after the scheme Bearer.
+func bearer(header string) (string, error) {
+	scheme, shown, _ := strings.Cut(header, " ")
+	if shown = strings.TrimSpace(shown); !strings.EqualFold(scheme, "Bearer") || shown == "" {
+		return "", runtime.Errorf(runtime.CodeUnauthenticated, `the header must be "Authorization: Bearer TOKEN"`)
 	}
-	return runtime.Errorf(runtime.CodeUnauthenticated, "the token isn't this server's")
+	return shown, nil
 }
 
-// Guard serves next to those who are admitted.
+// Authenticate returns who sends a request.
+func (a *Admission) Authenticate(r *http.Request) (identity.Caller, error) {
+	shown, err := a.shown(r)
+	if err != nil && !a.Book.Open() {
+		return identity.Caller{}, err
+	}
+	return a.Book.Authenticate(shown)
+}
+
+// Shown returns who sends a request that shows something; false if it shows nothing.
+func (a *Admission) Shown(r *http.Request) (caller identity.Caller, shown bool, err error) {
+	text, err := a.shown(r)
+	if err != nil || text == "" {
+		return caller, false, err
+	}
+	caller, err = a.Book.Authenticate(text)
+	return caller, true, err
+}
+
+// ByID returns the caller with a token's id, if that hasn't ended.
+func (a *Admission) ByID(id string) (identity.Caller, error) { return a.Book.ByID(id) }
+
+type upgradeKey struct{}
+
+// Admit is for a WebSocket: a browser can't open one with a header of its own, so the
+// payload of connection_init may have it under that name. It returns the context of what
+// the WebSocket does, which ends when the caller's token or grant does, and why it isn't
+// served; "": it is. ctx must be that of a request that GuardOperations let in.
+func (a *Admission) Admit(ctx context.Context, payload map[string]any) (_ context.Context, refusal string) {
+	shown, _ := ctx.Value(upgradeKey{}).(upgrade)
+	if shown.text == "" && shown.err == nil {
+		for name, value := range payload {
+			if given, isText := value.(string); isText && strings.EqualFold(name, "authorization") {
+				shown.text, shown.err = bearer(given)
+			}
+		}
+	}
+	if shown.err != nil && !a.Book.Open() {
+		return nil, shown.err.Error()
+	}
+	caller, err := a.Book.Authenticate(shown.text)
+	if err != nil {
+		return nil, err.Error()
+	}
+	bound, release := caller.Bind(ctx)
+	context.AfterFunc(ctx, release)
+	return bound, ""
+}
+
+// An upgrade is what the request for a WebSocket showed.
+type upgrade struct {
+	text string
+	err  error
+}
+
+// Guard serves next to those who are known.
 func (a *Admission) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := a.Admit(r.Header, nil); err != nil {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="rockpool"`)
-			presenter.RefuseTyped(w, http.StatusUnauthorized, err)
+		caller, err := a.Authenticate(r)
+		if err != nil {
+			Refuse(w, err)
+			return
+		}
+		ctx, release := caller.Bind(r.Context())
+		defer release()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// For serves next to callers who may use an operation.
+func (a *Admission) For(op access.Operation, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := access.Of(r.Context()).Allow(op); err != nil {
+			presenter.RefuseTyped(w, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden, "%s", err.Error()))
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// GuardOperations guards the API. It lets a WebSocket in, which says who it is once it is open.
+// Refuse answers a caller who isn't known.
+func Refuse(w http.ResponseWriter, err error) {
+	w.Header().Set("WWW-Authenticate", `Bearer realm="rockpool"`)
+	presenter.RefuseTyped(w, http.StatusUnauthorized, runtime.Errorf(runtime.CodeUnauthenticated, "%s", err.Error()))
+}
+
+// GuardOperations guards the API. It lets a WebSocket in, which may say who it is once it is
+// open: see Admit.
 func (a *Admission) GuardOperations(next http.Handler) http.Handler {
 	guarded := a.Guard(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if (transport.WebSocket{}).Supports(r) {
-			next.ServeHTTP(w, r)
+		if !(transport.WebSocket{}).Supports(r) {
+			guarded.ServeHTTP(w, r)
 			return
 		}
-		guarded.ServeHTTP(w, r)
+		var shown upgrade
+		shown.text, shown.err = a.shown(r)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), upgradeKey{}, shown)))
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/rockpool/rockpool/graph/pagination"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/attacks"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
@@ -39,17 +40,20 @@ type Config = graphql.Config[ResolverRoot, DirectiveRoot, ComplexityRoot]
 type ResolverRoot interface {
 	Allocation() AllocationResolver
 	Batch() BatchResolver
+	Caller() CallerResolver
 	Cluster() ClusterResolver
 	Environment() EnvironmentResolver
 	Evaluation() EvaluationResolver
 	Execution() ExecutionResolver
 	File() FileResolver
+	Grant() GrantResolver
 	ImageStatus() ImageStatusResolver
 	Mutation() MutationResolver
 	PoolStatus() PoolStatusResolver
 	Query() QueryResolver
 	Runner() RunnerResolver
 	Subscription() SubscriptionResolver
+	Token() TokenResolver
 	Usage() UsageResolver
 }
 
@@ -110,6 +114,7 @@ type ComplexityRoot struct {
 		Skipped       func(childComplexity int) int
 		State         func(childComplexity int) int
 		StopOnFailure func(childComplexity int) int
+		Tenant        func(childComplexity int) int
 	}
 
 	BatchCase struct {
@@ -152,6 +157,14 @@ type ComplexityRoot struct {
 	BatchFinished struct {
 		Batch  func(childComplexity int) int
 		Cursor func(childComplexity int) int
+	}
+
+	Caller struct {
+		Grant  func(childComplexity int) int
+		Kind   func(childComplexity int) int
+		Name   func(childComplexity int) int
+		Role   func(childComplexity int) int
+		Tenant func(childComplexity int) int
 	}
 
 	CancelBatchPayload struct {
@@ -203,7 +216,21 @@ type ComplexityRoot struct {
 		Status  func(childComplexity int) int
 	}
 
+	CreateGrantPayload struct {
+		Grant func(childComplexity int) int
+		Token func(childComplexity int) int
+	}
+
+	CreateTokenPayload struct {
+		Secret func(childComplexity int) int
+		Token  func(childComplexity int) int
+	}
+
 	DeleteEnvironmentPayload struct {
+		Deleted func(childComplexity int) int
+	}
+
+	DeleteTenantPayload struct {
 		Deleted func(childComplexity int) int
 	}
 
@@ -241,7 +268,9 @@ type ComplexityRoot struct {
 		Resources        func(childComplexity int) int
 		Revision         func(childComplexity int) int
 		Runtime          func(childComplexity int) int
+		Shared           func(childComplexity int) int
 		StartDurations   func(childComplexity int) int
+		Tenant           func(childComplexity int) int
 		Variables        func(childComplexity int) int
 		Warm             func(childComplexity int) int
 	}
@@ -299,6 +328,7 @@ type ComplexityRoot struct {
 		Signal        func(childComplexity int) int
 		StartedWarm   func(childComplexity int) int
 		State         func(childComplexity int) int
+		Tenant        func(childComplexity int) int
 		Usage         func(childComplexity int) int
 	}
 
@@ -374,6 +404,14 @@ type ComplexityRoot struct {
 		Path    func(childComplexity int) int
 	}
 
+	Grant struct {
+		ExecutionID func(childComplexity int) int
+		Expires     func(childComplexity int) int
+		ID          func(childComplexity int) int
+		Rights      func(childComplexity int) int
+		RunnerID    func(childComplexity int) int
+	}
+
 	Health struct {
 		Attacks    func(childComplexity int) int
 		Components func(childComplexity int) int
@@ -411,12 +449,17 @@ type ComplexityRoot struct {
 		CancelBatch       func(childComplexity int, id string) int
 		CancelExecution   func(childComplexity int, id string) int
 		ClaimRunner       func(childComplexity int, input ClaimRunnerInput) int
+		CreateGrant       func(childComplexity int, input CreateGrantInput) int
+		CreateToken       func(childComplexity int, input CreateTokenInput) int
 		DeleteEnvironment func(childComplexity int, input DeleteEnvironmentInput) int
+		DeleteTenant      func(childComplexity int, id string) int
 		DrainCluster      func(childComplexity int, input DrainClusterInput) int
 		PutEnvironment    func(childComplexity int, input PutEnvironmentInput) int
+		PutTenant         func(childComplexity int, input PutTenantInput) int
 		ReleaseRunner     func(childComplexity int, id string) int
 		RenewRunner       func(childComplexity int, id string) int
 		ResizeTerminal    func(childComplexity int, input ResizeTerminalInput) int
+		RevokeToken       func(childComplexity int, id string) int
 		Run               func(childComplexity int, input RunInput) int
 		SignalExecution   func(childComplexity int, input SignalExecutionInput) int
 		StartExecution    func(childComplexity int, input StartExecutionInput) int
@@ -498,6 +541,11 @@ type ComplexityRoot struct {
 		Environment func(childComplexity int) int
 	}
 
+	PutTenantPayload struct {
+		Created func(childComplexity int) int
+		Tenant  func(childComplexity int) int
+	}
+
 	Query struct {
 		Batch        func(childComplexity int, id string) int
 		Batches      func(childComplexity int, runnerID *string, environmentID *string, first *int, after *string, newestFirst *bool) int
@@ -507,10 +555,23 @@ type ComplexityRoot struct {
 		Execution    func(childComplexity int, id string, waitFor *int) int
 		Executions   func(childComplexity int, runnerID *string, environmentID *string, states []runtime.ExecutionState, first *int, after *string, newestFirst *bool) int
 		Health       func(childComplexity int) int
+		Me           func(childComplexity int) int
 		PoolAlerts   func(childComplexity int) int
 		Runner       func(childComplexity int, id string) int
 		Runners      func(childComplexity int, environmentID *string, states []runtime.RunnerState, heldBy *string, first *int, after *string, newestFirst *bool) int
+		Tenants      func(childComplexity int) int
+		Tokens       func(childComplexity int, sessions *bool) int
 		Version      func(childComplexity int) int
+	}
+
+	Quotas struct {
+		CPUSecondsPerDay  func(childComplexity int) int
+		ClaimsPerMinute   func(childComplexity int) int
+		Executions        func(childComplexity int) int
+		OutputBytesPerDay func(childComplexity int) int
+		Runners           func(childComplexity int) int
+		Subscriptions     func(childComplexity int) int
+		Waiting           func(childComplexity int) int
 	}
 
 	ReleaseRunnerPayload struct {
@@ -530,6 +591,11 @@ type ComplexityRoot struct {
 		MemoryMiB    func(childComplexity int) int
 		Processes    func(childComplexity int) int
 		WorkspaceMiB func(childComplexity int) int
+	}
+
+	RevokeTokenPayload struct {
+		Revoked func(childComplexity int) int
+		Token   func(childComplexity int) int
 	}
 
 	RunPayload struct {
@@ -552,6 +618,7 @@ type ComplexityRoot struct {
 		Ports         func(childComplexity int) int
 		Revision      func(childComplexity int) int
 		State         func(childComplexity int) int
+		Tenant        func(childComplexity int) int
 	}
 
 	RunnerConnection struct {
@@ -600,6 +667,26 @@ type ComplexityRoot struct {
 		At      func(childComplexity int) int
 		Kind    func(childComplexity int) int
 		Message func(childComplexity int) int
+	}
+
+	Tenant struct {
+		CreatedAt func(childComplexity int) int
+		ID        func(childComplexity int) int
+		Quotas    func(childComplexity int) int
+		Weight    func(childComplexity int) int
+	}
+
+	Token struct {
+		CreatedAt  func(childComplexity int) int
+		CreatedBy  func(childComplexity int) int
+		ExpiresAt  func(childComplexity int) int
+		ID         func(childComplexity int) int
+		Kind       func(childComplexity int) int
+		LastUsedAt func(childComplexity int) int
+		Name       func(childComplexity int) int
+		RevokedAt  func(childComplexity int) int
+		Role       func(childComplexity int) int
+		Tenant     func(childComplexity int) int
 	}
 
 	UpdateFilesPayload struct {
@@ -660,6 +747,10 @@ type BatchResolver interface {
 
 	Cases(ctx context.Context, obj *runtime.Batch, first *int, after *string) (pagination.Connection[runtime.Case], error)
 }
+type CallerResolver interface {
+	Tenant(ctx context.Context, obj *access.Principal) (*string, error)
+	Role(ctx context.Context, obj *access.Principal) (*access.Role, error)
+}
 type ClusterResolver interface {
 	Evaluations(ctx context.Context, obj *runtime.ClusterStatus, environmentID *string, runnerID *string, status []runtime.EvaluationStatus, first *int, after *string) (pagination.Connection[runtime.Evaluation], error)
 	Allocations(ctx context.Context, obj *runtime.ClusterStatus, environmentID *string, runnerID *string, status []runtime.AllocationStatus, first *int, after *string) (pagination.Connection[runtime.Allocation], error)
@@ -708,6 +799,10 @@ type FileResolver interface {
 	LinkTarget(ctx context.Context, obj *runtime.File) (*string, error)
 	DownloadURL(ctx context.Context, obj *runtime.File) (*string, error)
 }
+type GrantResolver interface {
+	ExecutionID(ctx context.Context, obj *access.Grant) (*string, error)
+	RunnerID(ctx context.Context, obj *access.Grant) (*string, error)
+}
 type ImageStatusResolver interface {
 	Reason(ctx context.Context, obj *runtime.ImageStatus) (*string, error)
 }
@@ -726,6 +821,11 @@ type MutationResolver interface {
 	CancelExecution(ctx context.Context, id string) (CancelExecutionPayload, error)
 	CancelBatch(ctx context.Context, id string) (CancelBatchPayload, error)
 	Run(ctx context.Context, input RunInput) (RunPayload, error)
+	CreateToken(ctx context.Context, input CreateTokenInput) (CreateTokenPayload, error)
+	RevokeToken(ctx context.Context, id string) (RevokeTokenPayload, error)
+	CreateGrant(ctx context.Context, input CreateGrantInput) (CreateGrantPayload, error)
+	PutTenant(ctx context.Context, input PutTenantInput) (PutTenantPayload, error)
+	DeleteTenant(ctx context.Context, id string) (DeleteTenantPayload, error)
 	DrainCluster(ctx context.Context, input DrainClusterInput) (DrainClusterPayload, error)
 }
 type PoolStatusResolver interface {
@@ -746,6 +846,9 @@ type QueryResolver interface {
 	Cluster(ctx context.Context) (runtime.ClusterStatus, error)
 	Health(ctx context.Context) (engine.Health, error)
 	Version(ctx context.Context) (string, error)
+	Me(ctx context.Context) (access.Principal, error)
+	Tokens(ctx context.Context, sessions *bool) ([]access.Token, error)
+	Tenants(ctx context.Context) ([]runtime.Tenant, error)
 }
 type RunnerResolver interface {
 	EnvironmentID(ctx context.Context, obj *runtime.Runner) (string, error)
@@ -766,6 +869,9 @@ type SubscriptionResolver interface {
 	PoolAlerts(ctx context.Context, environmentID *string) (<-chan runtime.PoolAlert, error)
 	PoolStatus(ctx context.Context, environmentID *string) (<-chan runtime.PoolStatus, error)
 	RunnerEvents(ctx context.Context, environmentID *string) (<-chan runnerfeed.Event, error)
+}
+type TokenResolver interface {
+	Tenant(ctx context.Context, obj *access.Token) (*string, error)
 }
 type UsageResolver interface {
 	WallMs(ctx context.Context, obj *runtime.Usage) (int64, error)
@@ -1042,6 +1148,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Batch.StopOnFailure(childComplexity), true
+	case "Batch.tenant":
+		if e.ComplexityRoot.Batch.Tenant == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Batch.Tenant(childComplexity), true
 
 	case "BatchCase.execution":
 		if e.ComplexityRoot.BatchCase.Execution == nil {
@@ -1175,6 +1287,37 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.BatchFinished.Cursor(childComplexity), true
+
+	case "Caller.grant":
+		if e.ComplexityRoot.Caller.Grant == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Caller.Grant(childComplexity), true
+	case "Caller.kind":
+		if e.ComplexityRoot.Caller.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Caller.Kind(childComplexity), true
+	case "Caller.name":
+		if e.ComplexityRoot.Caller.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Caller.Name(childComplexity), true
+	case "Caller.role":
+		if e.ComplexityRoot.Caller.Role == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Caller.Role(childComplexity), true
+	case "Caller.tenant":
+		if e.ComplexityRoot.Caller.Tenant == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Caller.Tenant(childComplexity), true
 
 	case "CancelBatchPayload.batch":
 		if e.ComplexityRoot.CancelBatchPayload.Batch == nil {
@@ -1349,12 +1492,45 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.ComponentHealth.Status(childComplexity), true
 
+	case "CreateGrantPayload.grant":
+		if e.ComplexityRoot.CreateGrantPayload.Grant == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CreateGrantPayload.Grant(childComplexity), true
+	case "CreateGrantPayload.token":
+		if e.ComplexityRoot.CreateGrantPayload.Token == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CreateGrantPayload.Token(childComplexity), true
+
+	case "CreateTokenPayload.secret":
+		if e.ComplexityRoot.CreateTokenPayload.Secret == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CreateTokenPayload.Secret(childComplexity), true
+	case "CreateTokenPayload.token":
+		if e.ComplexityRoot.CreateTokenPayload.Token == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CreateTokenPayload.Token(childComplexity), true
+
 	case "DeleteEnvironmentPayload.deleted":
 		if e.ComplexityRoot.DeleteEnvironmentPayload.Deleted == nil {
 			break
 		}
 
 		return e.ComplexityRoot.DeleteEnvironmentPayload.Deleted(childComplexity), true
+
+	case "DeleteTenantPayload.deleted":
+		if e.ComplexityRoot.DeleteTenantPayload.Deleted == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeleteTenantPayload.Deleted(childComplexity), true
 
 	case "DrainClusterPayload.cluster":
 		if e.ComplexityRoot.DrainClusterPayload.Cluster == nil {
@@ -1503,12 +1679,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Environment.Runtime(childComplexity), true
+	case "Environment.shared":
+		if e.ComplexityRoot.Environment.Shared == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Environment.Shared(childComplexity), true
 	case "Environment.startDurations":
 		if e.ComplexityRoot.Environment.StartDurations == nil {
 			break
 		}
 
 		return e.ComplexityRoot.Environment.StartDurations(childComplexity), true
+	case "Environment.tenant":
+		if e.ComplexityRoot.Environment.Tenant == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Environment.Tenant(childComplexity), true
 	case "Environment.variables":
 		if e.ComplexityRoot.Environment.Variables == nil {
 			break
@@ -1788,6 +1976,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Execution.State(childComplexity), true
+	case "Execution.tenant":
+		if e.ComplexityRoot.Execution.Tenant == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Execution.Tenant(childComplexity), true
 	case "Execution.usage":
 		if e.ComplexityRoot.Execution.Usage == nil {
 			break
@@ -2040,6 +2234,37 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.FileFailure.Path(childComplexity), true
 
+	case "Grant.executionId":
+		if e.ComplexityRoot.Grant.ExecutionID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Grant.ExecutionID(childComplexity), true
+	case "Grant.expiresAt":
+		if e.ComplexityRoot.Grant.Expires == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Grant.Expires(childComplexity), true
+	case "Grant.id":
+		if e.ComplexityRoot.Grant.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Grant.ID(childComplexity), true
+	case "Grant.rights":
+		if e.ComplexityRoot.Grant.Rights == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Grant.Rights(childComplexity), true
+	case "Grant.runnerId":
+		if e.ComplexityRoot.Grant.RunnerID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Grant.RunnerID(childComplexity), true
+
 	case "Health.attacks":
 		if e.ComplexityRoot.Health.Attacks == nil {
 			break
@@ -2186,6 +2411,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.ClaimRunner(childComplexity, args["input"].(ClaimRunnerInput)), true
+	case "Mutation.createGrant":
+		if e.ComplexityRoot.Mutation.CreateGrant == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_createGrant_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.CreateGrant(childComplexity, args["input"].(CreateGrantInput)), true
+	case "Mutation.createToken":
+		if e.ComplexityRoot.Mutation.CreateToken == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_createToken_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.CreateToken(childComplexity, args["input"].(CreateTokenInput)), true
 	case "Mutation.deleteEnvironment":
 		if e.ComplexityRoot.Mutation.DeleteEnvironment == nil {
 			break
@@ -2197,6 +2444,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.DeleteEnvironment(childComplexity, args["input"].(DeleteEnvironmentInput)), true
+	case "Mutation.deleteTenant":
+		if e.ComplexityRoot.Mutation.DeleteTenant == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_deleteTenant_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.DeleteTenant(childComplexity, args["id"].(string)), true
 	case "Mutation.drainCluster":
 		if e.ComplexityRoot.Mutation.DrainCluster == nil {
 			break
@@ -2219,6 +2477,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.PutEnvironment(childComplexity, args["input"].(PutEnvironmentInput)), true
+	case "Mutation.putTenant":
+		if e.ComplexityRoot.Mutation.PutTenant == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_putTenant_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.PutTenant(childComplexity, args["input"].(PutTenantInput)), true
 	case "Mutation.releaseRunner":
 		if e.ComplexityRoot.Mutation.ReleaseRunner == nil {
 			break
@@ -2252,6 +2521,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.ResizeTerminal(childComplexity, args["input"].(ResizeTerminalInput)), true
+	case "Mutation.revokeToken":
+		if e.ComplexityRoot.Mutation.RevokeToken == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_revokeToken_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RevokeToken(childComplexity, args["id"].(string)), true
 	case "Mutation.run":
 		if e.ComplexityRoot.Mutation.Run == nil {
 			break
@@ -2604,6 +2884,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.PutEnvironmentPayload.Environment(childComplexity), true
 
+	case "PutTenantPayload.created":
+		if e.ComplexityRoot.PutTenantPayload.Created == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PutTenantPayload.Created(childComplexity), true
+	case "PutTenantPayload.tenant":
+		if e.ComplexityRoot.PutTenantPayload.Tenant == nil {
+			break
+		}
+
+		return e.ComplexityRoot.PutTenantPayload.Tenant(childComplexity), true
+
 	case "Query.batch":
 		if e.ComplexityRoot.Query.Batch == nil {
 			break
@@ -2678,6 +2971,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Query.Health(childComplexity), true
 
+	case "Query.me":
+		if e.ComplexityRoot.Query.Me == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.Me(childComplexity), true
 	case "Query.poolAlerts":
 		if e.ComplexityRoot.Query.PoolAlerts == nil {
 			break
@@ -2706,12 +3005,72 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Runners(childComplexity, args["environmentId"].(*string), args["states"].([]runtime.RunnerState), args["heldBy"].(*string), args["first"].(*int), args["after"].(*string), args["newestFirst"].(*bool)), true
+	case "Query.tenants":
+		if e.ComplexityRoot.Query.Tenants == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.Tenants(childComplexity), true
+	case "Query.tokens":
+		if e.ComplexityRoot.Query.Tokens == nil {
+			break
+		}
+
+		args, err := ec.field_Query_tokens_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.Tokens(childComplexity, args["sessions"].(*bool)), true
 	case "Query.version":
 		if e.ComplexityRoot.Query.Version == nil {
 			break
 		}
 
 		return e.ComplexityRoot.Query.Version(childComplexity), true
+
+	case "Quotas.cpuSecondsPerDay":
+		if e.ComplexityRoot.Quotas.CPUSecondsPerDay == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Quotas.CPUSecondsPerDay(childComplexity), true
+	case "Quotas.claimsPerMinute":
+		if e.ComplexityRoot.Quotas.ClaimsPerMinute == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Quotas.ClaimsPerMinute(childComplexity), true
+	case "Quotas.executions":
+		if e.ComplexityRoot.Quotas.Executions == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Quotas.Executions(childComplexity), true
+	case "Quotas.outputBytesPerDay":
+		if e.ComplexityRoot.Quotas.OutputBytesPerDay == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Quotas.OutputBytesPerDay(childComplexity), true
+	case "Quotas.runners":
+		if e.ComplexityRoot.Quotas.Runners == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Quotas.Runners(childComplexity), true
+	case "Quotas.subscriptions":
+		if e.ComplexityRoot.Quotas.Subscriptions == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Quotas.Subscriptions(childComplexity), true
+	case "Quotas.waiting":
+		if e.ComplexityRoot.Quotas.Waiting == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Quotas.Waiting(childComplexity), true
 
 	case "ReleaseRunnerPayload.released":
 		if e.ComplexityRoot.ReleaseRunnerPayload.Released == nil {
@@ -2758,6 +3117,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Resources.WorkspaceMiB(childComplexity), true
+
+	case "RevokeTokenPayload.revoked":
+		if e.ComplexityRoot.RevokeTokenPayload.Revoked == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RevokeTokenPayload.Revoked(childComplexity), true
+	case "RevokeTokenPayload.token":
+		if e.ComplexityRoot.RevokeTokenPayload.Token == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RevokeTokenPayload.Token(childComplexity), true
 
 	case "RunPayload.batch":
 		if e.ComplexityRoot.RunPayload.Batch == nil {
@@ -2866,6 +3238,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Runner.State(childComplexity), true
+	case "Runner.tenant":
+		if e.ComplexityRoot.Runner.Tenant == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Runner.Tenant(childComplexity), true
 
 	case "RunnerConnection.edges":
 		if e.ComplexityRoot.RunnerConnection.Edges == nil {
@@ -3044,6 +3422,92 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.TaskEvent.Message(childComplexity), true
 
+	case "Tenant.createdAt":
+		if e.ComplexityRoot.Tenant.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Tenant.CreatedAt(childComplexity), true
+	case "Tenant.id":
+		if e.ComplexityRoot.Tenant.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Tenant.ID(childComplexity), true
+	case "Tenant.quotas":
+		if e.ComplexityRoot.Tenant.Quotas == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Tenant.Quotas(childComplexity), true
+	case "Tenant.weight":
+		if e.ComplexityRoot.Tenant.Weight == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Tenant.Weight(childComplexity), true
+
+	case "Token.createdAt":
+		if e.ComplexityRoot.Token.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Token.CreatedAt(childComplexity), true
+	case "Token.createdBy":
+		if e.ComplexityRoot.Token.CreatedBy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Token.CreatedBy(childComplexity), true
+	case "Token.expiresAt":
+		if e.ComplexityRoot.Token.ExpiresAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Token.ExpiresAt(childComplexity), true
+	case "Token.id":
+		if e.ComplexityRoot.Token.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Token.ID(childComplexity), true
+	case "Token.kind":
+		if e.ComplexityRoot.Token.Kind == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Token.Kind(childComplexity), true
+	case "Token.lastUsedAt":
+		if e.ComplexityRoot.Token.LastUsedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Token.LastUsedAt(childComplexity), true
+	case "Token.name":
+		if e.ComplexityRoot.Token.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Token.Name(childComplexity), true
+	case "Token.revokedAt":
+		if e.ComplexityRoot.Token.RevokedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Token.RevokedAt(childComplexity), true
+	case "Token.role":
+		if e.ComplexityRoot.Token.Role == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Token.Role(childComplexity), true
+	case "Token.tenant":
+		if e.ComplexityRoot.Token.Tenant == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Token.Tenant(childComplexity), true
+
 	case "UpdateFilesPayload.deleted":
 		if e.ComplexityRoot.UpdateFilesPayload.Deleted == nil {
 			break
@@ -3163,6 +3627,8 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputBuildInput,
 		ec.unmarshalInputCaseInput,
 		ec.unmarshalInputClaimRunnerInput,
+		ec.unmarshalInputCreateGrantInput,
+		ec.unmarshalInputCreateTokenInput,
 		ec.unmarshalInputDeleteEnvironmentInput,
 		ec.unmarshalInputDrainClusterInput,
 		ec.unmarshalInputFileInput,
@@ -3170,6 +3636,8 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputLimitsInput,
 		ec.unmarshalInputNetworkInput,
 		ec.unmarshalInputPutEnvironmentInput,
+		ec.unmarshalInputPutTenantInput,
+		ec.unmarshalInputQuotasInput,
 		ec.unmarshalInputResizeTerminalInput,
 		ec.unmarshalInputResourcesInput,
 		ec.unmarshalInputRunInput,
@@ -3379,6 +3847,18 @@ type Query {
 
   "The server's version, for example ` + "`" + `0.1.0` + "`" + `."
   version: String!
+
+  "Who calls: what the token or grant of this request may do."
+  me: Caller!
+
+  "Tokens that the caller manages, the oldest first. ADMIN: those of its tenant; for all tenants, all."
+  tokens(
+    "Whether sessions come too, the tokens that signing in with a browser makes. Default: false."
+    sessions: Boolean
+  ): [Token!]!
+
+  "Tenants that the caller sees, sorted by name: its own, or for all tenants all."
+  tenants: [Tenant!]!
 }
 
 "What can be changed. Every mutation that can be repeated safely says how."
@@ -3505,6 +3985,42 @@ type Mutation {
   ): RunPayload!
 
   """
+  Makes a token, and returns its text once: the server keeps only a hash. ADMIN. A caller gives no more than it has.
+  The first token of a server that needs none must be an ADMIN's for all tenants: from then on the server needs tokens. INVALID_INPUT; FORBIDDEN; LIMIT_EXCEEDED.
+  """
+  createToken(
+    "What it is for."
+    input: CreateTokenInput!
+  ): CreateTokenPayload!
+
+  "Revokes a token at once: its subscriptions and WebSockets end, and so do its grants and sessions. Safe to repeat. ADMIN. INVALID_INPUT for a token that the caller doesn't manage."
+  revokeToken(
+    "The token's id."
+    id: ID!
+  ): RevokeTokenPayload!
+
+  """
+  Makes a grant: a signed, short-lived right to one execution, or to one runner and the executions in it, to hand to a browser. It is used as a token is, and on download addresses as ` + "`" + `?grant=` + "`" + `. It can do nothing else.
+  It survives restarts of the server. It ends with its time, with its object, or with the token that made it. CLIENT. EXECUTION_NOT_FOUND; RUNNER_GONE; INVALID_INPUT.
+  """
+  createGrant(
+    "To what, and for how long."
+    input: CreateGrantInput!
+  ): CreateGrantPayload!
+
+  "Creates a tenant, or changes it: what is null stays as it is stored, or gets its default. ADMIN for all tenants. INVALID_INPUT."
+  putTenant(
+    "What it may take."
+    input: PutTenantInput!
+  ): PutTenantPayload!
+
+  "Deletes a tenant that has no environments, and revokes its tokens. Its executions are kept as long as others. ADMIN for all tenants. Safe to repeat. CONFLICT while it has environments; INVALID_INPUT for the default tenant."
+  deleteTenant(
+    "The tenant's name."
+    id: ID!
+  ): DeleteTenantPayload!
+
+  """
   Drains the cluster before maintenance, or ends that. While it drains no runner starts, and nobody new gets one: claims wait as long as they said, then end with NO_RUNNER_AVAILABLE. Idle runners go, with DRAINED; claimed ones, and what runs in them, end as they would.
   It lasts, over restarts of the server too, until it is ended; then the pools fill by themselves. Safe to repeat. INVALID_INPUT where the cluster is drained by other means; CLUSTER_UNAVAILABLE; STORAGE_FULL.
   """
@@ -3563,10 +4079,138 @@ type Subscription {
   ): RunnerEvent!
 }
 
+"Who calls."
+type Caller {
+  "What made the caller known."
+  kind: CallerKind!
+  "The name of the token, or of the token that made the grant."
+  name: String!
+  "The tenant for which the caller acts; null: for all."
+  tenant: String
+  "What the token may do; null for a grant."
+  role: Role
+  "What the grant is for; null for a token."
+  grant: Grant
+}
+
+"What makes a caller known."
+enum CallerKind {
+  "A token."
+  TOKEN
+  "A token that signing in with a browser made."
+  SESSION
+  "A grant."
+  GRANT
+  "Nothing: the server needs no token."
+  ANONYMOUS
+  "The server itself."
+  SERVER
+}
+
+"What a token may do. Each role may do all that the roles before it may."
+enum Role {
+  "Read what belongs to its tenant."
+  OBSERVER
+  "Claim runners and use them, make grants."
+  CLIENT
+  "Put and delete environments; for all tenants also drain the cluster."
+  OPERATOR
+  "Manage tokens and read the audit log; for all tenants also manage tenants."
+  ADMIN
+}
+
+"A right of a grant to its object."
+enum GrantRight {
+  "Read an execution, follow its events, read and download its output."
+  WATCH
+  "Write its standard input and resize its terminal."
+  STDIN
+  "Cancel it and send it signals."
+  CANCEL
+  "List, read and download files of a runner."
+  FILES_READ
+  "Write, upload and delete files of a runner."
+  FILES_WRITE
+  "Start executions in a runner, but no privileged ones, and renew its claim."
+  EXECUTE
+}
+
+"A signed right to one object. Exactly one of ` + "`" + `executionId` + "`" + ` and ` + "`" + `runnerId` + "`" + ` is set."
+type Grant {
+  "Its id, which the audit log names."
+  id: ID!
+  "The execution that it is for; null: a runner."
+  executionId: ID
+  "The runner that it is for, with all executions in it; null: an execution."
+  runnerId: ID
+  "What it allows."
+  rights: [GrantRight!]!
+  "When it ends."
+  expiresAt: Time!
+}
+
+"A token, without its secret."
+type Token {
+  "Its id, by which it is revoked."
+  id: ID!
+  "TOKEN, or SESSION for one that signing in made."
+  kind: CallerKind!
+  "Its name, for people."
+  name: String!
+  "The tenant for which its callers act; null: for all."
+  tenant: String
+  "What its callers may do."
+  role: Role!
+  "When it was made."
+  createdAt: Time!
+  "The id of the token that made it; empty: none did."
+  createdBy: ID!
+  "When it ends by itself; null: never."
+  expiresAt: Time
+  "When it was revoked; null: it wasn't."
+  revokedAt: Time
+  "About when it was used last; null: never."
+  lastUsedAt: Time
+}
+
+"A tenant: a group of callers that see and use only what is theirs."
+type Tenant {
+  "Its name: 1 to 63 small letters, digits and hyphens."
+  id: ID!
+  "Turns that its waiting claims get for each turn of a tenant of weight 1."
+  weight: Int!
+  "What it may take."
+  quotas: Quotas!
+  "When it was put first; null for the default tenant that nobody put."
+  createdAt: Time
+}
+
+"What a tenant may take. null: any number."
+type Quotas {
+  "Runners held at once."
+  runners: Int
+  "Claims that wait at once."
+  waiting: Int
+  "Executions that haven't ended, at once."
+  executions: Int
+  "Claims in any 60 seconds."
+  claimsPerMinute: Int
+  "Processor seconds of executions that end on a day (UTC). An execution that has begun isn't ended for it."
+  cpuSecondsPerDay: Int64
+  "Bytes that executions that end on a day (UTC) printed. An execution that has begun isn't ended for it."
+  outputBytesPerDay: Int64
+  "Subscriptions at once."
+  subscriptions: Int
+}
+
 "What runners are made from. Every change makes a new revision."
 type Environment {
   "Its id, chosen by whoever put it, for example ` + "`" + `10` + "`" + ` or ` + "`" + `python` + "`" + `."
   id: ID!
+  "The tenant that it belongs to."
+  tenant: String!
+  "Whether every tenant may see it and claim its runners."
+  shared: Boolean!
   "Counts the changes: 1 for the first."
   revision: Int!
   """
@@ -4095,6 +4739,8 @@ type Capacity {
 type Runner {
   "Its id; ids sort by the time at which they were made, and none is ever used again."
   id: ID!
+  "The tenant that it belongs to: the one that holds it, or until it is claimed that of its environment."
+  tenant: String!
   "The environment that it was made from."
   environmentId: ID!
   "That environment's revision then."
@@ -4264,6 +4910,8 @@ type Execution {
   runner: Runner
   "The environment of that runner."
   environmentId: ID!
+  "The tenant that it belongs to."
+  tenant: String!
   "The batch that it is part of; null: none."
   batchId: ID
   "Which case of its batch it is, from 0 on; null for a build, and outside of batches."
@@ -4495,6 +5143,8 @@ type Batch {
   runnerId: ID
   "The environment of its runners."
   environmentId: ID!
+  "The tenant that it belongs to."
+  tenant: String!
   "Whether it goes on."
   state: BatchState!
   "How it ended; null until it is FINISHED."
@@ -4612,6 +5262,10 @@ input PutEnvironmentInput {
   id: ID!
   "Only if the stored revision is this one, else CONFLICT. 0: only create."
   ifRevision: Int
+  "The tenant that it belongs to: the caller's own, or for a caller for all tenants any. Default: the caller's own."
+  tenant: String
+  "Whether every tenant may see it and claim its runners. Default: false."
+  shared: Boolean
   """
   The file system to start with, 1 to 512 printable bytes. Default: ` + "`" + `host` + "`" + `, this machine's own programs.
   On a single machine also a container image: a reference such as ` + "`" + `python:3.12` + "`" + ` or ` + "`" + `registry.example.org/x@sha256:…` + "`" + `, or ` + "`" + `file:NAME` + "`" + ` for an archive (` + "`" + `docker save` + "`" + `, or an OCI layout's) or the directory of an OCI layout among the server's image files, with ` + "`" + `#TAG` + "`" + ` where it has several. It is looked up at once, and its digest pinned in the revision: naming a tag again takes what it means by then, leaving ` + "`" + `image` + "`" + ` out keeps the bytes. What it is now is in ` + "`" + `pool.image` + "`" + `.
@@ -4886,6 +5540,58 @@ input RunInput {
   freshRunners: Boolean
 }
 
+"What a token is for."
+input CreateTokenInput {
+  "A name for people, 1 to 128 bytes, for example ` + "`" + `codeocean` + "`" + `."
+  name: String!
+  "What its callers may do."
+  role: Role!
+  "The tenant for which they act. Default: the caller's own; for a caller for all tenants: all of them, which a CLIENT can't have."
+  tenant: String
+  "Seconds until it ends by itself, 1 to 315360000. Default: never."
+  expiresIn: Int
+}
+
+"To what a grant is a right. Exactly one of ` + "`" + `executionId` + "`" + ` and ` + "`" + `runnerId` + "`" + ` is given."
+input CreateGrantInput {
+  "The execution."
+  executionId: ID
+  "The runner, and all executions in it."
+  runnerId: ID
+  "What it allows, at least one right. FILES_READ, FILES_WRITE and EXECUTE need a runner."
+  rights: [GrantRight!]!
+  "Seconds until it ends, 1 to 2592000. Default: 3600."
+  expiresIn: Int
+}
+
+"What a tenant may take."
+input PutTenantInput {
+  "Its name: 1 to 63 small letters, digits and hyphens."
+  id: ID!
+  "Turns that its waiting claims get for each turn of a tenant of weight 1: 1 to 1000. Default: 1."
+  weight: Int
+  "What it may take. Default: any number of everything. All quotas are put: one that is null here doesn't bound."
+  quotas: QuotasInput
+}
+
+"What a tenant may take, each 0 to 1000000, a day's 0 to 1125899906842624. null: any number."
+input QuotasInput {
+  "Runners held at once."
+  runners: Int
+  "Claims that wait at once."
+  waiting: Int
+  "Executions that haven't ended, at once."
+  executions: Int
+  "Claims in any 60 seconds."
+  claimsPerMinute: Int
+  "Processor seconds of executions that end on a day (UTC)."
+  cpuSecondsPerDay: Int64
+  "Bytes that executions that end on a day (UTC) printed."
+  outputBytesPerDay: Int64
+  "Subscriptions at once."
+  subscriptions: Int
+}
+
 "Whether the cluster is to be drained."
 input DrainClusterInput {
   "True: drain it; false: end that."
@@ -4992,6 +5698,44 @@ type RunPayload {
   execution: Execution!
   "The batch; null without ` + "`" + `cases` + "`" + `."
   batch: Batch
+}
+
+"What createToken made."
+type CreateTokenPayload {
+  "The token."
+  token: Token!
+  "Its text, which is shown here and never again: send it as ` + "`" + `Authorization: Bearer TEXT` + "`" + `."
+  secret: String!
+}
+
+"What revokeToken did."
+type RevokeTokenPayload {
+  "Whether this ended it; false: it had ended already."
+  revoked: Boolean!
+  "The token."
+  token: Token!
+}
+
+"What createGrant made."
+type CreateGrantPayload {
+  "What it is."
+  grant: Grant!
+  "Its text: use it as a token, or on a download address as ` + "`" + `?grant=TEXT` + "`" + `."
+  token: String!
+}
+
+"What putTenant did."
+type PutTenantPayload {
+  "Whether it is new."
+  created: Boolean!
+  "The tenant as it is now stored."
+  tenant: Tenant!
+}
+
+"What deleteTenant did."
+type DeleteTenantPayload {
+  "Whether there was one."
+  deleted: Boolean!
 }
 
 "What drainCluster did."
@@ -5315,6 +6059,8 @@ func (ec *executionContext) childFields_Batch(ctx context.Context, field graphql
 		return ec.fieldContext_Batch_runnerId(ctx, field)
 	case "environmentId":
 		return ec.fieldContext_Batch_environmentId(ctx, field)
+	case "tenant":
+		return ec.fieldContext_Batch_tenant(ctx, field)
 	case "state":
 		return ec.fieldContext_Batch_state(ctx, field)
 	case "outcome":
@@ -5405,6 +6151,22 @@ func (ec *executionContext) childFields_BatchEdge(ctx context.Context, field gra
 		return ec.fieldContext_BatchEdge_node(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type BatchEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_Caller(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "kind":
+		return ec.fieldContext_Caller_kind(ctx, field)
+	case "name":
+		return ec.fieldContext_Caller_name(ctx, field)
+	case "tenant":
+		return ec.fieldContext_Caller_tenant(ctx, field)
+	case "role":
+		return ec.fieldContext_Caller_role(ctx, field)
+	case "grant":
+		return ec.fieldContext_Caller_grant(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Caller", field.Name)
 }
 
 func (ec *executionContext) childFields_CancelBatchPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -5505,12 +6267,40 @@ func (ec *executionContext) childFields_ComponentHealth(ctx context.Context, fie
 	return nil, fmt.Errorf("no field named %q was found under type ComponentHealth", field.Name)
 }
 
+func (ec *executionContext) childFields_CreateGrantPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "grant":
+		return ec.fieldContext_CreateGrantPayload_grant(ctx, field)
+	case "token":
+		return ec.fieldContext_CreateGrantPayload_token(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CreateGrantPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_CreateTokenPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "token":
+		return ec.fieldContext_CreateTokenPayload_token(ctx, field)
+	case "secret":
+		return ec.fieldContext_CreateTokenPayload_secret(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CreateTokenPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_DeleteEnvironmentPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "deleted":
 		return ec.fieldContext_DeleteEnvironmentPayload_deleted(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type DeleteEnvironmentPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_DeleteTenantPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "deleted":
+		return ec.fieldContext_DeleteTenantPayload_deleted(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DeleteTenantPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_DrainClusterPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -5557,6 +6347,10 @@ func (ec *executionContext) childFields_Environment(ctx context.Context, field g
 	switch field.Name {
 	case "id":
 		return ec.fieldContext_Environment_id(ctx, field)
+	case "tenant":
+		return ec.fieldContext_Environment_tenant(ctx, field)
+	case "shared":
+		return ec.fieldContext_Environment_shared(ctx, field)
 	case "revision":
 		return ec.fieldContext_Environment_revision(ctx, field)
 	case "image":
@@ -5669,6 +6463,8 @@ func (ec *executionContext) childFields_Execution(ctx context.Context, field gra
 		return ec.fieldContext_Execution_runner(ctx, field)
 	case "environmentId":
 		return ec.fieldContext_Execution_environmentId(ctx, field)
+	case "tenant":
+		return ec.fieldContext_Execution_tenant(ctx, field)
 	case "batchId":
 		return ec.fieldContext_Execution_batchId(ctx, field)
 	case "caseIndex":
@@ -5781,6 +6577,22 @@ func (ec *executionContext) childFields_FileFailure(ctx context.Context, field g
 		return ec.fieldContext_FileFailure_message(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type FileFailure", field.Name)
+}
+
+func (ec *executionContext) childFields_Grant(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Grant_id(ctx, field)
+	case "executionId":
+		return ec.fieldContext_Grant_executionId(ctx, field)
+	case "runnerId":
+		return ec.fieldContext_Grant_runnerId(ctx, field)
+	case "rights":
+		return ec.fieldContext_Grant_rights(ctx, field)
+	case "expiresAt":
+		return ec.fieldContext_Grant_expiresAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Grant", field.Name)
 }
 
 func (ec *executionContext) childFields_Health(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -5995,6 +6807,36 @@ func (ec *executionContext) childFields_PutEnvironmentPayload(ctx context.Contex
 	return nil, fmt.Errorf("no field named %q was found under type PutEnvironmentPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_PutTenantPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "created":
+		return ec.fieldContext_PutTenantPayload_created(ctx, field)
+	case "tenant":
+		return ec.fieldContext_PutTenantPayload_tenant(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PutTenantPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_Quotas(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "runners":
+		return ec.fieldContext_Quotas_runners(ctx, field)
+	case "waiting":
+		return ec.fieldContext_Quotas_waiting(ctx, field)
+	case "executions":
+		return ec.fieldContext_Quotas_executions(ctx, field)
+	case "claimsPerMinute":
+		return ec.fieldContext_Quotas_claimsPerMinute(ctx, field)
+	case "cpuSecondsPerDay":
+		return ec.fieldContext_Quotas_cpuSecondsPerDay(ctx, field)
+	case "outputBytesPerDay":
+		return ec.fieldContext_Quotas_outputBytesPerDay(ctx, field)
+	case "subscriptions":
+		return ec.fieldContext_Quotas_subscriptions(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Quotas", field.Name)
+}
+
 func (ec *executionContext) childFields_ReleaseRunnerPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "released":
@@ -6033,6 +6875,16 @@ func (ec *executionContext) childFields_Resources(ctx context.Context, field gra
 	return nil, fmt.Errorf("no field named %q was found under type Resources", field.Name)
 }
 
+func (ec *executionContext) childFields_RevokeTokenPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "revoked":
+		return ec.fieldContext_RevokeTokenPayload_revoked(ctx, field)
+	case "token":
+		return ec.fieldContext_RevokeTokenPayload_token(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RevokeTokenPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_RunPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "execution":
@@ -6047,6 +6899,8 @@ func (ec *executionContext) childFields_Runner(ctx context.Context, field graphq
 	switch field.Name {
 	case "id":
 		return ec.fieldContext_Runner_id(ctx, field)
+	case "tenant":
+		return ec.fieldContext_Runner_tenant(ctx, field)
 	case "environmentId":
 		return ec.fieldContext_Runner_environmentId(ctx, field)
 	case "revision":
@@ -6155,6 +7009,46 @@ func (ec *executionContext) childFields_TaskEvent(ctx context.Context, field gra
 		return ec.fieldContext_TaskEvent_message(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type TaskEvent", field.Name)
+}
+
+func (ec *executionContext) childFields_Tenant(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Tenant_id(ctx, field)
+	case "weight":
+		return ec.fieldContext_Tenant_weight(ctx, field)
+	case "quotas":
+		return ec.fieldContext_Tenant_quotas(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_Tenant_createdAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Tenant", field.Name)
+}
+
+func (ec *executionContext) childFields_Token(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Token_id(ctx, field)
+	case "kind":
+		return ec.fieldContext_Token_kind(ctx, field)
+	case "name":
+		return ec.fieldContext_Token_name(ctx, field)
+	case "tenant":
+		return ec.fieldContext_Token_tenant(ctx, field)
+	case "role":
+		return ec.fieldContext_Token_role(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_Token_createdAt(ctx, field)
+	case "createdBy":
+		return ec.fieldContext_Token_createdBy(ctx, field)
+	case "expiresAt":
+		return ec.fieldContext_Token_expiresAt(ctx, field)
+	case "revokedAt":
+		return ec.fieldContext_Token_revokedAt(ctx, field)
+	case "lastUsedAt":
+		return ec.fieldContext_Token_lastUsedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Token", field.Name)
 }
 
 func (ec *executionContext) childFields_UpdateFilesPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -6535,6 +7429,34 @@ func (ec *executionContext) field_Mutation_claimRunner_args(ctx context.Context,
 	return args, nil
 }
 
+func (ec *executionContext) field_Mutation_createGrant_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (CreateGrantInput, error) {
+			return ec.unmarshalNCreateGrantInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCreateGrantInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_createToken_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (CreateTokenInput, error) {
+			return ec.unmarshalNCreateTokenInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCreateTokenInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
 func (ec *executionContext) field_Mutation_deleteEnvironment_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -6546,6 +7468,20 @@ func (ec *executionContext) field_Mutation_deleteEnvironment_args(ctx context.Co
 		return nil, err
 	}
 	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_deleteTenant_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "id",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["id"] = arg0
 	return args, nil
 }
 
@@ -6569,6 +7505,20 @@ func (ec *executionContext) field_Mutation_putEnvironment_args(ctx context.Conte
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (PutEnvironmentInput, error) {
 			return ec.unmarshalNPutEnvironmentInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐPutEnvironmentInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_putTenant_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (PutTenantInput, error) {
+			return ec.unmarshalNPutTenantInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐPutTenantInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -6616,6 +7566,20 @@ func (ec *executionContext) field_Mutation_resizeTerminal_args(ctx context.Conte
 		return nil, err
 	}
 	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_revokeToken_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "id",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["id"] = arg0
 	return args, nil
 }
 
@@ -6956,6 +7920,20 @@ func (ec *executionContext) field_Query_runners_args(ctx context.Context, rawArg
 		return nil, err
 	}
 	args["newestFirst"] = arg5
+	return args, nil
+}
+
+func (ec *executionContext) field_Query_tokens_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "sessions",
+		func(ctx context.Context, v any) (*bool, error) {
+			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["sessions"] = arg0
 	return args, nil
 }
 
@@ -7806,6 +8784,29 @@ func (ec *executionContext) _Batch_environmentId(ctx context.Context, field grap
 }
 func (ec *executionContext) fieldContext_Batch_environmentId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Batch", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Batch_tenant(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Batch_tenant(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Tenant, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.TenantID) graphql.Marshaler {
+			return ec.marshalNString2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTenantID(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Batch_tenant(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Batch", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Batch_state(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
@@ -8742,6 +9743,130 @@ func (ec *executionContext) fieldContext_BatchFinished_batch(_ context.Context, 
 	return fc, nil
 }
 
+func (ec *executionContext) _Caller_kind(ctx context.Context, field graphql.CollectedField, obj *access.Principal) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Caller_kind(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Kind, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v access.Kind) graphql.Marshaler {
+			return ec.marshalNCallerKind2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐKind(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Caller_kind(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Caller", field, false, false, errors.New("field of type CallerKind does not have child fields"))
+}
+
+func (ec *executionContext) _Caller_name(ctx context.Context, field graphql.CollectedField, obj *access.Principal) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Caller_name(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Name, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Caller_name(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Caller", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Caller_tenant(ctx context.Context, field graphql.CollectedField, obj *access.Principal) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Caller_tenant(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Caller().Tenant(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Caller_tenant(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Caller", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Caller_role(ctx context.Context, field graphql.CollectedField, obj *access.Principal) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Caller_role(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Caller().Role(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *access.Role) graphql.Marshaler {
+			return ec.marshalORole2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐRole(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Caller_role(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Caller", field, true, true, errors.New("field of type Role does not have child fields"))
+}
+
+func (ec *executionContext) _Caller_grant(ctx context.Context, field graphql.CollectedField, obj *access.Principal) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Caller_grant(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Grant, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *access.Grant) graphql.Marshaler {
+			return ec.marshalOGrant2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐGrant(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Caller_grant(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Caller",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Grant(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _CancelBatchPayload_batch(ctx context.Context, field graphql.CollectedField, obj *CancelBatchPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -9443,6 +10568,116 @@ func (ec *executionContext) fieldContext_ComponentHealth_message(_ context.Conte
 	return graphql.NewScalarFieldContext("ComponentHealth", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _CreateGrantPayload_grant(ctx context.Context, field graphql.CollectedField, obj *CreateGrantPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CreateGrantPayload_grant(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Grant, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v access.Grant) graphql.Marshaler {
+			return ec.marshalNGrant2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐGrant(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CreateGrantPayload_grant(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "CreateGrantPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Grant(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _CreateGrantPayload_token(ctx context.Context, field graphql.CollectedField, obj *CreateGrantPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CreateGrantPayload_token(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Token, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CreateGrantPayload_token(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CreateGrantPayload", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _CreateTokenPayload_token(ctx context.Context, field graphql.CollectedField, obj *CreateTokenPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CreateTokenPayload_token(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Token, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v access.Token) graphql.Marshaler {
+			return ec.marshalNToken2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐToken(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CreateTokenPayload_token(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "CreateTokenPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Token(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _CreateTokenPayload_secret(ctx context.Context, field graphql.CollectedField, obj *CreateTokenPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CreateTokenPayload_secret(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Secret, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CreateTokenPayload_secret(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CreateTokenPayload", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _DeleteEnvironmentPayload_deleted(ctx context.Context, field graphql.CollectedField, obj *DeleteEnvironmentPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -9464,6 +10699,29 @@ func (ec *executionContext) _DeleteEnvironmentPayload_deleted(ctx context.Contex
 }
 func (ec *executionContext) fieldContext_DeleteEnvironmentPayload_deleted(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("DeleteEnvironmentPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _DeleteTenantPayload_deleted(ctx context.Context, field graphql.CollectedField, obj *DeleteTenantPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeleteTenantPayload_deleted(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Deleted, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DeleteTenantPayload_deleted(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DeleteTenantPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
 func (ec *executionContext) _DrainClusterPayload_cluster(ctx context.Context, field graphql.CollectedField, obj *DrainClusterPayload) (ret graphql.Marshaler) {
@@ -9749,6 +11007,52 @@ func (ec *executionContext) _Environment_id(ctx context.Context, field graphql.C
 }
 func (ec *executionContext) fieldContext_Environment_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Environment", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Environment_tenant(ctx context.Context, field graphql.CollectedField, obj *runtime.Environment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Environment_tenant(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Tenant, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.TenantID) graphql.Marshaler {
+			return ec.marshalNString2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTenantID(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Environment_tenant(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Environment", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Environment_shared(ctx context.Context, field graphql.CollectedField, obj *runtime.Environment) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Environment_shared(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Shared, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Environment_shared(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Environment", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
 func (ec *executionContext) _Environment_revision(ctx context.Context, field graphql.CollectedField, obj *runtime.Environment) (ret graphql.Marshaler) {
@@ -10887,6 +12191,29 @@ func (ec *executionContext) _Execution_environmentId(ctx context.Context, field 
 }
 func (ec *executionContext) fieldContext_Execution_environmentId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Execution", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Execution_tenant(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Execution_tenant(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Tenant, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.TenantID) graphql.Marshaler {
+			return ec.marshalNString2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTenantID(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Execution_tenant(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Execution", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Execution_batchId(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
@@ -12251,6 +13578,121 @@ func (ec *executionContext) fieldContext_FileFailure_message(_ context.Context, 
 	return graphql.NewScalarFieldContext("FileFailure", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _Grant_id(ctx context.Context, field graphql.CollectedField, obj *access.Grant) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Grant_id(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Grant_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Grant", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Grant_executionId(ctx context.Context, field graphql.CollectedField, obj *access.Grant) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Grant_executionId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Grant().ExecutionID(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Grant_executionId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Grant", field, true, true, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Grant_runnerId(ctx context.Context, field graphql.CollectedField, obj *access.Grant) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Grant_runnerId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Grant().RunnerID(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Grant_runnerId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Grant", field, true, true, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Grant_rights(ctx context.Context, field graphql.CollectedField, obj *access.Grant) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Grant_rights(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Rights, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []access.Right) graphql.Marshaler {
+			return ec.marshalNGrantRight2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐRightᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Grant_rights(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Grant", field, false, false, errors.New("field of type GrantRight does not have child fields"))
+}
+
+func (ec *executionContext) _Grant_expiresAt(ctx context.Context, field graphql.CollectedField, obj *access.Grant) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Grant_expiresAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Expires, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Grant_expiresAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Grant", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
 func (ec *executionContext) _Health_status(ctx context.Context, field graphql.CollectedField, obj *engine.Health) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -13293,6 +14735,226 @@ func (ec *executionContext) fieldContext_Mutation_run(ctx context.Context, field
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_run_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_createToken(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_createToken(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().CreateToken(ctx, fc.Args["input"].(CreateTokenInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v CreateTokenPayload) graphql.Marshaler {
+			return ec.marshalNCreateTokenPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCreateTokenPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_createToken(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_CreateTokenPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_createToken_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_revokeToken(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_revokeToken(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().RevokeToken(ctx, fc.Args["id"].(string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v RevokeTokenPayload) graphql.Marshaler {
+			return ec.marshalNRevokeTokenPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐRevokeTokenPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_revokeToken(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_RevokeTokenPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_revokeToken_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_createGrant(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_createGrant(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().CreateGrant(ctx, fc.Args["input"].(CreateGrantInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v CreateGrantPayload) graphql.Marshaler {
+			return ec.marshalNCreateGrantPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCreateGrantPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_createGrant(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_CreateGrantPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_createGrant_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_putTenant(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_putTenant(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().PutTenant(ctx, fc.Args["input"].(PutTenantInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v PutTenantPayload) graphql.Marshaler {
+			return ec.marshalNPutTenantPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐPutTenantPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_putTenant(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PutTenantPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_putTenant_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_deleteTenant(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_deleteTenant(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().DeleteTenant(ctx, fc.Args["id"].(string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v DeleteTenantPayload) graphql.Marshaler {
+			return ec.marshalNDeleteTenantPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐDeleteTenantPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_deleteTenant(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_DeleteTenantPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_deleteTenant_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -14428,6 +16090,61 @@ func (ec *executionContext) fieldContext_PutEnvironmentPayload_environment(_ con
 	return fc, nil
 }
 
+func (ec *executionContext) _PutTenantPayload_created(ctx context.Context, field graphql.CollectedField, obj *PutTenantPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PutTenantPayload_created(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Created, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PutTenantPayload_created(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PutTenantPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _PutTenantPayload_tenant(ctx context.Context, field graphql.CollectedField, obj *PutTenantPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PutTenantPayload_tenant(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Tenant, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.Tenant) graphql.Marshaler {
+			return ec.marshalNTenant2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTenant(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PutTenantPayload_tenant(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "PutTenantPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Tenant(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Query_environments(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -14887,6 +16604,114 @@ func (ec *executionContext) fieldContext_Query_version(_ context.Context, field 
 	return graphql.NewScalarFieldContext("Query", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _Query_me(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_me(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Query().Me(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v access.Principal) graphql.Marshaler {
+			return ec.marshalNCaller2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐPrincipal(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_me(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Caller(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Query_tokens(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_tokens(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Query().Tokens(ctx, fc.Args["sessions"].(*bool))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []access.Token) graphql.Marshaler {
+			return ec.marshalNToken2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐTokenᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_tokens(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Token(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Query_tokens_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Query_tenants(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_tenants(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Query().Tenants(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []runtime.Tenant) graphql.Marshaler {
+			return ec.marshalNTenant2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTenantᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_tenants(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Tenant(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Query___type(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -14961,6 +16786,167 @@ func (ec *executionContext) fieldContext_Query___schema(_ context.Context, field
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _Quotas_runners(ctx context.Context, field graphql.CollectedField, obj *runtime.Quotas) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Quotas_runners(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Runners, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Quotas_runners(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Quotas", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Quotas_waiting(ctx context.Context, field graphql.CollectedField, obj *runtime.Quotas) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Quotas_waiting(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Waiting, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Quotas_waiting(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Quotas", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Quotas_executions(ctx context.Context, field graphql.CollectedField, obj *runtime.Quotas) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Quotas_executions(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Executions, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Quotas_executions(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Quotas", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Quotas_claimsPerMinute(ctx context.Context, field graphql.CollectedField, obj *runtime.Quotas) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Quotas_claimsPerMinute(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ClaimsPerMinute, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Quotas_claimsPerMinute(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Quotas", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Quotas_cpuSecondsPerDay(ctx context.Context, field graphql.CollectedField, obj *runtime.Quotas) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Quotas_cpuSecondsPerDay(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CPUSecondsPerDay, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOInt642ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Quotas_cpuSecondsPerDay(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Quotas", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _Quotas_outputBytesPerDay(ctx context.Context, field graphql.CollectedField, obj *runtime.Quotas) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Quotas_outputBytesPerDay(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.OutputBytesPerDay, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOInt642ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Quotas_outputBytesPerDay(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Quotas", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _Quotas_subscriptions(ctx context.Context, field graphql.CollectedField, obj *runtime.Quotas) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Quotas_subscriptions(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Subscriptions, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Quotas_subscriptions(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Quotas", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _ReleaseRunnerPayload_released(ctx context.Context, field graphql.CollectedField, obj *ReleaseRunnerPayload) (ret graphql.Marshaler) {
@@ -15142,6 +17128,61 @@ func (ec *executionContext) fieldContext_Resources_workspaceMiB(_ context.Contex
 	return graphql.NewScalarFieldContext("Resources", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _RevokeTokenPayload_revoked(ctx context.Context, field graphql.CollectedField, obj *RevokeTokenPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RevokeTokenPayload_revoked(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Revoked, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RevokeTokenPayload_revoked(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RevokeTokenPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _RevokeTokenPayload_token(ctx context.Context, field graphql.CollectedField, obj *RevokeTokenPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RevokeTokenPayload_token(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Token, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v access.Token) graphql.Marshaler {
+			return ec.marshalNToken2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐToken(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RevokeTokenPayload_token(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RevokeTokenPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Token(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _RunPayload_execution(ctx context.Context, field graphql.CollectedField, obj *RunPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -15227,6 +17268,29 @@ func (ec *executionContext) _Runner_id(ctx context.Context, field graphql.Collec
 }
 func (ec *executionContext) fieldContext_Runner_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Runner", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Runner_tenant(ctx context.Context, field graphql.CollectedField, obj *runtime.Runner) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Runner_tenant(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Tenant(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.TenantID) graphql.Marshaler {
+			return ec.marshalNString2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTenantID(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Runner_tenant(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Runner", field, true, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Runner_environmentId(ctx context.Context, field graphql.CollectedField, obj *runtime.Runner) (ret graphql.Marshaler) {
@@ -16333,6 +18397,337 @@ func (ec *executionContext) _TaskEvent_message(ctx context.Context, field graphq
 }
 func (ec *executionContext) fieldContext_TaskEvent_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("TaskEvent", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Tenant_id(ctx context.Context, field graphql.CollectedField, obj *runtime.Tenant) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Tenant_id(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.TenantID) graphql.Marshaler {
+			return ec.marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTenantID(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Tenant_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Tenant", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Tenant_weight(ctx context.Context, field graphql.CollectedField, obj *runtime.Tenant) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Tenant_weight(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Weight, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Tenant_weight(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Tenant", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Tenant_quotas(ctx context.Context, field graphql.CollectedField, obj *runtime.Tenant) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Tenant_quotas(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Quotas, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.Quotas) graphql.Marshaler {
+			return ec.marshalNQuotas2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐQuotas(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Tenant_quotas(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Tenant",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Quotas(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Tenant_createdAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Tenant) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Tenant_createdAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CreatedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Tenant_createdAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Tenant", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Token_id(ctx context.Context, field graphql.CollectedField, obj *access.Token) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Token_id(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Token_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Token", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Token_kind(ctx context.Context, field graphql.CollectedField, obj *access.Token) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Token_kind(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Kind, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v access.Kind) graphql.Marshaler {
+			return ec.marshalNCallerKind2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐKind(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Token_kind(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Token", field, false, false, errors.New("field of type CallerKind does not have child fields"))
+}
+
+func (ec *executionContext) _Token_name(ctx context.Context, field graphql.CollectedField, obj *access.Token) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Token_name(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Name, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Token_name(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Token", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Token_tenant(ctx context.Context, field graphql.CollectedField, obj *access.Token) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Token_tenant(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Token().Tenant(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Token_tenant(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Token", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Token_role(ctx context.Context, field graphql.CollectedField, obj *access.Token) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Token_role(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Role, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v access.Role) graphql.Marshaler {
+			return ec.marshalNRole2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐRole(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Token_role(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Token", field, false, false, errors.New("field of type Role does not have child fields"))
+}
+
+func (ec *executionContext) _Token_createdAt(ctx context.Context, field graphql.CollectedField, obj *access.Token) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Token_createdAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CreatedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Token_createdAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Token", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Token_createdBy(ctx context.Context, field graphql.CollectedField, obj *access.Token) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Token_createdBy(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CreatedBy, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Token_createdBy(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Token", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Token_expiresAt(ctx context.Context, field graphql.CollectedField, obj *access.Token) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Token_expiresAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ExpiresAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Token_expiresAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Token", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Token_revokedAt(ctx context.Context, field graphql.CollectedField, obj *access.Token) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Token_revokedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.RevokedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Token_revokedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Token", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Token_lastUsedAt(ctx context.Context, field graphql.CollectedField, obj *access.Token) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Token_lastUsedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LastUsedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Token_lastUsedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Token", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
 func (ec *executionContext) _UpdateFilesPayload_written(ctx context.Context, field graphql.CollectedField, obj *files.Updated) (ret graphql.Marshaler) {
@@ -17970,6 +20365,108 @@ func (ec *executionContext) unmarshalInputClaimRunnerInput(ctx context.Context, 
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputCreateGrantInput(ctx context.Context, obj any) (CreateGrantInput, error) {
+	var it CreateGrantInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"executionId", "runnerId", "rights", "expiresIn"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "executionId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("executionId"))
+			data, err := ec.unmarshalOID2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ExecutionID = data
+		case "runnerId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("runnerId"))
+			data, err := ec.unmarshalOID2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.RunnerID = data
+		case "rights":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("rights"))
+			data, err := ec.unmarshalNGrantRight2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐRightᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Rights = data
+		case "expiresIn":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("expiresIn"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ExpiresIn = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputCreateTokenInput(ctx context.Context, obj any) (CreateTokenInput, error) {
+	var it CreateTokenInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"name", "role", "tenant", "expiresIn"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "name":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("name"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Name = data
+		case "role":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("role"))
+			data, err := ec.unmarshalNRole2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐRole(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Role = data
+		case "tenant":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("tenant"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Tenant = data
+		case "expiresIn":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("expiresIn"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ExpiresIn = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputDeleteEnvironmentInput(ctx context.Context, obj any) (DeleteEnvironmentInput, error) {
 	var it DeleteEnvironmentInput
 	if obj == nil {
@@ -18259,7 +20756,7 @@ func (ec *executionContext) unmarshalInputPutEnvironmentInput(ctx context.Contex
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"id", "ifRevision", "image", "poolSize", "resources", "network", "isolation", "runtime", "variables", "warm", "defaultTimeLimit", "outputLimit"}
+	fieldsInOrder := [...]string{"id", "ifRevision", "tenant", "shared", "image", "poolSize", "resources", "network", "isolation", "runtime", "variables", "warm", "defaultTimeLimit", "outputLimit"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -18280,6 +20777,20 @@ func (ec *executionContext) unmarshalInputPutEnvironmentInput(ctx context.Contex
 				return it, err
 			}
 			it.IfRevision = data
+		case "tenant":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("tenant"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Tenant = data
+		case "shared":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("shared"))
+			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Shared = data
 		case "image":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("image"))
 			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
@@ -18350,6 +20861,122 @@ func (ec *executionContext) unmarshalInputPutEnvironmentInput(ctx context.Contex
 				return it, err
 			}
 			it.OutputLimit = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputPutTenantInput(ctx context.Context, obj any) (PutTenantInput, error) {
+	var it PutTenantInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"id", "weight", "quotas"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "id":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("id"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ID = data
+		case "weight":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("weight"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Weight = data
+		case "quotas":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("quotas"))
+			data, err := ec.unmarshalOQuotasInput2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐQuotas(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Quotas = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputQuotasInput(ctx context.Context, obj any) (runtime.Quotas, error) {
+	var it runtime.Quotas
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"runners", "waiting", "executions", "claimsPerMinute", "cpuSecondsPerDay", "outputBytesPerDay", "subscriptions"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "runners":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("runners"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Runners = data
+		case "waiting":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("waiting"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Waiting = data
+		case "executions":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("executions"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Executions = data
+		case "claimsPerMinute":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("claimsPerMinute"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ClaimsPerMinute = data
+		case "cpuSecondsPerDay":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("cpuSecondsPerDay"))
+			data, err := ec.unmarshalOInt642ᚖint64(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.CPUSecondsPerDay = data
+		case "outputBytesPerDay":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("outputBytesPerDay"))
+			data, err := ec.unmarshalOInt642ᚖint64(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.OutputBytesPerDay = data
+		case "subscriptions":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("subscriptions"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Subscriptions = data
 		}
 	}
 	return it, nil
@@ -19391,6 +22018,11 @@ func (ec *executionContext) _Batch(ctx context.Context, sel ast.SelectionSet, ob
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "tenant":
+			out.Values[i] = ec._Batch_tenant(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "state":
 			out.Values[i] = ec._Batch_state(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -20016,6 +22648,130 @@ func (ec *executionContext) _BatchFinished(ctx context.Context, sel ast.Selectio
 	return out
 }
 
+var callerImplementors = []string{"Caller"}
+
+func (ec *executionContext) _Caller(ctx context.Context, sel ast.SelectionSet, obj *access.Principal) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, callerImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Caller")
+		case "kind":
+			out.Values[i] = ec._Caller_kind(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "name":
+			out.Values[i] = ec._Caller_name(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "tenant":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Caller_tenant(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "role":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Caller_role(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "grant":
+			out.Values[i] = ec._Caller_grant(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var cancelBatchPayloadImplementors = []string{"CancelBatchPayload"}
 
 func (ec *executionContext) _CancelBatchPayload(ctx context.Context, sel ast.SelectionSet, obj *CancelBatchPayload) graphql.Marshaler {
@@ -20504,6 +23260,92 @@ func (ec *executionContext) _ComponentHealth(ctx context.Context, sel ast.Select
 	return out
 }
 
+var createGrantPayloadImplementors = []string{"CreateGrantPayload"}
+
+func (ec *executionContext) _CreateGrantPayload(ctx context.Context, sel ast.SelectionSet, obj *CreateGrantPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, createGrantPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("CreateGrantPayload")
+		case "grant":
+			out.Values[i] = ec._CreateGrantPayload_grant(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "token":
+			out.Values[i] = ec._CreateGrantPayload_token(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var createTokenPayloadImplementors = []string{"CreateTokenPayload"}
+
+func (ec *executionContext) _CreateTokenPayload(ctx context.Context, sel ast.SelectionSet, obj *CreateTokenPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, createTokenPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("CreateTokenPayload")
+		case "token":
+			out.Values[i] = ec._CreateTokenPayload_token(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "secret":
+			out.Values[i] = ec._CreateTokenPayload_secret(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var deleteEnvironmentPayloadImplementors = []string{"DeleteEnvironmentPayload"}
 
 func (ec *executionContext) _DeleteEnvironmentPayload(ctx context.Context, sel ast.SelectionSet, obj *DeleteEnvironmentPayload) graphql.Marshaler {
@@ -20518,6 +23360,44 @@ func (ec *executionContext) _DeleteEnvironmentPayload(ctx context.Context, sel a
 			out.Values[i] = graphql.MarshalString("DeleteEnvironmentPayload")
 		case "deleted":
 			out.Values[i] = ec._DeleteEnvironmentPayload_deleted(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var deleteTenantPayloadImplementors = []string{"DeleteTenantPayload"}
+
+func (ec *executionContext) _DeleteTenantPayload(ctx context.Context, sel ast.SelectionSet, obj *DeleteTenantPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, deleteTenantPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("DeleteTenantPayload")
+		case "deleted":
+			out.Values[i] = ec._DeleteTenantPayload_deleted(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -20710,6 +23590,16 @@ func (ec *executionContext) _Environment(ctx context.Context, sel ast.SelectionS
 			out.Values[i] = graphql.MarshalString("Environment")
 		case "id":
 			out.Values[i] = ec._Environment_id(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "tenant":
+			out.Values[i] = ec._Environment_tenant(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "shared":
+			out.Values[i] = ec._Environment_shared(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
@@ -21524,6 +24414,11 @@ func (ec *executionContext) _Execution(ctx context.Context, sel ast.SelectionSet
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "environmentId":
 			out.Values[i] = ec._Execution_environmentId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "tenant":
+			out.Values[i] = ec._Execution_tenant(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
@@ -22610,6 +25505,130 @@ func (ec *executionContext) _FileFailure(ctx context.Context, sel ast.SelectionS
 	return out
 }
 
+var grantImplementors = []string{"Grant"}
+
+func (ec *executionContext) _Grant(ctx context.Context, sel ast.SelectionSet, obj *access.Grant) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, grantImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Grant")
+		case "id":
+			out.Values[i] = ec._Grant_id(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "executionId":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Grant_executionId(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "runnerId":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Grant_runnerId(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "rights":
+			out.Values[i] = ec._Grant_rights(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "expiresAt":
+			out.Values[i] = ec._Grant_expiresAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var healthImplementors = []string{"Health"}
 
 func (ec *executionContext) _Health(ctx context.Context, sel ast.SelectionSet, obj *engine.Health) graphql.Marshaler {
@@ -23012,6 +26031,41 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "run":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_run(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "createToken":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_createToken(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "revokeToken":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_revokeToken(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "createGrant":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_createGrant(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "putTenant":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_putTenant(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "deleteTenant":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_deleteTenant(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
@@ -23637,6 +26691,49 @@ func (ec *executionContext) _PutEnvironmentPayload(ctx context.Context, sel ast.
 	return out
 }
 
+var putTenantPayloadImplementors = []string{"PutTenantPayload"}
+
+func (ec *executionContext) _PutTenantPayload(ctx context.Context, sel ast.SelectionSet, obj *PutTenantPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, putTenantPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("PutTenantPayload")
+		case "created":
+			out.Values[i] = ec._PutTenantPayload_created(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "tenant":
+			out.Values[i] = ec._PutTenantPayload_tenant(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var queryImplementors = []string{"Query"}
 
 func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) graphql.Marshaler {
@@ -23921,6 +27018,72 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "me":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_me(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "tokens":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_tokens(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "tenants":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_tenants(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
 		case "__type":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Query___type(ctx, field)
@@ -23934,6 +27097,74 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 			})
 			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var quotasImplementors = []string{"Quotas"}
+
+func (ec *executionContext) _Quotas(ctx context.Context, sel ast.SelectionSet, obj *runtime.Quotas) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, quotasImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Quotas")
+		case "runners":
+			out.Values[i] = ec._Quotas_runners(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "waiting":
+			out.Values[i] = ec._Quotas_waiting(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "executions":
+			out.Values[i] = ec._Quotas_executions(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "claimsPerMinute":
+			out.Values[i] = ec._Quotas_claimsPerMinute(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "cpuSecondsPerDay":
+			out.Values[i] = ec._Quotas_cpuSecondsPerDay(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "outputBytesPerDay":
+			out.Values[i] = ec._Quotas_outputBytesPerDay(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "subscriptions":
+			out.Values[i] = ec._Quotas_subscriptions(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
 			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
@@ -24123,6 +27354,49 @@ func (ec *executionContext) _Resources(ctx context.Context, sel ast.SelectionSet
 	return out
 }
 
+var revokeTokenPayloadImplementors = []string{"RevokeTokenPayload"}
+
+func (ec *executionContext) _RevokeTokenPayload(ctx context.Context, sel ast.SelectionSet, obj *RevokeTokenPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, revokeTokenPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("RevokeTokenPayload")
+		case "revoked":
+			out.Values[i] = ec._RevokeTokenPayload_revoked(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "token":
+			out.Values[i] = ec._RevokeTokenPayload_token(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var runPayloadImplementors = []string{"RunPayload"}
 
 func (ec *executionContext) _RunPayload(ctx context.Context, sel ast.SelectionSet, obj *RunPayload) graphql.Marshaler {
@@ -24180,6 +27454,11 @@ func (ec *executionContext) _Runner(ctx context.Context, sel ast.SelectionSet, o
 			out.Values[i] = graphql.MarshalString("Runner")
 		case "id":
 			out.Values[i] = ec._Runner_id(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "tenant":
+			out.Values[i] = ec._Runner_tenant(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
@@ -24898,6 +28177,175 @@ func (ec *executionContext) _TaskEvent(ctx context.Context, sel ast.SelectionSet
 			out.Values[i] = ec._TaskEvent_message(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var tenantImplementors = []string{"Tenant"}
+
+func (ec *executionContext) _Tenant(ctx context.Context, sel ast.SelectionSet, obj *runtime.Tenant) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, tenantImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Tenant")
+		case "id":
+			out.Values[i] = ec._Tenant_id(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "weight":
+			out.Values[i] = ec._Tenant_weight(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "quotas":
+			out.Values[i] = ec._Tenant_quotas(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "createdAt":
+			out.Values[i] = ec._Tenant_createdAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var tokenImplementors = []string{"Token"}
+
+func (ec *executionContext) _Token(ctx context.Context, sel ast.SelectionSet, obj *access.Token) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, tokenImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Token")
+		case "id":
+			out.Values[i] = ec._Token_id(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "kind":
+			out.Values[i] = ec._Token_kind(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "name":
+			out.Values[i] = ec._Token_name(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "tenant":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Token_tenant(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "role":
+			out.Values[i] = ec._Token_role(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "createdAt":
+			out.Values[i] = ec._Token_createdAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "createdBy":
+			out.Values[i] = ec._Token_createdBy(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "expiresAt":
+			out.Values[i] = ec._Token_expiresAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "revokedAt":
+			out.Values[i] = ec._Token_revokedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "lastUsedAt":
+			out.Values[i] = ec._Token_lastUsedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
@@ -25991,6 +29439,27 @@ func (ec *executionContext) marshalNBoolean2bool(ctx context.Context, sel ast.Se
 	return res
 }
 
+func (ec *executionContext) marshalNCaller2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐPrincipal(ctx context.Context, sel ast.SelectionSet, v access.Principal) graphql.Marshaler {
+	return ec._Caller(ctx, sel, &v)
+}
+
+func (ec *executionContext) unmarshalNCallerKind2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐKind(ctx context.Context, v any) (access.Kind, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := access.Kind(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNCallerKind2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐKind(ctx context.Context, sel ast.SelectionSet, v access.Kind) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) marshalNCancelBatchPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCancelBatchPayload(ctx context.Context, sel ast.SelectionSet, v CancelBatchPayload) graphql.Marshaler {
 	return ec._CancelBatchPayload(ctx, sel, &v)
 }
@@ -26045,6 +29514,24 @@ func (ec *executionContext) marshalNComponentHealth2ᚕgithubᚗcomᚋrockpool�
 	return ret
 }
 
+func (ec *executionContext) unmarshalNCreateGrantInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCreateGrantInput(ctx context.Context, v any) (CreateGrantInput, error) {
+	res, err := ec.unmarshalInputCreateGrantInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNCreateGrantPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCreateGrantPayload(ctx context.Context, sel ast.SelectionSet, v CreateGrantPayload) graphql.Marshaler {
+	return ec._CreateGrantPayload(ctx, sel, &v)
+}
+
+func (ec *executionContext) unmarshalNCreateTokenInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCreateTokenInput(ctx context.Context, v any) (CreateTokenInput, error) {
+	res, err := ec.unmarshalInputCreateTokenInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNCreateTokenPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCreateTokenPayload(ctx context.Context, sel ast.SelectionSet, v CreateTokenPayload) graphql.Marshaler {
+	return ec._CreateTokenPayload(ctx, sel, &v)
+}
+
 func (ec *executionContext) unmarshalNCursor2string(ctx context.Context, v any) (string, error) {
 	res, err := model.UnmarshalString(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -26068,6 +29555,10 @@ func (ec *executionContext) unmarshalNDeleteEnvironmentInput2githubᚗcomᚋrock
 
 func (ec *executionContext) marshalNDeleteEnvironmentPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐDeleteEnvironmentPayload(ctx context.Context, sel ast.SelectionSet, v DeleteEnvironmentPayload) graphql.Marshaler {
 	return ec._DeleteEnvironmentPayload(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNDeleteTenantPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐDeleteTenantPayload(ctx context.Context, sel ast.SelectionSet, v DeleteTenantPayload) graphql.Marshaler {
+	return ec._DeleteTenantPayload(ctx, sel, &v)
 }
 
 func (ec *executionContext) unmarshalNDesiredState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐDesiredState(ctx context.Context, v any) (runtime.DesiredState, error) {
@@ -26405,6 +29896,57 @@ func (ec *executionContext) marshalNFloat2float64(ctx context.Context, sel ast.S
 	return graphql.WrapContextMarshaler(ctx, res)
 }
 
+func (ec *executionContext) marshalNGrant2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐGrant(ctx context.Context, sel ast.SelectionSet, v access.Grant) graphql.Marshaler {
+	return ec._Grant(ctx, sel, &v)
+}
+
+func (ec *executionContext) unmarshalNGrantRight2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐRight(ctx context.Context, v any) (access.Right, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := access.Right(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNGrantRight2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐRight(ctx context.Context, sel ast.SelectionSet, v access.Right) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) unmarshalNGrantRight2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐRightᚄ(ctx context.Context, v any) ([]access.Right, error) {
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]access.Right, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNGrantRight2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐRight(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) marshalNGrantRight2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐRightᚄ(ctx context.Context, sel ast.SelectionSet, v []access.Right) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNGrantRight2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐRight(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) marshalNHealth2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐHealth(ctx context.Context, sel ast.SelectionSet, v engine.Health) graphql.Marshaler {
 	return ec._Health(ctx, sel, &v)
 }
@@ -26514,6 +30056,22 @@ func (ec *executionContext) unmarshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋru
 func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐRunnerID(ctx context.Context, sel ast.SelectionSet, v runtime.RunnerID) graphql.Marshaler {
 	_ = sel
 	res := model.MarshalRunnerID(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) unmarshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTenantID(ctx context.Context, v any) (runtime.TenantID, error) {
+	res, err := model.UnmarshalTenantID(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTenantID(ctx context.Context, sel ast.SelectionSet, v runtime.TenantID) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalTenantID(v)
 	if res == graphql.Null {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -26830,6 +30388,19 @@ func (ec *executionContext) marshalNPutEnvironmentPayload2githubᚗcomᚋrockpoo
 	return ec._PutEnvironmentPayload(ctx, sel, &v)
 }
 
+func (ec *executionContext) unmarshalNPutTenantInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐPutTenantInput(ctx context.Context, v any) (PutTenantInput, error) {
+	res, err := ec.unmarshalInputPutTenantInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNPutTenantPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐPutTenantPayload(ctx context.Context, sel ast.SelectionSet, v PutTenantPayload) graphql.Marshaler {
+	return ec._PutTenantPayload(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNQuotas2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐQuotas(ctx context.Context, sel ast.SelectionSet, v runtime.Quotas) graphql.Marshaler {
+	return ec._Quotas(ctx, sel, &v)
+}
+
 func (ec *executionContext) marshalNReleaseRunnerPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐReleaseRunnerPayload(ctx context.Context, sel ast.SelectionSet, v ReleaseRunnerPayload) graphql.Marshaler {
 	return ec._ReleaseRunnerPayload(ctx, sel, &v)
 }
@@ -26849,6 +30420,27 @@ func (ec *executionContext) marshalNResizeTerminalPayload2githubᚗcomᚋrockpoo
 
 func (ec *executionContext) marshalNResources2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐResources(ctx context.Context, sel ast.SelectionSet, v runtime.Resources) graphql.Marshaler {
 	return ec._Resources(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNRevokeTokenPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐRevokeTokenPayload(ctx context.Context, sel ast.SelectionSet, v RevokeTokenPayload) graphql.Marshaler {
+	return ec._RevokeTokenPayload(ctx, sel, &v)
+}
+
+func (ec *executionContext) unmarshalNRole2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐRole(ctx context.Context, v any) (access.Role, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := access.Role(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNRole2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐRole(ctx context.Context, sel ast.SelectionSet, v access.Role) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
 }
 
 func (ec *executionContext) unmarshalNRunInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐRunInput(ctx context.Context, v any) (RunInput, error) {
@@ -26963,6 +30555,22 @@ func (ec *executionContext) marshalNStartExecutionPayload2githubᚗcomᚋrockpoo
 	return ec._StartExecutionPayload(ctx, sel, &v)
 }
 
+func (ec *executionContext) unmarshalNString2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTenantID(ctx context.Context, v any) (runtime.TenantID, error) {
+	res, err := model.UnmarshalTenantID(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNString2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTenantID(ctx context.Context, sel ast.SelectionSet, v runtime.TenantID) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalTenantID(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNString2string(ctx context.Context, v any) (string, error) {
 	res, err := model.UnmarshalString(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -27045,6 +30653,26 @@ func (ec *executionContext) marshalNTaskEventKind2githubᚗcomᚋrockpoolᚋrock
 	return res
 }
 
+func (ec *executionContext) marshalNTenant2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTenant(ctx context.Context, sel ast.SelectionSet, v runtime.Tenant) graphql.Marshaler {
+	return ec._Tenant(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNTenant2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTenantᚄ(ctx context.Context, sel ast.SelectionSet, v []runtime.Tenant) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNTenant2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTenant(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) unmarshalNTime2timeᚐTime(ctx context.Context, v any) (time.Time, error) {
 	res, err := model.UnmarshalTime(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -27059,6 +30687,26 @@ func (ec *executionContext) marshalNTime2timeᚐTime(ctx context.Context, sel as
 		}
 	}
 	return res
+}
+
+func (ec *executionContext) marshalNToken2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐToken(ctx context.Context, sel ast.SelectionSet, v access.Token) graphql.Marshaler {
+	return ec._Token(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNToken2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐTokenᚄ(ctx context.Context, sel ast.SelectionSet, v []access.Token) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNToken2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐToken(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) unmarshalNUpdateFilesInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐUpdateFilesInput(ctx context.Context, v any) (UpdateFilesInput, error) {
@@ -27584,6 +31232,13 @@ func (ec *executionContext) marshalOGoneReason2ᚖgithubᚗcomᚋrockpoolᚋrock
 	return res
 }
 
+func (ec *executionContext) marshalOGrant2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐGrant(ctx context.Context, sel ast.SelectionSet, v *access.Grant) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._Grant(ctx, sel, v)
+}
+
 func (ec *executionContext) unmarshalOID2ᚖstring(ctx context.Context, v any) (*string, error) {
 	if v == nil {
 		return nil, nil
@@ -27777,12 +31432,39 @@ func (ec *executionContext) marshalOOutputLossCause2ᚖgithubᚗcomᚋrockpool�
 	return res
 }
 
+func (ec *executionContext) unmarshalOQuotasInput2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐQuotas(ctx context.Context, v any) (*runtime.Quotas, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputQuotasInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) unmarshalOResourcesInput2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐResourcesInput(ctx context.Context, v any) (*ResourcesInput, error) {
 	if v == nil {
 		return nil, nil
 	}
 	res, err := ec.unmarshalInputResourcesInput(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalORole2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐRole(ctx context.Context, v any) (*access.Role, error) {
+	if v == nil {
+		return nil, nil
+	}
+	tmp, err := model.UnmarshalString(v)
+	res := access.Role(tmp)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalORole2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐRole(ctx context.Context, sel ast.SelectionSet, v *access.Role) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalString(string(*v))
+	return res
 }
 
 func (ec *executionContext) marshalORunner2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐRunner(ctx context.Context, sel ast.SelectionSet, v *runtime.Runner) graphql.Marshaler {

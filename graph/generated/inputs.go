@@ -4,6 +4,7 @@ package generated
 
 import (
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 )
 
 // What a batch runs first. Exactly one of `command` and `shell` is given. Variables and the working directory are the batch's.
@@ -64,6 +65,46 @@ type ClaimRunnerPayload struct {
 	Runner runtime.Runner `json:"runner"`
 }
 
+// To what a grant is a right. Exactly one of `executionId` and `runnerId` is given.
+type CreateGrantInput struct {
+	// The execution.
+	ExecutionID *string `json:"executionId,omitempty"`
+	// The runner, and all executions in it.
+	RunnerID *string `json:"runnerId,omitempty"`
+	// What it allows, at least one right. FILES_READ, FILES_WRITE and EXECUTE need a runner.
+	Rights []access.Right `json:"rights"`
+	// Seconds until it ends, 1 to 2592000. Default: 3600.
+	ExpiresIn *int `json:"expiresIn,omitempty"`
+}
+
+// What createGrant made.
+type CreateGrantPayload struct {
+	// What it is.
+	Grant access.Grant `json:"grant"`
+	// Its text: use it as a token, or on a download address as `?grant=TEXT`.
+	Token string `json:"token"`
+}
+
+// What a token is for.
+type CreateTokenInput struct {
+	// A name for people, 1 to 128 bytes, for example `codeocean`.
+	Name string `json:"name"`
+	// What its callers may do.
+	Role access.Role `json:"role"`
+	// The tenant for which they act. Default: the caller's own; for a caller for all tenants: all of them, which a CLIENT can't have.
+	Tenant *string `json:"tenant,omitempty"`
+	// Seconds until it ends by itself, 1 to 315360000. Default: never.
+	ExpiresIn *int `json:"expiresIn,omitempty"`
+}
+
+// What createToken made.
+type CreateTokenPayload struct {
+	// The token.
+	Token access.Token `json:"token"`
+	// Its text, which is shown here and never again: send it as `Authorization: Bearer TEXT`.
+	Secret string `json:"secret"`
+}
+
 // Which environment to delete, and how.
 type DeleteEnvironmentInput struct {
 	// The environment's id.
@@ -74,6 +115,12 @@ type DeleteEnvironmentInput struct {
 
 // What deleteEnvironment did.
 type DeleteEnvironmentPayload struct {
+	// Whether there was one.
+	Deleted bool `json:"deleted"`
+}
+
+// What deleteTenant did.
+type DeleteTenantPayload struct {
 	// Whether there was one.
 	Deleted bool `json:"deleted"`
 }
@@ -143,6 +190,10 @@ type PutEnvironmentInput struct {
 	ID string `json:"id"`
 	// Only if the stored revision is this one, else CONFLICT. 0: only create.
 	IfRevision *int `json:"ifRevision,omitempty"`
+	// The tenant that it belongs to: the caller's own, or for a caller for all tenants any. Default: the caller's own.
+	Tenant *string `json:"tenant,omitempty"`
+	// Whether every tenant may see it and claim its runners. Default: false.
+	Shared *bool `json:"shared,omitempty"`
 	// The file system to start with, 1 to 512 printable bytes. Default: `host`, this machine's own programs.
 	// On a single machine also a container image: a reference such as `python:3.12` or `registry.example.org/x@sha256:…`, or `file:NAME` for an archive (`docker save`, or an OCI layout's) or the directory of an OCI layout among the server's image files, with `#TAG` where it has several. It is looked up at once, and its digest pinned in the revision: naming a tag again takes what it means by then, leaving `image` out keeps the bytes. What it is now is in `pool.image`.
 	// On Nomad, with the drivers docker and podman, a container image's reference. Its registry is asked, and its digest pinned for all nodes; one that the registry doesn't know is taken from the nodes by its name, which `health` says. Programs run as the image's user, or uid 1000 where that is root or can't be looked up, with the image's variables and working directory.
@@ -175,6 +226,24 @@ type PutEnvironmentPayload struct {
 	Created bool `json:"created"`
 	// The environment as it is now stored.
 	Environment runtime.Environment `json:"environment"`
+}
+
+// What a tenant may take.
+type PutTenantInput struct {
+	// Its name: 1 to 63 small letters, digits and hyphens.
+	ID string `json:"id"`
+	// Turns that its waiting claims get for each turn of a tenant of weight 1: 1 to 1000. Default: 1.
+	Weight *int `json:"weight,omitempty"`
+	// What it may take. Default: any number of everything. All quotas are put: one that is null here doesn't bound.
+	Quotas *runtime.Quotas `json:"quotas,omitempty"`
+}
+
+// What putTenant did.
+type PutTenantPayload struct {
+	// Whether it is new.
+	Created bool `json:"created"`
+	// The tenant as it is now stored.
+	Tenant runtime.Tenant `json:"tenant"`
 }
 
 // What can be asked. A query changes nothing.
@@ -219,6 +288,14 @@ type ResourcesInput struct {
 	Processes *int `json:"processes,omitempty"`
 	// Room for files in /workspace, in MiB, 1 to 1048576. Default: 64.
 	WorkspaceMiB *int `json:"workspaceMiB,omitempty"`
+}
+
+// What revokeToken did.
+type RevokeTokenPayload struct {
+	// Whether this ended it; false: it had ended already.
+	Revoked bool `json:"revoked"`
+	// The token.
+	Token access.Token `json:"token"`
 }
 
 // What to run from beginning to end. Exactly one of `command` and `shell` is given.

@@ -82,3 +82,15 @@ func UnmarshalAllocationID(v any) (runtime.AllocationID, error) {
 	id, err := UnmarshalID(v)
 	return runtime.AllocationID(id), err
 }
+
+// MarshalTenantID writes a tenant's name.
+func MarshalTenantID(id runtime.TenantID) graphql.Marshaler { return MarshalString(id.String()) }
+
+// UnmarshalTenantID reads a tenant's name.
+func UnmarshalTenantID(v any) (runtime.TenantID, error) {
+	name, err := UnmarshalString(v)
+	if err != nil {
+		return "", err
+	}
+	return runtime.ParseTenant("", name)
+}

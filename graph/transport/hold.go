@@ -14,6 +14,7 @@ import (
 
 	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 )
 
 // What requests and answers take. The figures are measured: see
@@ -44,7 +45,9 @@ type hold struct {
 }
 
 // holdOf returns a hold for a request's or WebSocket's peer.
-func (s Settings) holdOf(ctx context.Context) *hold { return &hold{Hold: s.Peers.Hold(ctx)} }
+func (s Settings) holdOf(ctx context.Context) *hold {
+	return &hold{Hold: s.Peers.Hold(ctx, access.Of(ctx).ID)}
+}
 
 // execute takes what an operation's fields need, before it starts. Resolvers take what
 // they read by Charge, when they read it: an operation that waits for output holds no

@@ -128,6 +128,13 @@ func (t SSE) serve(r *http.Request, op operation, h *hold, refused *graphql.Resp
 				return
 			}
 		case <-ctx.Done():
+			// Its token ended: the operation is to end with that, while the peer may still hear it.
+			if cause := context.Cause(ctx); runtime.CodeOf(cause) == runtime.CodeUnauthenticated {
+				last := response.Append(nil, &graphql.Response{Errors: gqlerror.List{t.Present(context.WithoutCancel(ctx), cause)}})
+				if out.parcel(parcel{kind: parcelNext, payload: last}) == nil {
+					_ = out.parcel(parcel{kind: parcelComplete}) // a peer that left needs no word
+				}
+			}
 			return
 		}
 	}

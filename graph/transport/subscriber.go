@@ -20,16 +20,16 @@ type subscriber struct {
 // refused answers a message that there is no memory for: the operation that it was
 // to begin fails, if its id came first. Else the WebSocket ends.
 func (c *connection) refused(ctx context.Context, id string, why error) error {
-	if !c.acked || id == "" {
+	if c.acting == nil || id == "" {
 		return closing{closeTryLater, why.Error()}
 	}
-	return c.subscribe(ctx, message{ID: &id}, &hold{}, why)
+	return c.subscribe(c.acting, message{ID: &id}, &hold{}, why)
 }
 
 // subscribe begins an operation, or one that has failed already.
 func (c *connection) subscribe(ctx context.Context, m message, h *hold, failed error) error {
 	switch {
-	case !c.acked:
+	case c.acting == nil:
 		return closing{closeUnauthorized, "Unauthorized"}
 	case m.ID == nil || *m.ID == "" || len(*m.ID) > 128:
 		return closing{closeBadRequest, "invalid message: subscribe needs an id of 1 to 128 bytes"}

@@ -53,10 +53,10 @@ type Settings struct {
 	Source  Source                                               // may be nil
 	Present func(ctx context.Context, err error) *gqlerror.Error // the one way out for errors
 	Recover func(ctx context.Context, panicked any) error
-	// Admit returns why a WebSocket isn't served, by its header and the payload of
-	// connection_init; "": it is. Nil: all are. Whoever asks otherwise was admitted
-	// before.
-	Admit func(header http.Header, payload map[string]any) (refusal string)
+	// Admit returns the context in which a WebSocket acts, or why it isn't served, by the
+	// payload of connection_init. That context's end with UNAUTHENTICATED ends the WebSocket.
+	// Nil: all are served. The callers of other transports are in their request's context.
+	Admit func(ctx context.Context, payload map[string]any) (acting context.Context, refusal string)
 	// Peers bounds what each peer, and all together, may take. Nil: nothing is bounded
 	// beyond one request and one WebSocket.
 	Peers *peers.Peers

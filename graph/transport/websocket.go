@@ -97,12 +97,13 @@ type connection struct {
 	ws      *websocket.Conn
 	conn    *socket.Conn
 	out     *outbox
-	running sync.WaitGroup // operations, which the reader starts
-	inits   chan struct{}  // closed with connection_init
-	acked   bool           // the reader's
-	slots   chan struct{}  // holds one for each operation that isn't wholly written
+	running sync.WaitGroup  // operations, which the reader starts
+	inits   chan struct{}   // closed with connection_init
+	acting  context.Context // the reader's: in which operations run; nil before the acknowledgement
+	slots   chan struct{}   // holds one for each operation that isn't wholly written
 
-	refusals *lane // of operations that didn't begin
+	end      context.CancelCauseFunc // ends the connection
+	refusals *lane                   // of operations that didn't begin
 
 	mu    sync.Mutex // guards lanes
 	lanes map[string]*subscriber
@@ -119,6 +120,7 @@ func (c closing) Error() string { return c.reason }
 func (c *connection) serve(parent context.Context) {
 	ctx, end := context.WithCancelCause(parent)
 	defer end(nil)
+	c.end = end
 	var others sync.WaitGroup
 	others.Go(func() { c.write(ctx, end) })
 	others.Go(func() { end(c.keep(ctx)) })
@@ -174,7 +176,7 @@ func (c *connection) read(ctx context.Context, end context.CancelCauseFunc) erro
 			}
 			continue
 		}
-		h := c.holdOf(ctx)
+		h := c.holdOf(c.operating(ctx))
 		late.Reset(bodyTime)
 		text, err := h.read(reader, -1, 2*c.MaxBody) // the library ends it at MaxBody, and says why
 		refused := runtime.CodeOf(err) == runtime.CodeQuotaExceeded
@@ -240,12 +242,12 @@ func (c *connection) handle(ctx context.Context, text []byte, h *hold) error {
 	}
 	switch m.Type {
 	case "connection_init":
-		return c.init(m, h)
+		return c.init(ctx, m, h)
 	case "ping":
 		c.out.urgent(textFrame(`{"type":"pong"}`))
 	case "pong":
 	case "subscribe":
-		return c.subscribe(ctx, m, h, nil)
+		return c.subscribe(c.operating(ctx), m, h, nil)
 	case "complete":
 		if m.ID == nil {
 			return closing{closeBadRequest, "invalid message: complete has no id"}
@@ -257,8 +259,16 @@ func (c *connection) handle(ctx context.Context, text []byte, h *hold) error {
 	return nil
 }
 
-func (c *connection) init(m message, h *hold) error {
-	if c.acked {
+// operating returns the context in which operations run.
+func (c *connection) operating(ctx context.Context) context.Context {
+	if c.acting != nil {
+		return c.acting
+	}
+	return ctx
+}
+
+func (c *connection) init(ctx context.Context, m message, h *hold) error {
+	if c.acting != nil {
 		return closing{closeTooManyInits, "Too many initialisation requests"}
 	}
 	if err := h.expand(m.Payload); err != nil { // handle has checked it
@@ -268,12 +278,19 @@ func (c *connection) init(m message, h *hold) error {
 	if m.Payload != nil && json.Unmarshal(m.Payload, &payload) != nil {
 		return closing{closeBadRequest, "invalid message: the payload of connection_init must be an object"}
 	}
+	c.acting = ctx
 	if c.Admit != nil {
-		if refusal := c.Admit(c.header, payload); refusal != "" {
+		acting, refusal := c.Admit(ctx, payload)
+		if refusal != "" {
 			return closing{closeForbidden, refusal}
 		}
+		c.acting = acting
+		context.AfterFunc(acting, func() {
+			if cause := context.Cause(acting); runtime.CodeOf(cause) == runtime.CodeUnauthenticated {
+				c.end(closing{closeForbidden, cause.Error()})
+			}
+		})
 	}
-	c.acked = true
 	close(c.inits)
 	c.ws.SetReadLimit(c.MaxBody)
 	c.out.urgent(textFrame(`{"type":"connection_ack"}`))

@@ -80,11 +80,11 @@ func (g *Guard) Tenants(ctx context.Context) ([]runtime.Tenant, error) {
 }
 
 // PutTenant is as [identity.Book.PutTenant].
-func (g *Guard) PutTenant(ctx context.Context, t runtime.Tenant) (runtime.Tenant, bool, error) {
+func (g *Guard) PutTenant(ctx context.Context, id runtime.TenantID, weight *int, quotas *runtime.Quotas) (runtime.Tenant, bool, error) {
 	if _, err := caller(ctx, "putTenant"); err != nil {
-		return t, false, err
+		return runtime.Tenant{}, false, err
 	}
-	return g.book.PutTenant(ctx, t)
+	return g.book.PutTenant(ctx, id, weight, quotas)
 }
 
 // DeleteTenant is as [identity.Book.DeleteTenant]. CONFLICT where the tenant still has

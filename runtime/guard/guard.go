@@ -32,6 +32,11 @@ func caller(ctx context.Context, op access.Operation) (access.Principal, error) 
 	return p, p.Allow(op)
 }
 
+// Allowed returns who calls, if the caller may use an operation.
+func (g *Guard) Allowed(ctx context.Context, op access.Operation) (access.Principal, error) {
+	return caller(ctx, op)
+}
+
 // runner returns a runner of the caller's, and RUNNER_GONE for any other.
 func (g *Guard) runner(p access.Principal, id runtime.RunnerID) (runtime.Runner, error) {
 	if r, ok := g.engine.Runner(id); ok && p.SeesRunner(r) {

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
@@ -68,6 +67,3 @@ func (g *Guard) SetDraining(ctx context.Context, draining bool) error {
 	}
 	return g.engine.SetDraining(ctx, draining)
 }
-
-// Caller returns who calls.
-func (g *Guard) Caller(ctx context.Context) (access.Principal, error) { return caller(ctx, "me") }

@@ -2,7 +2,6 @@ package identity
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -48,7 +47,7 @@ func (b *Book) Authenticate(shown string) (Caller, error) {
 		}
 		return Caller{}, unauthenticated(`this server needs a token: send the header "Authorization: Bearer TOKEN", or the same in the payload of connection_init`)
 	}
-	if strings.HasPrefix(shown, grantPrefix) {
+	if IsGrant(shown) {
 		return b.authenticateGrant(shown)
 	}
 	if b.Open() {

@@ -24,6 +24,9 @@ const (
 	grantAudience = "rockpool-grant"
 )
 
+// IsGrant reports whether a text looks as a grant's does.
+func IsGrant(text string) bool { return strings.HasPrefix(text, grantPrefix) }
+
 // Bounds of a grant's life.
 const (
 	DefaultGrantLife = time.Hour

@@ -129,17 +129,26 @@ func (b *Book) RevokeToken(ctx context.Context, by access.Principal, id string) 
 	return revoked, true, nil
 }
 
-// PutTenant creates a tenant, or changes it.
-func (b *Book) PutTenant(ctx context.Context, t runtime.Tenant) (_ runtime.Tenant, created bool, err error) {
-	if t.Weight < 1 || t.Weight > runtime.MaxWeight {
-		return t, false, runtime.Between("weight", int64(t.Weight), 1, runtime.MaxWeight, "turns")
+// PutTenant creates a tenant, or changes what isn't nil.
+func (b *Book) PutTenant(ctx context.Context, id runtime.TenantID, weight *int, quotas *runtime.Quotas) (t runtime.Tenant, created bool, err error) {
+	b.changing.Lock()
+	defer b.changing.Unlock()
+	t, there := b.Tenant(id)
+	if !there {
+		t = runtime.Tenant{ID: id, Weight: runtime.DefaultWeight}
+	}
+	if weight != nil {
+		t.Weight = *weight
+	}
+	if quotas != nil {
+		t.Quotas = *quotas
+	}
+	if err := runtime.Between("weight", int64(t.Weight), 1, runtime.MaxWeight, "turns"); err != nil {
+		return t, false, err
 	}
 	if err := t.Quotas.Validate("quotas."); err != nil {
 		return t, false, err
 	}
-	b.changing.Lock()
-	defer b.changing.Unlock()
-	old, there := b.Tenant(t.ID)
 	if !there {
 		b.mu.RLock()
 		full := len(b.tenants) >= maxTenants
@@ -148,7 +157,7 @@ func (b *Book) PutTenant(ctx context.Context, t runtime.Tenant) (_ runtime.Tenan
 			return t, false, runtime.Errorf(runtime.CodeLimitExceeded, "there are %d tenants already: delete some", maxTenants)
 		}
 	}
-	if t.CreatedAt = old.CreatedAt; t.CreatedAt.IsZero() {
+	if t.CreatedAt.IsZero() {
 		t.CreatedAt = time.Now()
 	}
 	if err := b.store.PutTenant(ctx, t); err != nil {

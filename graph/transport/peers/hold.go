@@ -23,6 +23,8 @@ const DefaultBody = 32 << 20
 type Hold struct {
 	peers *Peers
 	peer  *caller
+	name  string // of the token; "": the caller shows none
+	token *token // nil: it counts nothing of the token yet
 	bytes int64
 	one   func(t *takings) *budget // operation or subscription; nil: neither yet
 }
@@ -30,12 +32,13 @@ type Hold struct {
 func operations(t *takings) *budget    { return &t.operations }
 func subscriptions(t *takings) *budget { return &t.subscriptions }
 
-// Hold returns one for the peer of a request or WebSocket, whose context is ctx.
-func (p *Peers) Hold(ctx context.Context) Hold {
+// Hold returns one for the peer of a request or WebSocket, whose context is ctx, and for the
+// token that it shows, "" where that is none.
+func (p *Peers) Hold(ctx context.Context, token string) Hold {
 	if p == nil {
 		return Hold{}
 	}
-	h := Hold{peers: p}
+	h := Hold{peers: p, name: token}
 	if of, ok := socket.Of(ctx).(*conn); ok {
 		h.peer = of.peer
 	}
@@ -45,7 +48,7 @@ func (p *Peers) Hold(ctx context.Context) Hold {
 // Keep keeps the peer of a WebSocket, whose context is ctx, known until forget:
 // operations may end later than their connection.
 func (p *Peers) Keep(ctx context.Context) (forget func()) {
-	of := p.Hold(ctx).peer
+	of := p.Hold(ctx, "").peer
 	if of == nil {
 		return func() {}
 	}
@@ -70,22 +73,32 @@ func (h *Hold) count(what func(t *takings) *budget, ofPeer, ofToken Bound) error
 	if h.peer != nil && !what(&h.peer.takings).take(1) {
 		return h.peers.refuse(ofPeer)
 	}
-	if !what(&h.peers.token).take(1) {
+	if !what(&h.shown().takings).take(1) {
 		if h.peer != nil {
 			what(&h.peer.takings).give(1)
 		}
 		return h.peers.refuse(ofToken)
 	}
+	what(&h.peers.all).take(1) // which isn't bounded
 	h.uncount()
 	h.one = what
 	return nil
+}
+
+// shown returns what the token has, and holds that until Release.
+func (h *Hold) shown() *token {
+	if h.token == nil {
+		h.token = h.peers.shown(h.name)
+	}
+	return h.token
 }
 
 func (h *Hold) uncount() {
 	if h.one == nil {
 		return
 	}
-	h.one(&h.peers.token).give(1)
+	h.one(&h.peers.all).give(1)
+	h.one(&h.token.takings).give(1)
 	if h.peer != nil {
 		h.one(&h.peer.takings).give(1)
 	}
@@ -100,7 +113,14 @@ func (h *Hold) Grow(n int64) error {
 	if h.peer != nil && !h.peer.bodies.take(n) {
 		return h.peers.refuse(PeerBodies)
 	}
+	if !h.shown().bodies.take(n) {
+		if h.peer != nil {
+			h.peer.bodies.give(n)
+		}
+		return h.peers.refuse(TokenBodies)
+	}
 	if !h.peers.bodies.take(n) {
+		h.token.bodies.give(n)
 		if h.peer != nil {
 			h.peer.bodies.give(n)
 		}
@@ -116,6 +136,7 @@ func (h *Hold) Shrink(n int64) {
 		return
 	}
 	h.peers.bodies.give(n)
+	h.token.bodies.give(n)
 	if h.peer != nil {
 		h.peer.bodies.give(n)
 	}
@@ -126,6 +147,10 @@ func (h *Hold) Shrink(n int64) {
 func (h *Hold) Release() {
 	h.uncount()
 	h.Shrink(h.bytes)
+	if h.token != nil {
+		h.peers.leave(h.token)
+		h.token = nil
+	}
 }
 
 // Turn does what takes several times size bytes for a moment.

@@ -22,8 +22,9 @@ type Bounds struct {
 	Connections        int   // of one peer
 	Operations         int   // of one peer: requests that are read or answered
 	Subscriptions      int   // of one peer
-	TokenOperations    int   // of all who show the token, or of all where there is none
+	TokenOperations    int   // of all who show the same token, or none
 	TokenSubscriptions int   // likewise
+	TokenBodies        int64 // of Bodies, what all who show the same token may have; those who show none may have all
 	Bodies             int64 // bytes of memory for all bodies, messages and answers beyond what is free of each
 	PeerBodies         int64 // of these, what one peer may have
 }
@@ -40,13 +41,14 @@ const (
 	PeerBodies
 	TokenOperations
 	TokenSubscriptions
+	TokenBodies
 	Bodies
 	Framing // a request whose length was sent twice; see package framing
 	Fields  // a request with too many header fields
 	bounds  // how many there are
 )
 
-var boundNames = [bounds]string{"CONNECTIONS", "PEER_CONNECTIONS", "PEER_OPERATIONS", "PEER_SUBSCRIPTIONS", "PEER_BODIES", "TOKEN_OPERATIONS", "TOKEN_SUBSCRIPTIONS", "BODIES", "FRAMING", "FIELDS"}
+var boundNames = [bounds]string{"CONNECTIONS", "PEER_CONNECTIONS", "PEER_OPERATIONS", "PEER_SUBSCRIPTIONS", "PEER_BODIES", "TOKEN_OPERATIONS", "TOKEN_SUBSCRIPTIONS", "TOKEN_BODIES", "BODIES", "FRAMING", "FIELDS"}
 
 func (b Bound) String() string { return boundNames[b] }
 
@@ -57,8 +59,9 @@ var refusals = [bounds]string{
 	PeerOperations:     "this address has as many operations at once as one may have (--peer-operations): try again when some have ended",
 	PeerSubscriptions:  "this address has as many subscriptions as one may have (--peer-subscriptions): end some",
 	PeerBodies:         "this address has as much memory for requests and answers as one may have (half of --body-memory, or what one of the largest takes): try again when some have ended",
-	TokenOperations:    "all callers together have as many operations at once as they may have (--token-operations): try again when some have ended",
-	TokenSubscriptions: "all callers together have as many subscriptions as they may have (--token-subscriptions): end some",
+	TokenOperations:    "all callers with this token, or without any, have as many operations at once as they may have (--token-operations): try again when some have ended",
+	TokenSubscriptions: "all callers with this token, or without any, have as many subscriptions as they may have (--token-subscriptions): end some",
+	TokenBodies:        "all callers with this token have as much memory for requests and answers as they may have (three quarters of --body-memory): try again when some have ended",
 	Bodies:             "all callers together have as much memory for requests and answers as they may have (--body-memory): try again later",
 }
 
@@ -91,7 +94,7 @@ func (b *budget) give(n int64) { b.used.Add(-n) }
 // Peers bounds nothing.
 type Peers struct {
 	bounds Bounds
-	token  takings // or of all, where there is no token
+	all    takings // of all, which aren't bounded together
 	bodies budget
 	turns  *semaphore.Weighted // of those who decode much
 	most   int64               // of turns
@@ -99,11 +102,45 @@ type Peers struct {
 	refused     [bounds]atomic.Int64
 	connections budget
 
-	mu    sync.Mutex // guards peers, and the holders of each
-	peers map[netip.Addr]*caller
+	mu     sync.Mutex // guards what follows, and the holders of each
+	peers  map[netip.Addr]*caller
+	tokens map[string]*token
 }
 
-// takings are what a peer has, or all who show the token.
+// A token is what all who show it have. It is known as long as they have something.
+type token struct {
+	takings
+	name    string
+	bodies  budget
+	holders int
+}
+
+// shown returns what a token has, and holds it until leave.
+func (p *Peers) shown(name string) *token {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of := p.tokens[name]
+	if of == nil {
+		of = &token{name: name}
+		of.operations.most, of.subscriptions.most = int64(p.bounds.TokenOperations), int64(p.bounds.TokenSubscriptions)
+		if name != "" {
+			of.bodies.most = p.bounds.TokenBodies
+		}
+		p.tokens[name] = of
+	}
+	of.holders++
+	return of
+}
+
+func (p *Peers) leave(of *token) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if of.holders--; of.holders == 0 {
+		delete(p.tokens, of.name)
+	}
+}
+
+// takings are what a peer has, or all who show a token.
 type takings struct{ operations, subscriptions budget }
 
 // A caller is one peer. It is known as long as something of it is there.
@@ -118,8 +155,7 @@ type caller struct {
 
 // New returns one that knows nobody.
 func New(b Bounds) *Peers {
-	p := &Peers{bounds: b, bodies: budget{most: b.Bodies}, connections: budget{most: int64(b.AllConnections)}, peers: map[netip.Addr]*caller{}}
-	p.token.operations.most, p.token.subscriptions.most = int64(b.TokenOperations), int64(b.TokenSubscriptions)
+	p := &Peers{bounds: b, bodies: budget{most: b.Bodies}, connections: budget{most: int64(b.AllConnections)}, peers: map[netip.Addr]*caller{}, tokens: map[string]*token{}}
 	p.most = max(b.Bodies/decodeShare, DefaultBody)
 	p.turns = semaphore.NewWeighted(p.most)
 	return p
@@ -183,8 +219,8 @@ func peerName(identity netip.Addr) string { return "peer " + identity.String() }
 type Usage struct {
 	Peers         int
 	Connections   int64
-	Operations    int64 // of all who show the token, or of all where there is none
-	Subscriptions int64 // likewise
+	Operations    int64
+	Subscriptions int64
 	BodyBytes     int64 // bytes of memory for bodies, messages and answers
 	BodyLimit     int64
 	Refused       map[Bound]int64
@@ -195,7 +231,7 @@ func (p *Peers) Usage() Usage {
 	p.mu.Lock()
 	known := len(p.peers)
 	p.mu.Unlock()
-	u := Usage{Peers: known, Connections: p.connections.used.Load(), Operations: p.token.operations.used.Load(), Subscriptions: p.token.subscriptions.used.Load(), BodyBytes: p.bodies.used.Load(), BodyLimit: p.bodies.most, Refused: map[Bound]int64{}}
+	u := Usage{Peers: known, Connections: p.connections.used.Load(), Operations: p.all.operations.used.Load(), Subscriptions: p.all.subscriptions.used.Load(), BodyBytes: p.bodies.used.Load(), BodyLimit: p.bodies.most, Refused: map[Bound]int64{}}
 	for b := range bounds {
 		u.Refused[b] = p.refused[b].Load()
 	}

@@ -56,7 +56,7 @@ func TestBudgetsAreNeverExceeded(t *testing.T) {
 // when they are cancelled.
 func TestLargeBodiesAreDecodedInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := New(Bounds{Bodies: 1 << 20}).Hold(t.Context())
+		h := New(Bounds{Bodies: 1 << 20}).Hold(t.Context(), "")
 		var running sync.WaitGroup
 		atOnce, most := 0, 0
 		for range 3 {

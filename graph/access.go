@@ -1,0 +1,109 @@
+package graph
+
+import (
+	"context"
+	"time"
+
+	"github.com/rockpool/rockpool/graph/generated"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/identity"
+)
+
+func (r query) Me(ctx context.Context) (access.Principal, error) { return r.guard.Allowed(ctx, "me") }
+
+func (r principal) Tenant(_ context.Context, of *access.Principal) (*string, error) {
+	return tenantName(of.Tenant, of.AllTenants), nil
+}
+
+func (r principal) Role(_ context.Context, of *access.Principal) (*access.Role, error) {
+	return orNull(of.Role), nil
+}
+
+// tenantName returns null for all tenants.
+func tenantName(id runtime.TenantID, all bool) *string {
+	if all {
+		return nil
+	}
+	name := id.String()
+	return &name
+}
+
+func (r query) Tokens(ctx context.Context, sessions *bool) ([]access.Token, error) {
+	return r.guard.Tokens(ctx, orZero(sessions))
+}
+
+func (r token) Tenant(_ context.Context, of *access.Token) (*string, error) {
+	return tenantName(of.Tenant, of.AllTenants), nil
+}
+
+func (r mutation) CreateToken(ctx context.Context, in generated.CreateTokenInput) (generated.CreateTokenPayload, error) {
+	asked, err := newToken(access.Of(ctx), in)
+	if err != nil {
+		return generated.CreateTokenPayload{}, err
+	}
+	made, secret, err := r.guard.CreateToken(ctx, asked)
+	return generated.CreateTokenPayload{Token: made, Secret: secret}, err
+}
+
+// newToken converts the input of a caller, whose tenant is the default.
+func newToken(by access.Principal, in generated.CreateTokenInput) (identity.NewToken, error) {
+	asked := identity.NewToken{Name: in.Name, Role: in.Role, Tenant: by.Tenant, AllTenants: by.AllTenants}
+	if in.Tenant != nil {
+		tenant, err := runtime.ParseTenant("tenant", *in.Tenant)
+		if err != nil {
+			return asked, err
+		}
+		asked.Tenant, asked.AllTenants = tenant, false
+	}
+	if in.ExpiresIn != nil {
+		if err := runtime.Between("expiresIn", int64(*in.ExpiresIn), 1, int64(identity.MaxTokenLife/time.Second), "seconds"); err != nil {
+			return asked, err
+		}
+		asked.Life = time.Duration(*in.ExpiresIn) * time.Second
+	}
+	return asked, nil
+}
+
+func (r mutation) RevokeToken(ctx context.Context, id string) (generated.RevokeTokenPayload, error) {
+	token, revoked, err := r.guard.RevokeToken(ctx, id)
+	return generated.RevokeTokenPayload{Token: token, Revoked: revoked}, err
+}
+
+func (r mutation) CreateGrant(ctx context.Context, in generated.CreateGrantInput) (generated.CreateGrantPayload, error) {
+	life := identity.DefaultGrantLife
+	if in.ExpiresIn != nil {
+		life = time.Duration(*in.ExpiresIn) * time.Second
+	}
+	asked := access.Grant{Execution: runtime.ExecutionID(orZero(in.ExecutionID)), Runner: runtime.RunnerID(orZero(in.RunnerID)), Rights: in.Rights}
+	text, made, err := r.guard.CreateGrant(ctx, asked, life)
+	return generated.CreateGrantPayload{Grant: made, Token: text}, err
+}
+
+func (r grant) ExecutionID(_ context.Context, of *access.Grant) (*string, error) {
+	return orNull(string(of.Execution)), nil
+}
+
+func (r grant) RunnerID(_ context.Context, of *access.Grant) (*string, error) {
+	return orNull(string(of.Runner)), nil
+}
+
+func (r query) Tenants(ctx context.Context) ([]runtime.Tenant, error) { return r.guard.Tenants(ctx) }
+
+func (r mutation) PutTenant(ctx context.Context, in generated.PutTenantInput) (generated.PutTenantPayload, error) {
+	id, err := runtime.ParseTenant("id", in.ID)
+	if err != nil {
+		return generated.PutTenantPayload{}, err
+	}
+	put, created, err := r.guard.PutTenant(ctx, id, in.Weight, in.Quotas)
+	return generated.PutTenantPayload{Tenant: put, Created: created}, err
+}
+
+func (r mutation) DeleteTenant(ctx context.Context, name string) (generated.DeleteTenantPayload, error) {
+	id, err := runtime.ParseTenant("id", name)
+	if err != nil {
+		return generated.DeleteTenantPayload{}, err
+	}
+	deleted, err := r.guard.DeleteTenant(ctx, id)
+	return generated.DeleteTenantPayload{Deleted: deleted}, err
+}
