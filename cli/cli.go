@@ -24,6 +24,8 @@ type Commands struct {
 	Env        envCommands       `cmd:"" help:"List, show, put and delete environments: what runners are made from."`
 	Runner     runnerCommands    `cmd:"" help:"List, claim, enter and release runners, and copy files."`
 	Exec       execCommands      `cmd:"" help:"List, follow and cancel executions: what runs or ran in runners."`
+	Token      tokenCommands     `cmd:"" help:"Make, list and revoke tokens, and make grants: what callers show."`
+	Tenant     tenantCommands    `cmd:"" help:"List, put and delete tenants, and their quotas."`
 	Drain      drainCommand      `cmd:"" help:"Let a server run empty before maintenance, or end that."`
 	Completion completionCommand `cmd:"" help:"Print what makes bash or zsh complete rockpool's command lines."`
 	Complete   completeCommand   `cmd:"" name:"__complete" hidden:""`

@@ -223,6 +223,30 @@ func (v *BuildInput) GetTimeLimit() *int { return v.TimeLimit }
 // GetLimits returns BuildInput.Limits, and is useful for accessing the field via an interface.
 func (v *BuildInput) GetLimits() *LimitsInput { return v.Limits }
 
+// What makes a caller known.
+type CallerKind string
+
+const (
+	// A token.
+	CallerKindToken CallerKind = "TOKEN"
+	// A token that signing in with a browser made.
+	CallerKindSession CallerKind = "SESSION"
+	// A grant.
+	CallerKindGrant CallerKind = "GRANT"
+	// Nothing: the server needs no token.
+	CallerKindAnonymous CallerKind = "ANONYMOUS"
+	// The server itself.
+	CallerKindServer CallerKind = "SERVER"
+)
+
+var AllCallerKind = []CallerKind{
+	CallerKindToken,
+	CallerKindSession,
+	CallerKindGrant,
+	CallerKindAnonymous,
+	CallerKindServer,
+}
+
 // CancelBatchCancelBatchCancelBatchPayload includes the requested fields of the GraphQL type CancelBatchPayload.
 // The GraphQL type's documentation follows.
 //
@@ -430,6 +454,112 @@ type Cluster struct {
 // GetDraining returns Cluster.Draining, and is useful for accessing the field via an interface.
 func (v *Cluster) GetDraining() *Draining { return v.Draining }
 
+// CreateGrantCreateGrantCreateGrantPayload includes the requested fields of the GraphQL type CreateGrantPayload.
+// The GraphQL type's documentation follows.
+//
+// What createGrant made.
+type CreateGrantCreateGrantCreateGrantPayload struct {
+	// Its text: use it as a token, or on a download address as `?grant=TEXT`.
+	Token string `json:"token"`
+	// What it is.
+	Grant MadeGrant `json:"grant"`
+}
+
+// GetToken returns CreateGrantCreateGrantCreateGrantPayload.Token, and is useful for accessing the field via an interface.
+func (v *CreateGrantCreateGrantCreateGrantPayload) GetToken() string { return v.Token }
+
+// GetGrant returns CreateGrantCreateGrantCreateGrantPayload.Grant, and is useful for accessing the field via an interface.
+func (v *CreateGrantCreateGrantCreateGrantPayload) GetGrant() MadeGrant { return v.Grant }
+
+// To what a grant is a right. Exactly one of `executionId` and `runnerId` is given.
+type CreateGrantInput struct {
+	// The execution.
+	ExecutionId *string `json:"executionId"`
+	// The runner, and all executions in it.
+	RunnerId *string `json:"runnerId"`
+	// What it allows, at least one right. FILES_READ, FILES_WRITE and EXECUTE need a runner.
+	Rights []GrantRight `json:"rights"`
+	// Seconds until it ends, 1 to 2592000. Default: 3600.
+	ExpiresIn *int `json:"expiresIn"`
+}
+
+// GetExecutionId returns CreateGrantInput.ExecutionId, and is useful for accessing the field via an interface.
+func (v *CreateGrantInput) GetExecutionId() *string { return v.ExecutionId }
+
+// GetRunnerId returns CreateGrantInput.RunnerId, and is useful for accessing the field via an interface.
+func (v *CreateGrantInput) GetRunnerId() *string { return v.RunnerId }
+
+// GetRights returns CreateGrantInput.Rights, and is useful for accessing the field via an interface.
+func (v *CreateGrantInput) GetRights() []GrantRight { return v.Rights }
+
+// GetExpiresIn returns CreateGrantInput.ExpiresIn, and is useful for accessing the field via an interface.
+func (v *CreateGrantInput) GetExpiresIn() *int { return v.ExpiresIn }
+
+// CreateGrantResponse is returned by CreateGrant on success.
+type CreateGrantResponse struct {
+	// Makes a grant: a signed, short-lived right to one execution, or to one runner and the executions in it, to hand to a browser. It is used as a token is, and on download addresses as `?grant=`. It can do nothing else.
+	// It survives restarts of the server. It ends with its time, with its object, or with the token that made it. CLIENT. EXECUTION_NOT_FOUND; RUNNER_GONE; INVALID_INPUT.
+	CreateGrant CreateGrantCreateGrantCreateGrantPayload `json:"createGrant"`
+}
+
+// GetCreateGrant returns CreateGrantResponse.CreateGrant, and is useful for accessing the field via an interface.
+func (v *CreateGrantResponse) GetCreateGrant() CreateGrantCreateGrantCreateGrantPayload {
+	return v.CreateGrant
+}
+
+// CreateTokenCreateTokenCreateTokenPayload includes the requested fields of the GraphQL type CreateTokenPayload.
+// The GraphQL type's documentation follows.
+//
+// What createToken made.
+type CreateTokenCreateTokenCreateTokenPayload struct {
+	// Its text, which is shown here and never again: send it as `Authorization: Bearer TEXT`.
+	Secret string `json:"secret"`
+	// The token.
+	Token Token `json:"token"`
+}
+
+// GetSecret returns CreateTokenCreateTokenCreateTokenPayload.Secret, and is useful for accessing the field via an interface.
+func (v *CreateTokenCreateTokenCreateTokenPayload) GetSecret() string { return v.Secret }
+
+// GetToken returns CreateTokenCreateTokenCreateTokenPayload.Token, and is useful for accessing the field via an interface.
+func (v *CreateTokenCreateTokenCreateTokenPayload) GetToken() Token { return v.Token }
+
+// What a token is for.
+type CreateTokenInput struct {
+	// A name for people, 1 to 128 bytes, for example `codeocean`.
+	Name string `json:"name"`
+	// What its callers may do.
+	Role Role `json:"role"`
+	// The tenant for which they act. Default: the caller's own; for a caller for all tenants: all of them, which a CLIENT can't have.
+	Tenant *string `json:"tenant"`
+	// Seconds until it ends by itself, 1 to 315360000. Default: never.
+	ExpiresIn *int `json:"expiresIn"`
+}
+
+// GetName returns CreateTokenInput.Name, and is useful for accessing the field via an interface.
+func (v *CreateTokenInput) GetName() string { return v.Name }
+
+// GetRole returns CreateTokenInput.Role, and is useful for accessing the field via an interface.
+func (v *CreateTokenInput) GetRole() Role { return v.Role }
+
+// GetTenant returns CreateTokenInput.Tenant, and is useful for accessing the field via an interface.
+func (v *CreateTokenInput) GetTenant() *string { return v.Tenant }
+
+// GetExpiresIn returns CreateTokenInput.ExpiresIn, and is useful for accessing the field via an interface.
+func (v *CreateTokenInput) GetExpiresIn() *int { return v.ExpiresIn }
+
+// CreateTokenResponse is returned by CreateToken on success.
+type CreateTokenResponse struct {
+	// Makes a token, and returns its text once: the server keeps only a hash. ADMIN. A caller gives no more than it has.
+	// The first token of a server that needs none must be an ADMIN's for all tenants: from then on the server needs tokens. INVALID_INPUT; FORBIDDEN; LIMIT_EXCEEDED.
+	CreateToken CreateTokenCreateTokenCreateTokenPayload `json:"createToken"`
+}
+
+// GetCreateToken returns CreateTokenResponse.CreateToken, and is useful for accessing the field via an interface.
+func (v *CreateTokenResponse) GetCreateToken() CreateTokenCreateTokenCreateTokenPayload {
+	return v.CreateToken
+}
+
 // DeleteEnvironmentDeleteEnvironmentDeleteEnvironmentPayload includes the requested fields of the GraphQL type DeleteEnvironmentPayload.
 // The GraphQL type's documentation follows.
 //
@@ -467,6 +597,29 @@ type DeleteEnvironmentResponse struct {
 // GetDeleteEnvironment returns DeleteEnvironmentResponse.DeleteEnvironment, and is useful for accessing the field via an interface.
 func (v *DeleteEnvironmentResponse) GetDeleteEnvironment() DeleteEnvironmentDeleteEnvironmentDeleteEnvironmentPayload {
 	return v.DeleteEnvironment
+}
+
+// DeleteTenantDeleteTenantDeleteTenantPayload includes the requested fields of the GraphQL type DeleteTenantPayload.
+// The GraphQL type's documentation follows.
+//
+// What deleteTenant did.
+type DeleteTenantDeleteTenantDeleteTenantPayload struct {
+	// Whether there was one.
+	Deleted bool `json:"deleted"`
+}
+
+// GetDeleted returns DeleteTenantDeleteTenantDeleteTenantPayload.Deleted, and is useful for accessing the field via an interface.
+func (v *DeleteTenantDeleteTenantDeleteTenantPayload) GetDeleted() bool { return v.Deleted }
+
+// DeleteTenantResponse is returned by DeleteTenant on success.
+type DeleteTenantResponse struct {
+	// Deletes a tenant that has no environments, and revokes its tokens. Its executions are kept as long as others. ADMIN for all tenants. Safe to repeat. CONFLICT while it has environments; INVALID_INPUT for the default tenant.
+	DeleteTenant DeleteTenantDeleteTenantDeleteTenantPayload `json:"deleteTenant"`
+}
+
+// GetDeleteTenant returns DeleteTenantResponse.DeleteTenant, and is useful for accessing the field via an interface.
+func (v *DeleteTenantResponse) GetDeleteTenant() DeleteTenantDeleteTenantDeleteTenantPayload {
+	return v.DeleteTenant
 }
 
 // DownloadableFile includes the requested fields of the GraphQL type File.
@@ -1531,6 +1684,24 @@ func (v *GetRunnersRunnersRunnerConnection) GetNodes() []ListedRunner { return v
 // GetPageInfo returns GetRunnersRunnersRunnerConnection.PageInfo, and is useful for accessing the field via an interface.
 func (v *GetRunnersRunnersRunnerConnection) GetPageInfo() PageInfo { return v.PageInfo }
 
+// GetTenantsResponse is returned by GetTenants on success.
+type GetTenantsResponse struct {
+	// Tenants that the caller sees, sorted by name: its own, or for all tenants all.
+	Tenants []Tenant `json:"tenants"`
+}
+
+// GetTenants returns GetTenantsResponse.Tenants, and is useful for accessing the field via an interface.
+func (v *GetTenantsResponse) GetTenants() []Tenant { return v.Tenants }
+
+// GetTokensResponse is returned by GetTokens on success.
+type GetTokensResponse struct {
+	// Tokens that the caller manages, the oldest first. ADMIN: those of its tenant; for all tenants, all.
+	Tokens []Token `json:"tokens"`
+}
+
+// GetTokens returns GetTokensResponse.Tokens, and is useful for accessing the field via an interface.
+func (v *GetTokensResponse) GetTokens() []Token { return v.Tokens }
+
 // GetVersionResponse is returned by GetVersion on success.
 type GetVersionResponse struct {
 	// The server's version, for example `0.1.0`.
@@ -1539,6 +1710,33 @@ type GetVersionResponse struct {
 
 // GetVersion returns GetVersionResponse.Version, and is useful for accessing the field via an interface.
 func (v *GetVersionResponse) GetVersion() string { return v.Version }
+
+// A right of a grant to its object.
+type GrantRight string
+
+const (
+	// Read an execution, follow its events, read and download its output.
+	GrantRightWatch GrantRight = "WATCH"
+	// Write its standard input and resize its terminal.
+	GrantRightStdin GrantRight = "STDIN"
+	// Cancel it and send it signals.
+	GrantRightCancel GrantRight = "CANCEL"
+	// List, read and download files of a runner.
+	GrantRightFilesRead GrantRight = "FILES_READ"
+	// Write, upload and delete files of a runner.
+	GrantRightFilesWrite GrantRight = "FILES_WRITE"
+	// Start executions in a runner, but no privileged ones, and renew its claim.
+	GrantRightExecute GrantRight = "EXECUTE"
+)
+
+var AllGrantRight = []GrantRight{
+	GrantRightWatch,
+	GrantRightStdin,
+	GrantRightCancel,
+	GrantRightFilesRead,
+	GrantRightFilesWrite,
+	GrantRightExecute,
+}
 
 // Health includes the requested fields of the GraphQL type Health.
 // The GraphQL type's documentation follows.
@@ -1889,6 +2087,38 @@ func (v *ListedRunner) GetClaim() *Lease { return v.Claim }
 // GetPorts returns ListedRunner.Ports, and is useful for accessing the field via an interface.
 func (v *ListedRunner) GetPorts() []Port { return v.Ports }
 
+// MadeGrant includes the requested fields of the GraphQL type Grant.
+// The GraphQL type's documentation follows.
+//
+// A signed right to one object. Exactly one of `executionId` and `runnerId` is set.
+type MadeGrant struct {
+	// Its id, which the audit log names.
+	Id string `json:"id"`
+	// The execution that it is for; null: a runner.
+	ExecutionId *string `json:"executionId"`
+	// The runner that it is for, with all executions in it; null: an execution.
+	RunnerId *string `json:"runnerId"`
+	// What it allows.
+	Rights []GrantRight `json:"rights"`
+	// When it ends.
+	ExpiresAt time.Time `json:"expiresAt"`
+}
+
+// GetId returns MadeGrant.Id, and is useful for accessing the field via an interface.
+func (v *MadeGrant) GetId() string { return v.Id }
+
+// GetExecutionId returns MadeGrant.ExecutionId, and is useful for accessing the field via an interface.
+func (v *MadeGrant) GetExecutionId() *string { return v.ExecutionId }
+
+// GetRunnerId returns MadeGrant.RunnerId, and is useful for accessing the field via an interface.
+func (v *MadeGrant) GetRunnerId() *string { return v.RunnerId }
+
+// GetRights returns MadeGrant.Rights, and is useful for accessing the field via an interface.
+func (v *MadeGrant) GetRights() []GrantRight { return v.Rights }
+
+// GetExpiresAt returns MadeGrant.ExpiresAt, and is useful for accessing the field via an interface.
+func (v *MadeGrant) GetExpiresAt() time.Time { return v.ExpiresAt }
+
 // What a runner can reach, and where it can be reached.
 type NetworkInput struct {
 	// Whether programs can reach the network. Default: false, only the runner's own loopback.
@@ -2138,6 +2368,90 @@ func (v *PutEnvironmentResponse) GetPutEnvironment() PutEnvironmentPutEnvironmen
 	return v.PutEnvironment
 }
 
+// What a tenant may take.
+type PutTenantInput struct {
+	// Its name: 1 to 63 small letters, digits and hyphens.
+	Id string `json:"id"`
+	// Turns that its waiting claims get for each turn of a tenant of weight 1: 1 to 1000. Default: 1.
+	Weight *int `json:"weight"`
+	// What it may take. Default: any number of everything. All quotas are put: one that is null here doesn't bound.
+	Quotas *QuotasInput `json:"quotas"`
+}
+
+// GetId returns PutTenantInput.Id, and is useful for accessing the field via an interface.
+func (v *PutTenantInput) GetId() string { return v.Id }
+
+// GetWeight returns PutTenantInput.Weight, and is useful for accessing the field via an interface.
+func (v *PutTenantInput) GetWeight() *int { return v.Weight }
+
+// GetQuotas returns PutTenantInput.Quotas, and is useful for accessing the field via an interface.
+func (v *PutTenantInput) GetQuotas() *QuotasInput { return v.Quotas }
+
+// PutTenantPutTenantPutTenantPayload includes the requested fields of the GraphQL type PutTenantPayload.
+// The GraphQL type's documentation follows.
+//
+// What putTenant did.
+type PutTenantPutTenantPutTenantPayload struct {
+	// Whether it is new.
+	Created bool `json:"created"`
+	// The tenant as it is now stored.
+	Tenant Tenant `json:"tenant"`
+}
+
+// GetCreated returns PutTenantPutTenantPutTenantPayload.Created, and is useful for accessing the field via an interface.
+func (v *PutTenantPutTenantPutTenantPayload) GetCreated() bool { return v.Created }
+
+// GetTenant returns PutTenantPutTenantPutTenantPayload.Tenant, and is useful for accessing the field via an interface.
+func (v *PutTenantPutTenantPutTenantPayload) GetTenant() Tenant { return v.Tenant }
+
+// PutTenantResponse is returned by PutTenant on success.
+type PutTenantResponse struct {
+	// Creates a tenant, or changes it: what is null stays as it is stored, or gets its default. ADMIN for all tenants. INVALID_INPUT.
+	PutTenant PutTenantPutTenantPutTenantPayload `json:"putTenant"`
+}
+
+// GetPutTenant returns PutTenantResponse.PutTenant, and is useful for accessing the field via an interface.
+func (v *PutTenantResponse) GetPutTenant() PutTenantPutTenantPutTenantPayload { return v.PutTenant }
+
+// What a tenant may take, each 0 to 1000000, a day's 0 to 1125899906842624. null: any number.
+type QuotasInput struct {
+	// Runners held at once.
+	Runners *int `json:"runners"`
+	// Claims that wait at once.
+	Waiting *int `json:"waiting"`
+	// Executions that haven't ended, at once.
+	Executions *int `json:"executions"`
+	// Claims in any 60 seconds.
+	ClaimsPerMinute *int `json:"claimsPerMinute"`
+	// Processor seconds of executions that end on a day (UTC).
+	CpuSecondsPerDay *int64 `json:"cpuSecondsPerDay"`
+	// Bytes that executions that end on a day (UTC) printed.
+	OutputBytesPerDay *int64 `json:"outputBytesPerDay"`
+	// Subscriptions at once.
+	Subscriptions *int `json:"subscriptions"`
+}
+
+// GetRunners returns QuotasInput.Runners, and is useful for accessing the field via an interface.
+func (v *QuotasInput) GetRunners() *int { return v.Runners }
+
+// GetWaiting returns QuotasInput.Waiting, and is useful for accessing the field via an interface.
+func (v *QuotasInput) GetWaiting() *int { return v.Waiting }
+
+// GetExecutions returns QuotasInput.Executions, and is useful for accessing the field via an interface.
+func (v *QuotasInput) GetExecutions() *int { return v.Executions }
+
+// GetClaimsPerMinute returns QuotasInput.ClaimsPerMinute, and is useful for accessing the field via an interface.
+func (v *QuotasInput) GetClaimsPerMinute() *int { return v.ClaimsPerMinute }
+
+// GetCpuSecondsPerDay returns QuotasInput.CpuSecondsPerDay, and is useful for accessing the field via an interface.
+func (v *QuotasInput) GetCpuSecondsPerDay() *int64 { return v.CpuSecondsPerDay }
+
+// GetOutputBytesPerDay returns QuotasInput.OutputBytesPerDay, and is useful for accessing the field via an interface.
+func (v *QuotasInput) GetOutputBytesPerDay() *int64 { return v.OutputBytesPerDay }
+
+// GetSubscriptions returns QuotasInput.Subscriptions, and is useful for accessing the field via an interface.
+func (v *QuotasInput) GetSubscriptions() *int { return v.Subscriptions }
+
 // ReleaseRunnerReleaseRunnerReleaseRunnerPayload includes the requested fields of the GraphQL type ReleaseRunnerPayload.
 // The GraphQL type's documentation follows.
 //
@@ -2349,6 +2663,50 @@ func (v *Result) __premarshalJSON() (*__premarshalResult, error) {
 	retval.GoneReason = v.Ending.GoneReason
 	retval.Message = v.Ending.Message
 	return &retval, nil
+}
+
+// RevokeTokenResponse is returned by RevokeToken on success.
+type RevokeTokenResponse struct {
+	// Revokes a token at once: its subscriptions and WebSockets end, and so do its grants and sessions. Safe to repeat. ADMIN. INVALID_INPUT for a token that the caller doesn't manage.
+	RevokeToken RevokeTokenRevokeTokenRevokeTokenPayload `json:"revokeToken"`
+}
+
+// GetRevokeToken returns RevokeTokenResponse.RevokeToken, and is useful for accessing the field via an interface.
+func (v *RevokeTokenResponse) GetRevokeToken() RevokeTokenRevokeTokenRevokeTokenPayload {
+	return v.RevokeToken
+}
+
+// RevokeTokenRevokeTokenRevokeTokenPayload includes the requested fields of the GraphQL type RevokeTokenPayload.
+// The GraphQL type's documentation follows.
+//
+// What revokeToken did.
+type RevokeTokenRevokeTokenRevokeTokenPayload struct {
+	// Whether this ended it; false: it had ended already.
+	Revoked bool `json:"revoked"`
+}
+
+// GetRevoked returns RevokeTokenRevokeTokenRevokeTokenPayload.Revoked, and is useful for accessing the field via an interface.
+func (v *RevokeTokenRevokeTokenRevokeTokenPayload) GetRevoked() bool { return v.Revoked }
+
+// What a token may do. Each role may do all that the roles before it may.
+type Role string
+
+const (
+	// Read what belongs to its tenant.
+	RoleObserver Role = "OBSERVER"
+	// Claim runners and use them, make grants.
+	RoleClient Role = "CLIENT"
+	// Put and delete environments; for all tenants also drain the cluster.
+	RoleOperator Role = "OPERATOR"
+	// Manage tokens and read the audit log; for all tenants also manage tenants.
+	RoleAdmin Role = "ADMIN"
+)
+
+var AllRole = []Role{
+	RoleObserver,
+	RoleClient,
+	RoleOperator,
+	RoleAdmin,
 }
 
 // RunBatchResponse is returned by RunBatch on success.
@@ -2650,6 +3008,75 @@ type StartExecutionStartExecutionStartExecutionPayloadExecution struct {
 // GetId returns StartExecutionStartExecutionStartExecutionPayloadExecution.Id, and is useful for accessing the field via an interface.
 func (v *StartExecutionStartExecutionStartExecutionPayloadExecution) GetId() string { return v.Id }
 
+// Tenant includes the GraphQL fields of Tenant requested by the fragment Tenant.
+// The GraphQL type's documentation follows.
+//
+// A tenant: a group of callers that see and use only what is theirs.
+type Tenant struct {
+	// Its name: 1 to 63 small letters, digits and hyphens.
+	Id string `json:"id"`
+	// Turns that its waiting claims get for each turn of a tenant of weight 1.
+	Weight int `json:"weight"`
+	// When it was put first; null for the default tenant that nobody put.
+	CreatedAt *time.Time `json:"createdAt"`
+	// What it may take.
+	Quotas TenantQuotas `json:"quotas"`
+}
+
+// GetId returns Tenant.Id, and is useful for accessing the field via an interface.
+func (v *Tenant) GetId() string { return v.Id }
+
+// GetWeight returns Tenant.Weight, and is useful for accessing the field via an interface.
+func (v *Tenant) GetWeight() int { return v.Weight }
+
+// GetCreatedAt returns Tenant.CreatedAt, and is useful for accessing the field via an interface.
+func (v *Tenant) GetCreatedAt() *time.Time { return v.CreatedAt }
+
+// GetQuotas returns Tenant.Quotas, and is useful for accessing the field via an interface.
+func (v *Tenant) GetQuotas() TenantQuotas { return v.Quotas }
+
+// TenantQuotas includes the requested fields of the GraphQL type Quotas.
+// The GraphQL type's documentation follows.
+//
+// What a tenant may take. null: any number.
+type TenantQuotas struct {
+	// Runners held at once.
+	Runners *int `json:"runners"`
+	// Claims that wait at once.
+	Waiting *int `json:"waiting"`
+	// Executions that haven't ended, at once.
+	Executions *int `json:"executions"`
+	// Claims in any 60 seconds.
+	ClaimsPerMinute *int `json:"claimsPerMinute"`
+	// Processor seconds of executions that end on a day (UTC). An execution that has begun isn't ended for it.
+	CpuSecondsPerDay *int64 `json:"cpuSecondsPerDay"`
+	// Bytes that executions that end on a day (UTC) printed. An execution that has begun isn't ended for it.
+	OutputBytesPerDay *int64 `json:"outputBytesPerDay"`
+	// Subscriptions at once.
+	Subscriptions *int `json:"subscriptions"`
+}
+
+// GetRunners returns TenantQuotas.Runners, and is useful for accessing the field via an interface.
+func (v *TenantQuotas) GetRunners() *int { return v.Runners }
+
+// GetWaiting returns TenantQuotas.Waiting, and is useful for accessing the field via an interface.
+func (v *TenantQuotas) GetWaiting() *int { return v.Waiting }
+
+// GetExecutions returns TenantQuotas.Executions, and is useful for accessing the field via an interface.
+func (v *TenantQuotas) GetExecutions() *int { return v.Executions }
+
+// GetClaimsPerMinute returns TenantQuotas.ClaimsPerMinute, and is useful for accessing the field via an interface.
+func (v *TenantQuotas) GetClaimsPerMinute() *int { return v.ClaimsPerMinute }
+
+// GetCpuSecondsPerDay returns TenantQuotas.CpuSecondsPerDay, and is useful for accessing the field via an interface.
+func (v *TenantQuotas) GetCpuSecondsPerDay() *int64 { return v.CpuSecondsPerDay }
+
+// GetOutputBytesPerDay returns TenantQuotas.OutputBytesPerDay, and is useful for accessing the field via an interface.
+func (v *TenantQuotas) GetOutputBytesPerDay() *int64 { return v.OutputBytesPerDay }
+
+// GetSubscriptions returns TenantQuotas.Subscriptions, and is useful for accessing the field via an interface.
+func (v *TenantQuotas) GetSubscriptions() *int { return v.Subscriptions }
+
 // A terminal's size.
 type TerminalInput struct {
 	// Characters in a row, 1 to 4096.
@@ -2663,6 +3090,63 @@ func (v *TerminalInput) GetColumns() int { return v.Columns }
 
 // GetRows returns TerminalInput.Rows, and is useful for accessing the field via an interface.
 func (v *TerminalInput) GetRows() int { return v.Rows }
+
+// Token includes the GraphQL fields of Token requested by the fragment Token.
+// The GraphQL type's documentation follows.
+//
+// A token, without its secret.
+type Token struct {
+	// Its id, by which it is revoked.
+	Id string `json:"id"`
+	// TOKEN, or SESSION for one that signing in made.
+	Kind CallerKind `json:"kind"`
+	// Its name, for people.
+	Name string `json:"name"`
+	// The tenant for which its callers act; null: for all.
+	Tenant *string `json:"tenant"`
+	// What its callers may do.
+	Role Role `json:"role"`
+	// When it was made.
+	CreatedAt time.Time `json:"createdAt"`
+	// The id of the token that made it; empty: none did.
+	CreatedBy string `json:"createdBy"`
+	// When it ends by itself; null: never.
+	ExpiresAt *time.Time `json:"expiresAt"`
+	// When it was revoked; null: it wasn't.
+	RevokedAt *time.Time `json:"revokedAt"`
+	// About when it was used last; null: never.
+	LastUsedAt *time.Time `json:"lastUsedAt"`
+}
+
+// GetId returns Token.Id, and is useful for accessing the field via an interface.
+func (v *Token) GetId() string { return v.Id }
+
+// GetKind returns Token.Kind, and is useful for accessing the field via an interface.
+func (v *Token) GetKind() CallerKind { return v.Kind }
+
+// GetName returns Token.Name, and is useful for accessing the field via an interface.
+func (v *Token) GetName() string { return v.Name }
+
+// GetTenant returns Token.Tenant, and is useful for accessing the field via an interface.
+func (v *Token) GetTenant() *string { return v.Tenant }
+
+// GetRole returns Token.Role, and is useful for accessing the field via an interface.
+func (v *Token) GetRole() Role { return v.Role }
+
+// GetCreatedAt returns Token.CreatedAt, and is useful for accessing the field via an interface.
+func (v *Token) GetCreatedAt() time.Time { return v.CreatedAt }
+
+// GetCreatedBy returns Token.CreatedBy, and is useful for accessing the field via an interface.
+func (v *Token) GetCreatedBy() string { return v.CreatedBy }
+
+// GetExpiresAt returns Token.ExpiresAt, and is useful for accessing the field via an interface.
+func (v *Token) GetExpiresAt() *time.Time { return v.ExpiresAt }
+
+// GetRevokedAt returns Token.RevokedAt, and is useful for accessing the field via an interface.
+func (v *Token) GetRevokedAt() *time.Time { return v.RevokedAt }
+
+// GetLastUsedAt returns Token.LastUsedAt, and is useful for accessing the field via an interface.
+func (v *Token) GetLastUsedAt() *time.Time { return v.LastUsedAt }
 
 // Which files of a runner to delete and to write.
 type UpdateFilesInput struct {
@@ -2864,6 +3348,22 @@ type __ClaimRunnerInput struct {
 // GetInput returns __ClaimRunnerInput.Input, and is useful for accessing the field via an interface.
 func (v *__ClaimRunnerInput) GetInput() ClaimRunnerInput { return v.Input }
 
+// __CreateGrantInput is used internally by genqlient
+type __CreateGrantInput struct {
+	Input CreateGrantInput `json:"input"`
+}
+
+// GetInput returns __CreateGrantInput.Input, and is useful for accessing the field via an interface.
+func (v *__CreateGrantInput) GetInput() CreateGrantInput { return v.Input }
+
+// __CreateTokenInput is used internally by genqlient
+type __CreateTokenInput struct {
+	Input CreateTokenInput `json:"input"`
+}
+
+// GetInput returns __CreateTokenInput.Input, and is useful for accessing the field via an interface.
+func (v *__CreateTokenInput) GetInput() CreateTokenInput { return v.Input }
+
 // __DeleteEnvironmentInput is used internally by genqlient
 type __DeleteEnvironmentInput struct {
 	Input DeleteEnvironmentInput `json:"input"`
@@ -2871,6 +3371,14 @@ type __DeleteEnvironmentInput struct {
 
 // GetInput returns __DeleteEnvironmentInput.Input, and is useful for accessing the field via an interface.
 func (v *__DeleteEnvironmentInput) GetInput() DeleteEnvironmentInput { return v.Input }
+
+// __DeleteTenantInput is used internally by genqlient
+type __DeleteTenantInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __DeleteTenantInput.Id, and is useful for accessing the field via an interface.
+func (v *__DeleteTenantInput) GetId() string { return v.Id }
 
 // __DrainClusterInput is used internally by genqlient
 type __DrainClusterInput struct {
@@ -3036,6 +3544,14 @@ func (v *__GetRunnersInput) GetFirst() *int { return v.First }
 // GetAfter returns __GetRunnersInput.After, and is useful for accessing the field via an interface.
 func (v *__GetRunnersInput) GetAfter() *string { return v.After }
 
+// __GetTokensInput is used internally by genqlient
+type __GetTokensInput struct {
+	Sessions *bool `json:"sessions"`
+}
+
+// GetSessions returns __GetTokensInput.Sessions, and is useful for accessing the field via an interface.
+func (v *__GetTokensInput) GetSessions() *bool { return v.Sessions }
+
 // __PutEnvironmentInput is used internally by genqlient
 type __PutEnvironmentInput struct {
 	Input PutEnvironmentInput `json:"input"`
@@ -3043,6 +3559,14 @@ type __PutEnvironmentInput struct {
 
 // GetInput returns __PutEnvironmentInput.Input, and is useful for accessing the field via an interface.
 func (v *__PutEnvironmentInput) GetInput() PutEnvironmentInput { return v.Input }
+
+// __PutTenantInput is used internally by genqlient
+type __PutTenantInput struct {
+	Input PutTenantInput `json:"input"`
+}
+
+// GetInput returns __PutTenantInput.Input, and is useful for accessing the field via an interface.
+func (v *__PutTenantInput) GetInput() PutTenantInput { return v.Input }
 
 // __ReleaseRunnerInput is used internally by genqlient
 type __ReleaseRunnerInput struct {
@@ -3059,6 +3583,14 @@ type __ResizeTerminalInput struct {
 
 // GetInput returns __ResizeTerminalInput.Input, and is useful for accessing the field via an interface.
 func (v *__ResizeTerminalInput) GetInput() ResizeTerminalInput { return v.Input }
+
+// __RevokeTokenInput is used internally by genqlient
+type __RevokeTokenInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __RevokeTokenInput.Id, and is useful for accessing the field via an interface.
+func (v *__RevokeTokenInput) GetId() string { return v.Id }
 
 // __RunBatchInput is used internally by genqlient
 type __RunBatchInput struct {
@@ -4472,6 +5004,96 @@ func ClaimRunner(
 	return data_, err_
 }
 
+// The mutation executed by CreateGrant.
+const CreateGrant_Operation = `
+mutation CreateGrant ($input: CreateGrantInput!) {
+	createGrant(input: $input) {
+		token
+		grant {
+			id
+			executionId
+			runnerId
+			rights
+			expiresAt
+		}
+	}
+}
+`
+
+func CreateGrant(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	input CreateGrantInput,
+) (data_ *CreateGrantResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "CreateGrant",
+		Query:  CreateGrant_Operation,
+		Variables: &__CreateGrantInput{
+			Input: input,
+		},
+	}
+
+	data_ = &CreateGrantResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by CreateToken.
+const CreateToken_Operation = `
+mutation CreateToken ($input: CreateTokenInput!) {
+	createToken(input: $input) {
+		secret
+		token {
+			... Token
+		}
+	}
+}
+fragment Token on Token {
+	id
+	kind
+	name
+	tenant
+	role
+	createdAt
+	createdBy
+	expiresAt
+	revokedAt
+	lastUsedAt
+}
+`
+
+func CreateToken(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	input CreateTokenInput,
+) (data_ *CreateTokenResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "CreateToken",
+		Query:  CreateToken_Operation,
+		Variables: &__CreateTokenInput{
+			Input: input,
+		},
+	}
+
+	data_ = &CreateTokenResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by DeleteEnvironment.
 const DeleteEnvironment_Operation = `
 mutation DeleteEnvironment ($input: DeleteEnvironmentInput!) {
@@ -4495,6 +5117,40 @@ func DeleteEnvironment(
 	}
 
 	data_ = &DeleteEnvironmentResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by DeleteTenant.
+const DeleteTenant_Operation = `
+mutation DeleteTenant ($id: ID!) {
+	deleteTenant(id: $id) {
+		deleted
+	}
+}
+`
+
+func DeleteTenant(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *DeleteTenantResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "DeleteTenant",
+		Query:  DeleteTenant_Operation,
+		Variables: &__DeleteTenantInput{
+			Id: id,
+		},
+	}
+
+	data_ = &DeleteTenantResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -5350,6 +6006,96 @@ func GetRunners(
 	return data_, err_
 }
 
+// The query executed by GetTenants.
+const GetTenants_Operation = `
+query GetTenants {
+	tenants {
+		... Tenant
+	}
+}
+fragment Tenant on Tenant {
+	id
+	weight
+	createdAt
+	quotas {
+		runners
+		waiting
+		executions
+		claimsPerMinute
+		cpuSecondsPerDay
+		outputBytesPerDay
+		subscriptions
+	}
+}
+`
+
+func GetTenants(
+	ctx_ context.Context,
+	client_ graphql.Client,
+) (data_ *GetTenantsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "GetTenants",
+		Query:  GetTenants_Operation,
+	}
+
+	data_ = &GetTenantsResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by GetTokens.
+const GetTokens_Operation = `
+query GetTokens ($sessions: Boolean) {
+	tokens(sessions: $sessions) {
+		... Token
+	}
+}
+fragment Token on Token {
+	id
+	kind
+	name
+	tenant
+	role
+	createdAt
+	createdBy
+	expiresAt
+	revokedAt
+	lastUsedAt
+}
+`
+
+func GetTokens(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	sessions *bool,
+) (data_ *GetTokensResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "GetTokens",
+		Query:  GetTokens_Operation,
+		Variables: &__GetTokensInput{
+			Sessions: sessions,
+		},
+	}
+
+	data_ = &GetTokensResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The query executed by GetVersion.
 const GetVersion_Operation = `
 query GetVersion {
@@ -5455,6 +6201,57 @@ func PutEnvironment(
 	return data_, err_
 }
 
+// The mutation executed by PutTenant.
+const PutTenant_Operation = `
+mutation PutTenant ($input: PutTenantInput!) {
+	putTenant(input: $input) {
+		created
+		tenant {
+			... Tenant
+		}
+	}
+}
+fragment Tenant on Tenant {
+	id
+	weight
+	createdAt
+	quotas {
+		runners
+		waiting
+		executions
+		claimsPerMinute
+		cpuSecondsPerDay
+		outputBytesPerDay
+		subscriptions
+	}
+}
+`
+
+func PutTenant(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	input PutTenantInput,
+) (data_ *PutTenantResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "PutTenant",
+		Query:  PutTenant_Operation,
+		Variables: &__PutTenantInput{
+			Input: input,
+		},
+	}
+
+	data_ = &PutTenantResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by ReleaseRunner.
 const ReleaseRunner_Operation = `
 mutation ReleaseRunner ($id: ID!) {
@@ -5514,6 +6311,40 @@ func ResizeTerminal(
 	}
 
 	data_ = &ResizeTerminalResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by RevokeToken.
+const RevokeToken_Operation = `
+mutation RevokeToken ($id: ID!) {
+	revokeToken(id: $id) {
+		revoked
+	}
+}
+`
+
+func RevokeToken(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *RevokeTokenResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "RevokeToken",
+		Query:  RevokeToken_Operation,
+		Variables: &__RevokeTokenInput{
+			Id: id,
+		},
+	}
+
+	data_ = &RevokeTokenResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
