@@ -90,6 +90,11 @@ type Error struct {
 		Code      runtime.Code
 		Field     string
 		Retryable bool
+
+		// Of a tenant's quota that was exceeded.
+		Quota       string
+		Limit, Used int64
+		RetryAfter  int // seconds; 0: when something of the tenant's ends
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -134,6 +135,12 @@ func extensions(err *runtime.Error) map[string]any {
 	out := map[string]any{"code": err.Code, "retryable": err.Code.Retryable()}
 	if err.Code == runtime.CodeInvalidInput && err.Field != "" {
 		out["field"] = shorten(err.Field, maxMessage)
+	}
+	if q := err.Exceeded; q != nil {
+		out["quota"], out["limit"], out["used"] = q.Quota, q.Limit, q.Used
+		if q.RetryAfter > 0 {
+			out[transport.RetryAfter] = int64(math.Ceil(q.RetryAfter.Seconds()))
+		}
 	}
 	return out
 }

@@ -203,7 +203,9 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 		return
 	}
 	next, ctx := exec.DispatchOperation(h.charging(ctx), op.context)
-	body := response.Append(nil, orFailure(ctx, next(ctx)))
+	answered := orFailure(ctx, next(ctx))
+	sayRetry(w.Header(), answered.Errors)
+	body := response.Append(nil, answered)
 	if err := h.answered(op.kind(), body); err != nil {
 		h.release()
 		status := statusOf(w, err, http.StatusServiceUnavailable, http.StatusOK)
@@ -211,6 +213,22 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 		return
 	}
 	write(w, kind, http.StatusOK, body)
+}
+
+// RetryAfter is the extension of an error that says in how many seconds to try again, as the
+// header Retry-After does.
+const RetryAfter = "retryAfter"
+
+// sayRetry sets the header to the longest of what errors say.
+func sayRetry(header http.Header, errs gqlerror.List) {
+	longest := int64(0)
+	for _, err := range errs {
+		seconds, _ := err.Extensions[RetryAfter].(int64)
+		longest = max(longest, seconds)
+	}
+	if longest > 0 {
+		header.Set("Retry-After", strconv.FormatInt(longest, 10))
+	}
 }
 
 // orFailure stands for an operation that answered nothing because its request
