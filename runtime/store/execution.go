@@ -67,6 +67,8 @@ func (s *Store) PutExecution(ctx context.Context, x runtime.Execution) error {
 
 // FinishExecution replaces a stored execution by what became of it. Bytes are
 // those of its output on the disk; kept are those of all that is kept of it.
+// In the same transaction it adds what the execution used to its tenant's day, once,
+// however often it is called: see DayUse.
 func (s *Store) FinishExecution(ctx context.Context, x runtime.Execution, bytes int64) (kept int64, err error) {
 	value, err := json.Marshal(x)
 	if err != nil {
@@ -74,12 +76,18 @@ func (s *Store) FinishExecution(ctx context.Context, x runtime.Execution, bytes 
 	}
 	kept = bytes + int64(len(value))
 	return kept, s.write(ctx, "store an execution", func(tx *transaction) error {
-		_, err := tx.Exec("UPDATE executions SET state = $1, value = $2, finished = $3, bytes = $4 WHERE id = $5 AND finished IS NULL",
+		result, err := tx.Exec("UPDATE executions SET state = $1, value = $2, finished = $3, bytes = $4 WHERE id = $5 AND finished IS NULL",
 			x.State, value, x.Marks.FinishedAt.UnixMilli(), kept, x.ID)
 		if err == nil {
 			_, err = tx.Exec("DELETE FROM restarts WHERE execution = $1", x.ID)
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		if n, err := result.RowsAffected(); err != nil || n == 0 {
+			return err
+		}
+		return s.addToDay(tx, x)
 	})
 }
 

@@ -36,6 +36,8 @@ type Store struct {
 
 	check      *probe.Probe
 	unreadable unreadable
+
+	oldestDay string // that addToDay left; the writer's
 }
 
 // A database is SQLite's or PostgreSQL's.

@@ -1,0 +1,114 @@
+package audit
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+const (
+	malformed = "(malformed)" // instead of what has not the form of its field
+	hidden    = "(hidden)"    // instead of a word of a name that may be a secret
+
+	mostName = 100 // characters of a name
+)
+
+var (
+	words = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,39}$`)
+	ids   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$`)
+	uuids = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+
+	digests = regexp.MustCompile(`^#[0-9a-f]{12}$`) // of cleanID
+
+	// What tokens and keys consist of, in hex, base64 and base64url.
+	runs     = regexp.MustCompile(`[A-Za-z0-9]{16,}`)
+	longRuns = regexp.MustCompile(`[A-Za-z0-9_+/=-]{32,}`)
+)
+
+// cleanWord returns a word, such as an operation's or a role's name, if it is one.
+func cleanWord(s string) string {
+	if s == "" || words.MatchString(s) && !secret(s) {
+		return s
+	}
+	return malformed
+}
+
+// cleanID returns an id if it is one. Instead of an id that looks like a secret it returns the beginning of its
+// digest, which is the same each time.
+func cleanID(s string) string {
+	switch {
+	case s == "" || uuids.MatchString(s) || digests.MatchString(s):
+		return s
+	case !ids.MatchString(s):
+		return malformed
+	case secret(s):
+		sum := sha256.Sum256([]byte(s))
+		return "#" + hex.EncodeToString(sum[:6])
+	default:
+		return s
+	}
+}
+
+// cleanTenant returns a tenant if its name has the form of one. All such names are kept: what a tenant sees depends on
+// them.
+func cleanTenant(id runtime.TenantID) runtime.TenantID {
+	if id == runtime.DefaultTenant {
+		return id
+	}
+	if _, err := runtime.ParseTenant("", string(id)); err != nil {
+		return malformed
+	}
+	return id
+}
+
+// cleanName returns a name for people without what isn't printed, without words that look like secrets, and cut to
+// mostName characters.
+func cleanName(s string) string {
+	s = s[:min(len(s), 64*mostName)]
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, strings.ToValidUTF8(s, string(unicode.ReplacementChar)))
+	all := strings.Split(s, " ")
+	for i, word := range all {
+		if !uuids.MatchString(word) && secret(word) {
+			all[i] = hidden
+		}
+	}
+	s = strings.Join(all, " ")
+	if runes := []rune(s); len(runes) > mostName {
+		s = string(runes[:mostName-1]) + "…"
+	}
+	return s
+}
+
+// secret reports whether a text has a long piece without the look of words, as tokens, keys and digests have: 16
+// letters and digits in a row, or 32 characters of base64 with letters of both cases and digits.
+func secret(s string) bool {
+	for _, run := range runs.FindAllString(s, -1) {
+		if strings.ContainsFunc(run, unicode.IsDigit) && strings.ContainsFunc(run, unicode.IsLetter) {
+			return true
+		}
+	}
+	for _, run := range longRuns.FindAllString(s, -1) {
+		if strings.ContainsFunc(run, unicode.IsDigit) && strings.ContainsFunc(run, unicode.IsUpper) && strings.ContainsFunc(run, unicode.IsLower) {
+			return true
+		}
+	}
+	return false
+}
+
+func formatNumber(n int64) string { return strconv.FormatInt(n, 10) }
+
+func sortDetails(all []Detail) {
+	slices.SortStableFunc(all, func(a, b Detail) int { return cmp.Compare(a.name, b.name) })
+}

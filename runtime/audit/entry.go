@@ -1,0 +1,128 @@
+package audit
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// An Entry says who did what to which object, from where, with which outcome. It has no field for content: no command,
+// file, input, output, token or secret. Append replaces what doesn't have the form that its field describes, so that a
+// caller that mixes up its variables discloses nothing (see clean.go).
+type Entry struct {
+	ID         string    // a UUID of version 7; Append sets it
+	At         time.Time // Append sets it
+	Tenant     runtime.TenantID
+	Actor      Actor
+	Role       string     // a word, for example "ADMIN"; "": none
+	Action     string     // a word: the API's operation, or another one such as "signIn"
+	ObjectKind string     // a word, for example "RUNNER"; "": the action has no object
+	ObjectID   string     // an id
+	Address    netip.Addr // of the caller; zero: it has none
+	Outcome    Outcome    // Append makes OK of ""
+	Detail     []Detail   // at most 16, by their names
+}
+
+// An Actor is who did it.
+type Actor struct {
+	Kind ActorKind
+	ID   string // an id, which gives no right: of a token's record, not the token
+	Name string // for people: at most 100 characters
+}
+
+// An ActorKind says what an [Actor] showed.
+type ActorKind string
+
+// The kinds of actors.
+const (
+	Token     ActorKind = "TOKEN"
+	Grant     ActorKind = "GRANT"
+	Session   ActorKind = "SESSION"
+	Anonymous ActorKind = "ANONYMOUS" // nothing
+	Server    ActorKind = "SERVER"    // it is the server itself
+	Unknown   ActorKind = "UNKNOWN"   // Append makes it of any other
+)
+
+// key returns what Filter.Actor selects: the id, or the kind where there is none.
+func (a Actor) key() string {
+	if a.ID == "" {
+		return string(a.Kind)
+	}
+	return a.ID
+}
+
+// An Outcome is [OK], [Unreadable] or one of [runtime.Codes].
+type Outcome string
+
+// The outcomes that are no error's.
+const (
+	OK         Outcome = "OK"
+	Unreadable Outcome = "UNREADABLE" // what was stored is damaged, and the entry has only what the filters know
+)
+
+// OutcomeOf returns the outcome of what ended with err.
+func OutcomeOf(err error) Outcome {
+	if err == nil {
+		return OK
+	}
+	return Outcome(runtime.CodeOf(err))
+}
+
+// A Detail is one more fact about an action. It can't be made of free text.
+type Detail struct{ name, value string }
+
+// Number returns a number.
+func Number(name string, n int64) Detail { return Detail{name, formatNumber(n)} }
+
+// Time returns a time, to the second.
+func Time(name string, t time.Time) Detail { return Detail{name, t.UTC().Format(time.RFC3339)} }
+
+// Word returns a word, for example of an enumeration.
+func Word[W ~string](name string, word W) Detail { return Detail{name, cleanWord(string(word))} }
+
+// Ref returns the id of another object.
+func Ref[I runtime.EnvironmentID | runtime.RunnerID | runtime.ExecutionID | runtime.BatchID](name string, id I) Detail {
+	return Detail{name, cleanID(string(id))}
+}
+
+// TenantRef returns the name of a tenant.
+func TenantRef(name string, id runtime.TenantID) Detail {
+	return Detail{name, cleanTenant(id).String()}
+}
+
+// Name returns what the detail is about, a word.
+func (d Detail) Name() string { return d.name }
+
+// Value returns the fact.
+func (d Detail) Value() string { return d.value }
+
+// mostDetails is how many an entry has at most.
+const mostDetails = 16
+
+// clean returns the entry as it is stored: with nothing of the caller's that could change later.
+func (e Entry) clean() Entry {
+	if !slices.Contains([]ActorKind{Token, Grant, Session, Anonymous, Server}, e.Actor.Kind) {
+		e.Actor.Kind = Unknown
+	}
+	e.Tenant = cleanTenant(e.Tenant)
+	e.Actor.ID, e.Actor.Name = cleanID(e.Actor.ID), cleanName(e.Actor.Name)
+	e.Role, e.Action, e.ObjectKind, e.ObjectID = cleanWord(e.Role), cleanWord(e.Action), cleanWord(e.ObjectKind), cleanID(e.ObjectID)
+	e.Address = e.Address.Unmap().WithZone("")
+	if e.Outcome == "" {
+		e.Outcome = OK
+	}
+	if e.Outcome != OK && !slices.Contains(runtime.Codes(), runtime.Code(e.Outcome)) {
+		e.Outcome = Outcome(runtime.CodeInternal)
+	}
+	var details []Detail
+	for _, d := range e.Detail[:min(len(e.Detail), mostDetails)] {
+		if d.name != "" {
+			details = append(details, Detail{cleanWord(d.name), d.value})
+		}
+	}
+	e.Detail = details
+	sortDetails(e.Detail)
+	return e
+}

@@ -1,0 +1,89 @@
+package audit
+
+import (
+	"encoding/json"
+	"net/netip"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime/store"
+)
+
+// A line is an entry as JSON, in the database and in a file of lines. Fields are added, but keep their meaning; those
+// that are empty are left out.
+//
+//	{
+//	  "id": "0199c1f2-…",                 UUID of version 7; sorts by time
+//	  "at": "2026-11-26T10:00:00.123Z",   RFC 3339, UTC
+//	  "tenant": "default",
+//	  "actor": {"kind": "TOKEN", "id": "0199…", "name": "CI"},
+//	  "role": "CLIENT",
+//	  "action": "claimRunner",
+//	  "object": {"kind": "RUNNER", "id": "0199…"},
+//	  "address": "192.0.2.1",
+//	  "outcome": "OK",                    or an error code of the API
+//	  "detail": {"environment": "python"}
+//	}
+//
+// A file has one more form, where lines are missing that the database has: {"lost": 12}.
+type line struct {
+	ID      string            `json:"id"`
+	At      time.Time         `json:"at"`
+	Tenant  string            `json:"tenant"`
+	Actor   lineActor         `json:"actor"`
+	Role    string            `json:"role,omitempty"`
+	Action  string            `json:"action"`
+	Object  *lineObject       `json:"object,omitempty"`
+	Address string            `json:"address,omitempty"`
+	Outcome Outcome           `json:"outcome"`
+	Detail  map[string]string `json:"detail,omitempty"`
+}
+
+type lineActor struct {
+	Kind ActorKind `json:"kind"`
+	ID   string    `json:"id,omitempty"`
+	Name string    `json:"name,omitempty"`
+}
+
+type lineObject struct {
+	Kind string `json:"kind,omitempty"`
+	ID   string `json:"id,omitempty"`
+}
+
+// row returns a clean entry as the store has it. Its value is a line, without its end.
+func (e Entry) row() (store.AuditRow, error) {
+	l := line{
+		ID: e.ID, At: e.At.UTC(), Tenant: e.Tenant.String(), Actor: lineActor(e.Actor), Role: e.Role, Action: e.Action, Outcome: e.Outcome,
+	}
+	if e.ObjectKind != "" || e.ObjectID != "" {
+		l.Object = &lineObject{e.ObjectKind, e.ObjectID}
+	}
+	if e.Address.IsValid() {
+		l.Address = e.Address.String()
+	}
+	for _, d := range e.Detail {
+		if l.Detail == nil {
+			l.Detail = map[string]string{}
+		}
+		l.Detail[d.name] = d.value
+	}
+	value, err := json.Marshal(l)
+	return store.AuditRow{ID: e.ID, At: e.At, Tenant: e.Tenant, Actor: e.Actor.key(), Action: e.Action, Object: e.ObjectID, Value: value}, err
+}
+
+// entryOf returns the entry of a row.
+func entryOf(r store.AuditRow) Entry {
+	var l line
+	if err := json.Unmarshal(r.Value, &l); err != nil {
+		return Entry{ID: r.ID, At: r.At, Tenant: r.Tenant, Actor: Actor{Kind: Unknown, ID: r.Actor}, Action: r.Action, ObjectID: r.Object, Outcome: Unreadable}
+	}
+	e := Entry{ID: r.ID, At: l.At, Tenant: r.Tenant, Actor: Actor(l.Actor), Role: l.Role, Action: l.Action, Outcome: l.Outcome}
+	if l.Object != nil {
+		e.ObjectKind, e.ObjectID = l.Object.Kind, l.Object.ID
+	}
+	e.Address, _ = netip.ParseAddr(l.Address) // zero: there is none
+	for name, value := range l.Detail {
+		e.Detail = append(e.Detail, Detail{name, value})
+	}
+	sortDetails(e.Detail)
+	return e
+}

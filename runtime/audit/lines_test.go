@@ -1,0 +1,172 @@
+package audit
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/rockpool/rockpool/runtime/store"
+)
+
+// copier is a copy of lines, and what it said.
+type copier struct {
+	*lines
+	mu   sync.Mutex
+	said []string
+}
+
+func newCopier(t *testing.T, path string, stream io.Writer) *copier {
+	t.Helper()
+	c := &copier{}
+	var err error
+	c.lines, err = newLines(path, stream, func(err error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.said = append(c.said, fmt.Sprint(err))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// put writes lines, and returns how that went.
+func (c *copier) put(values ...string) string {
+	var text string
+	for _, v := range values {
+		text += v + "\n"
+	}
+	c.copies <- []byte(text)
+	close(c.copies)
+	c.run()
+	c.copies, c.done, c.file = make(chan []byte, mostCopies), make(chan struct{}), nil
+	return c.said[len(c.said)-1]
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestLinesAreAppendedToTheFileAtTheirPath(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lines")
+	c := newCopier(t, path, nil)
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Error(info, err)
+	}
+	write := func(text string) {
+		t.Helper()
+		if _, err := c.write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("1\n")
+	write("2\n")
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	write("3\n")
+	if err := os.Rename(path, path+".2"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("of a server that was killed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	write("4\n")
+	write("5\n")
+	for file, want := range map[string]string{path + ".1": "1\n2\n", path + ".2": "3\n", path: "of a server that was killed\n4\n5\n"} {
+		if got := read(t, file); got != want {
+			t.Errorf("%s has %q instead of %q", file, got, want)
+		}
+	}
+	if _, err := New(Config{Lines: filepath.Join(path, "below")}); err == nil {
+		t.Error("a file below a file was opened")
+	}
+}
+
+// A stream takes so many bytes, and no more.
+type stream struct {
+	bytes.Buffer
+	room int
+}
+
+func (s *stream) Write(p []byte) (int, error) {
+	n := min(len(p), s.room)
+	s.room -= n
+	_, _ = s.Buffer.Write(p[:n]) // it takes all
+	if n < len(p) {
+		return n, errors.New("it is full")
+	}
+	return n, nil
+}
+
+// TestLostLinesAreCounted, also if the count is lost itself, and torn ones end.
+func TestLostLinesAreCounted(t *testing.T) {
+	s := &stream{room: 6}
+	c := newCopier(t, "-", s)
+	if said := c.put("a", "b", "cdef", "ghi"); !strings.Contains(said, "it is full") {
+		t.Error(said)
+	}
+	for _, room := range []int{0, 1, 5} {
+		s.room = room
+		c.put("xyz")
+	}
+	s.room = 1000
+	if said := c.put("j"); said != "<nil>" {
+		t.Error(said)
+	}
+	want := "a\nb\ncd\n{\"los\n{\"lost\": 5}\nj\n"
+	if got := s.String(); got != want {
+		t.Errorf("%q instead of %q", got, want)
+	}
+	if n := c.lost.Load(); n != 0 {
+		t.Error(n, "are lost yet")
+	}
+}
+
+func TestFullDeviceIsReported(t *testing.T) {
+	c := newCopier(t, "/dev/full", nil)
+	if said := c.put("a"); !strings.Contains(said, "no space left") || !strings.Contains(said, "the database has all") || c.lost.Load() != 1 {
+		t.Error(said, c.lost.Load())
+	}
+}
+
+// TestSlowLinesHoldUpNobody: neither the log nor its end.
+func TestSlowLinesHoldUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader, writer := io.Pipe()
+		c := newCopier(t, "-", writer)
+		go c.run()
+		row := []store.AuditRow{{Value: []byte("a")}, {Value: []byte("b")}}
+		c.add(row)
+		synctest.Wait() // that is being written
+		for range mostCopies + 3 {
+			c.add(row)
+		}
+		if n := c.lost.Load(); n != 6 || c.said[0] != errSlow.Error() {
+			t.Error(n, c.said)
+		}
+		c.end()
+		text := make(chan string)
+		go func() {
+			all, _ := io.ReadAll(reader)
+			text <- string(all)
+		}()
+		<-c.done
+		_ = writer.Close()
+		if got, want := <-text, "a\nb\n{\"lost\": 6}\n"+strings.Repeat("a\nb\n", mostCopies); got != want {
+			t.Errorf("%d bytes instead of %d", len(got), len(want))
+		}
+	})
+}

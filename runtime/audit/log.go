@@ -1,0 +1,295 @@
+// Package audit records who did what to which object, from where, and with which outcome. A [Log] is append-only:
+// entries never change, and go only when they are older than they are kept.
+//
+// Entries are written behind their callers: Append puts an entry in a queue, and one goroutine stores what waits there,
+// within milliseconds. A server that is killed (SIGKILL, a power cut) loses the entries that it hadn't stored by then.
+// One that stops stores them all.
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
+	"github.com/rockpool/rockpool/runtime/store"
+)
+
+// mostWaiting is how many entries wait in memory, of about 500 bytes each. Then Append waits.
+const mostWaiting = 100_000
+
+const (
+	firstPause = 20 * time.Millisecond // before what could not be stored is tried again
+	lastPause  = time.Second
+)
+
+// Store is where entries are. [store.Store] implements it.
+type Store interface {
+	AppendAudit(ctx context.Context, rows []store.AuditRow) error
+	Audit(ctx context.Context, q store.AuditFilter, first int, after string, charge func(bytes int) error) ([]store.AuditRow, bool, error)
+	DeleteAudit(ctx context.Context, before time.Time, most int) (deleted int, err error)
+}
+
+// Config is what a [Log] is made of.
+type Config struct {
+	Store  Store
+	Keep   time.Duration // for how long an entry is kept; 0: for ever
+	Lines  string        // path of a file to which entries are appended as JSON, or "-": Stdout; "": none
+	Stdout io.Writer
+
+	// Failing is called when something begins to fail, or fails otherwise, and with nil when all works again. The log
+	// goes on trying. May be nil.
+	Failing func(error)
+}
+
+// A Log is an audit log. Its methods are safe for concurrent use.
+type Log struct {
+	config Config
+	lines  *lines // nil: none
+	wake   chan struct{}
+
+	mu       sync.Mutex // guards what follows
+	room     sync.Cond  // the queue is shorter, or the log has ended
+	queue    []Entry
+	clock    clock
+	stored   uint64        // how many entries were
+	failures uint64        // how often none could be
+	changed  chan struct{} // closed when stored, failures or ended change
+	ended    bool
+	problems [parts]error
+}
+
+// A part of a log can fail.
+type part int
+
+const (
+	storing part = iota
+	deleting
+	copying
+	parts
+)
+
+// ErrEnded says that the log's Run has returned.
+var ErrEnded error = runtime.Errorf(runtime.CodeClusterUnavailable, "the server stops")
+
+// New returns a log, and an error if Lines can't be opened. Call Run.
+func New(c Config) (*Log, error) {
+	l := &Log{config: c, wake: make(chan struct{}, 1), changed: make(chan struct{})}
+	l.room.L = &l.mu
+	if c.Lines == "" {
+		return l, nil
+	}
+	var err error
+	if l.lines, err = newLines(c.Lines, c.Stdout, func(err error) { l.report(copying, err) }); err != nil {
+		return nil, fmt.Errorf("copy the audit log to %s: %w", c.Lines, err)
+	}
+	return l, nil
+}
+
+// Append records an entry, with an id and the time of now. It doesn't wait for the store, unless mostWaiting entries
+// wait for that already: then it waits until there is room, and none is dropped. After Run has returned it does nothing.
+func (l *Log) Append(e Entry) {
+	e = e.clean()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.queue) >= mostWaiting && !l.ended {
+		l.room.Wait()
+	}
+	if l.ended {
+		return
+	}
+	e.At = time.Now().UTC()
+	e.ID = l.clock.id(e.At)
+	l.queue = append(l.queue, e)
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Flush waits until all is stored that was appended before. It returns why the store took nothing since then, and ctx's
+// cause where that ends first.
+func (l *Log) Flush(ctx context.Context) error {
+	l.mu.Lock()
+	target, failures := l.stored+uint64(len(l.queue)), l.failures
+	for {
+		stored, problem, changed, ended := l.stored >= target, l.problems[storing], l.changed, l.ended
+		if l.failures == failures {
+			problem = nil
+		}
+		l.mu.Unlock()
+		switch {
+		case stored:
+			return nil
+		case problem != nil:
+			return problem
+		case ended:
+			return ErrEnded
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		l.mu.Lock()
+	}
+}
+
+// A Filter selects entries; a zero field selects all. Actor is the id of one, or its kind if it has no id. From and To
+// have the precision of a millisecond; To isn't included.
+type Filter = store.AuditFilter
+
+// A Page is a part of what a filter selects.
+type Page struct {
+	Entries []Entry
+	More    bool // there are some after these
+	Waiting int  // so many entries are missing in the log, as they can't be stored now
+}
+
+// Entries returns at most the first ones after an id, oldest first or, with NewestFirst, newest first. Those are
+// included that were appended before: see Page.Waiting. It calls charge with the size of each entry, in bytes: an error
+// ends the page, and is returned only where that is empty.
+func (l *Log) Entries(ctx context.Context, q Filter, first int, after string, charge func(bytes int) error) (Page, error) {
+	var page Page
+	if err := l.Flush(ctx); err != nil {
+		if ctx.Err() != nil {
+			return Page{}, err
+		}
+		l.mu.Lock()
+		page.Waiting = len(l.queue)
+		l.mu.Unlock()
+	}
+	q.Actor, q.Action, q.Object = cleanID(q.Actor), cleanWord(q.Action), cleanID(q.Object) // as they are stored
+	rows, more, err := l.config.Store.Audit(ctx, q, first, after, charge)
+	if err != nil {
+		return Page{}, err
+	}
+	page.More = more
+	for _, r := range rows {
+		page.Entries = append(page.Entries, entryOf(r))
+	}
+	return page, nil
+}
+
+// Run stores what is appended until ctx ends, and then the rest. An error says how many entries are lost: the store
+// took them no more. Call it once.
+func (l *Log) Run(ctx context.Context) error {
+	var group sync.WaitGroup
+	if l.config.Keep > 0 {
+		group.Go(func() { l.shorten(ctx) })
+	}
+	if l.lines != nil {
+		go l.lines.run() // see lines.end
+	}
+	err := l.store(ctx)
+	if l.lines != nil {
+		l.lines.end()
+	}
+	group.Wait()
+	return err
+}
+
+// store stores the queue until ctx ends and it is empty, or the store fails then. It ends the log.
+func (l *Log) store(ctx context.Context) error {
+	pause := backoff.Backoff{First: firstPause, Last: lastPause}
+	for {
+		n, err := l.storeSome(ctx)
+		l.stood(n, err)
+		switch {
+		case n > 0:
+			pause.Reset()
+		case err != nil && ctx.Err() != nil:
+			return l.end(err)
+		case err != nil:
+			_ = pause.Wait(ctx) // and try once more if that ends
+		case ctx.Err() != nil:
+			if l.end(nil) == nil {
+				return nil
+			}
+		default:
+			select {
+			case <-l.wake:
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// storeSome stores the first entries of the queue.
+func (l *Log) storeSome(ctx context.Context) (stored int, err error) {
+	l.mu.Lock()
+	some := l.queue[:min(len(l.queue), store.MostAuditRows)]
+	l.mu.Unlock()
+	if len(some) == 0 {
+		return 0, nil
+	}
+	rows := make([]store.AuditRow, len(some))
+	for i, e := range some {
+		if rows[i], err = e.row(); err != nil {
+			return 0, err
+		}
+	}
+	if err := l.config.Store.AppendAudit(context.WithoutCancel(ctx), rows); err != nil {
+		return 0, fmt.Errorf("store the audit log: %w", err)
+	}
+	if l.lines != nil {
+		l.lines.add(rows)
+	}
+	return len(some), nil
+}
+
+// stood notes how an attempt went.
+func (l *Log) stood(stored int, err error) {
+	if stored > 0 || err != nil {
+		l.report(storing, err)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if err != nil {
+			l.failures++
+		}
+		l.stored += uint64(stored)
+		if l.queue = l.queue[stored:]; len(l.queue) == 0 {
+			l.queue = nil // its array goes, which may be large
+		}
+		l.change()
+	}
+}
+
+// end ends the log if its queue is empty, and else if err isn't nil: then all in the queue is lost. It returns nil if
+// the log ended and lost nothing.
+func (l *Log) end(err error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.queue) > 0 && err == nil {
+		return errors.New("some were appended meanwhile")
+	}
+	l.ended = true
+	l.change()
+	if len(l.queue) > 0 {
+		return fmt.Errorf("%d entries of the audit log are lost: %w", len(l.queue), err)
+	}
+	return nil
+}
+
+// change lets all know who wait. The caller holds mu.
+func (l *Log) change() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+	l.room.Broadcast()
+}
+
+// report notes what is wrong with a part, and says so if it is new.
+func (l *Log) report(p part, err error) {
+	l.mu.Lock()
+	was := l.problems[p]
+	l.problems[p] = err
+	all := errors.Join(l.problems[:]...)
+	l.mu.Unlock()
+	if same := (was == nil) == (err == nil) && (err == nil || was.Error() == err.Error()); !same && l.config.Failing != nil {
+		l.config.Failing(all)
+	}
+}

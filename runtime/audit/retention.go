@@ -1,0 +1,44 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+const (
+	shortenEvery = time.Hour
+	shortenPiece = 500 // entries that are deleted in one transaction, in which nobody else writes
+)
+
+// shorten deletes what is older than it is kept, now and every hour, until ctx ends.
+func (l *Log) shorten(ctx context.Context) {
+	tick := time.NewTicker(shortenEvery)
+	defer tick.Stop()
+	for {
+		err := l.deleteOld(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		l.report(deleting, err)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (l *Log) deleteOld(ctx context.Context) error {
+	before := time.Now().Add(-l.config.Keep)
+	for ctx.Err() == nil {
+		n, err := l.config.Store.DeleteAudit(ctx, before, shortenPiece)
+		if err != nil {
+			return fmt.Errorf("shorten the audit log: %w", err)
+		}
+		if n < shortenPiece {
+			return nil
+		}
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package quota
+
+import (
+	"sync"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// An account is one tenant's.
+type account struct {
+	tenant runtime.TenantID
+	began  time.Time // of the ledger: claims are timed by the monotonic clock from there on
+
+	mu     sync.Mutex // guards what follows
+	limits limits
+	taken  [resources]int64
+	claims window
+	day    string // of what follows, in UTC
+	cpu    time.Duration
+	output int64
+}
+
+func (a *account) set(q runtime.Quotas) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.limits = limitsOf(q)
+}
+
+func (a *account) take(r Resource) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.limits.reached(r, a.taken[r]) {
+		return a.exceeded(r, a.taken[r], 0)
+	}
+	a.taken[r]++
+	return nil
+}
+
+func (a *account) give(r Resource) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.taken[r] = max(0, a.taken[r]-1)
+}
+
+func (a *account) restore(r Resource, n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.taken[r] += int64(n)
+}
+
+func (a *account) claim() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Since(a.began)
+	a.claims.forget(now)
+	if limit := a.limits[claims]; a.limits.reached(claims, a.claims.len()) {
+		return a.exceeded(claims, a.claims.len(), a.claims.free(now, limit))
+	}
+	a.claims.add(now, a.limits[claims])
+	return nil
+}
+
+func (a *account) start() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	a.turn(now)
+	if used := int64(a.cpu / time.Second); a.limits.reached(cpu, used) {
+		return a.exceeded(cpu, used, untilMidnight(now))
+	}
+	if a.limits.reached(output, a.output) {
+		return a.exceeded(output, a.output, untilMidnight(now))
+	}
+	return nil
+}
+
+// spend counts what was used if that was today.
+func (a *account) spend(at time.Time, used time.Duration, bytes int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.turn(time.Now())
+	if dayOf(at) == a.day {
+		a.cpu += max(0, used)
+		a.output += max(0, bytes)
+	}
+}
+
+// turn begins a new day if it is one. The caller holds mu.
+func (a *account) turn(now time.Time) {
+	if day := dayOf(now); day != a.day {
+		a.day, a.cpu, a.output = day, 0, 0
+	}
+}
+
+func (a *account) usage() Usage {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.claims.forget(time.Since(a.began))
+	a.turn(time.Now())
+	held := func(r Resource) Amount { return a.limits.amount(r, a.taken[r]) }
+	return Usage{
+		Tenant: a.tenant, Runners: held(Runners), Waiting: held(Waiting), Executions: held(Executions), Subscriptions: held(Subscriptions),
+		ClaimsPerMinute:   a.limits.amount(claims, a.claims.len()),
+		CPUSecondsPerDay:  a.limits.amount(cpu, int64(a.cpu/time.Second)),
+		OutputBytesPerDay: a.limits.amount(output, a.output),
+	}
+}
+
+func dayOf(t time.Time) string { return t.UTC().Format(time.DateOnly) }
+
+func untilMidnight(now time.Time) time.Duration {
+	return now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now)
+}

@@ -1,0 +1,320 @@
+package quota
+
+import (
+	"context"
+	"errors"
+	"math"
+	gosched "runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// quotasOf returns quotas with the same limit everywhere.
+func quotasOf(n int) runtime.Quotas {
+	long := int64(n)
+	return runtime.Quotas{Runners: &n, Waiting: &n, Executions: &n, ClaimsPerMinute: &n, CPUSecondsPerDay: &long, OutputBytesPerDay: &long, Subscriptions: &n}
+}
+
+// refusal returns what a ledger says of a quota that is used up.
+func refusal(t *testing.T, err error) (runtime.Exceeded, string) {
+	t.Helper()
+	var e *runtime.Error
+	if !errors.As(err, &e) || e.Code != runtime.CodeQuotaExceeded || e.Exceeded == nil {
+		t.Fatalf("%v isn't QUOTA_EXCEEDED", err)
+	}
+	return *e.Exceeded, e.Message
+}
+
+func TestHeldQuotas(t *testing.T) {
+	for r, name := range []string{"runners", "waiting", "executions", "subscriptions"} {
+		r := Resource(r)
+		l := New()
+		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(2)})
+		for range 2 {
+			if err := errors.Join(l.Take("a", r), l.Take("b", r), l.Take("b", r)); err != nil {
+				t.Fatal(name, err)
+			}
+		}
+		got, message := refusal(t, l.Take("a", r))
+		if want := (runtime.Exceeded{Quota: name, Limit: 2, Used: 2}); got != want || !strings.Contains(message, "tenant a") || !strings.Contains(message, "again") {
+			t.Errorf("%+v, %q", got, message)
+		}
+		l.Give("a", r)
+		if err := l.Take("a", r); err != nil {
+			t.Error(name, err)
+		}
+		l.Restore("a", r, 3)
+		if got, _ := refusal(t, l.Take("a", r)); got.Used != 5 {
+			t.Errorf("restored: %+v", got)
+		}
+		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(0)})
+		for range 9 {
+			l.Give("a", r)
+		}
+		if got, message := refusal(t, l.Take("a", r)); got != (runtime.Exceeded{Quota: name}) || !strings.Contains(message, "allows none") {
+			t.Errorf("%+v, %q", got, message)
+		}
+		l.Remove("a")
+		if err := l.Take("a", r); err != nil {
+			t.Error(name, err)
+		}
+	}
+}
+
+func TestClaimsPerMinuteAreOfAnyMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New()
+		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(3)})
+		for range 3 { // at 0, 10 and 20 s
+			if err := l.Claim("a"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Second)
+		}
+		got, message := refusal(t, l.Claim("a"))
+		if want := (runtime.Exceeded{Quota: "claimsPerMinute", Limit: 3, Used: 3, RetryAfter: 30 * time.Second}); got != want || message != "tenant a made 3 claims within 60 s, of at most 3: try again in 30s" {
+			t.Errorf("%+v, %q", got, message)
+		}
+		time.Sleep(got.RetryAfter - 1)
+		if got, message = refusal(t, l.Claim("a")); got.RetryAfter != 1 || !strings.HasSuffix(message, "in 1ms") {
+			t.Errorf("%+v, %q", got, message)
+		}
+		time.Sleep(1)
+		if err := l.Claim("a"); err != nil { // at 60 s
+			t.Error(err)
+		}
+		if got, _ := refusal(t, l.Claim("a")); got.RetryAfter != 10*time.Second {
+			t.Errorf("%+v", got)
+		}
+		// With a lower limit the wait is until 2 of 3 are old.
+		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(2)})
+		if got, _ := refusal(t, l.Claim("a")); got.RetryAfter != 20*time.Second || got.Used != 3 {
+			t.Errorf("%+v", got)
+		}
+		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(0)})
+		if got, _ := refusal(t, l.Claim("a")); got.RetryAfter != 0 {
+			t.Errorf("%+v", got)
+		}
+		l.Remove("a")
+		for range 2 * mostUnlimited {
+			if err := l.Claim("a"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if used, kept := l.Usage("a").ClaimsPerMinute.Used, len(l.accounts["a"].claims.times); used != mostUnlimited || kept > 2*mostUnlimited {
+			t.Errorf("%d are used, %d kept", used, kept)
+		}
+		time.Sleep(minute)
+		if used := l.Usage("a").ClaimsPerMinute.Used; used != 0 || l.accounts["a"].claims.times != nil {
+			t.Errorf("a minute later %d are used", used)
+		}
+	})
+}
+
+func spent(tenant runtime.TenantID, cpu time.Duration, bytes int64) runtime.Execution {
+	x := runtime.Execution{Tenant: tenant, Usage: runtime.Usage{User: cpu / 2, System: cpu - cpu/2, OutputBytes: bytes}}
+	x.Marks.FinishedAt = time.Now()
+	return x
+}
+
+func TestDaysEndAtMidnight(t *testing.T) {
+	for quota, x := range map[string]struct {
+		almost, rest runtime.Execution
+		limit        int64
+	}{
+		"cpuSecondsPerDay":  {spent("a", 10*time.Second-1, 0), spent("a", 1, 0), 10},
+		"outputBytesPerDay": {spent("a", 0, 9), spent("a", 0, 1), 10},
+	} {
+		synctest.Test(t, func(t *testing.T) { // it begins at midnight, UTC
+			l := New()
+			l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(10)})
+			time.Sleep(23 * time.Hour)
+			spend := func(x runtime.Execution, at time.Time) {
+				x.Marks.FinishedAt = at.In(time.FixedZone("", 3600)) // another day there
+				l.Spend(x)
+			}
+			spend(x.almost, time.Now())
+			spend(x.rest, time.Now().AddDate(0, 0, -1))
+			if err := l.Start("a"); err != nil {
+				t.Fatal(err)
+			}
+			spend(x.rest, time.Now())
+			got, message := refusal(t, l.Start("a"))
+			if want := (runtime.Exceeded{Quota: quota, Limit: 10, Used: 10, RetryAfter: time.Hour}); got != want || !strings.HasSuffix(message, "today (UTC), of at most 10: try again in 1h0m0s") {
+				t.Errorf("%+v, %q", got, message)
+			}
+			if err := l.Start("b"); err != nil {
+				t.Error("another tenant:", err)
+			}
+			time.Sleep(time.Hour - 1)
+			if got, _ := refusal(t, l.Start("a")); got.RetryAfter != 1 {
+				t.Errorf("%+v", got)
+			}
+			time.Sleep(1)
+			if err := l.Start("a"); err != nil {
+				t.Error(err)
+			}
+			spend(x.almost, time.Now().Add(-1)) // it ended yesterday
+			if u := l.Usage("a"); u.CPUSecondsPerDay.Used != 0 || u.OutputBytesPerDay.Used != 0 {
+				t.Errorf("%+v", u)
+			}
+		})
+	}
+}
+
+func TestLargeLimitsDoNotOverflow(t *testing.T) {
+	l := New()
+	most := int64(math.MaxInt64)
+	l.SetTenant(runtime.Tenant{ID: "a", Quotas: runtime.Quotas{CPUSecondsPerDay: &most, OutputBytesPerDay: &most}})
+	l.Spend(spent("a", time.Hour, 1<<40))
+	l.Spend(spent("a", -time.Hour, -1<<40))
+	if err := l.Start("a"); err != nil {
+		t.Error(err)
+	}
+	if u := l.Usage("a"); u.CPUSecondsPerDay.Used != 3600 || u.OutputBytesPerDay.Used != 1<<40 {
+		t.Errorf("something was taken back: %+v", u)
+	}
+}
+
+// days is what is stored.
+type days []store.TenantDay
+
+func (d days) DayUse(_ context.Context, day time.Time) ([]store.TenantDay, error) {
+	if d == nil || !day.Equal(time.Now()) {
+		return nil, errors.New("it can't be read")
+	}
+	return d, nil
+}
+
+func TestUsage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New()
+		if err := l.Load(t.Context(), days{{Tenant: "a", CPU: 2500 * time.Millisecond, OutputBytes: 7}, {Tenant: "", OutputBytes: 1}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Load(t.Context(), days(nil)); err == nil {
+			t.Error("nothing could be read, and all is well")
+		}
+		for range 5 {
+			l.Restore("a", Runners, 1)
+		}
+		l.Restore("a", Waiting, 4)
+		l.Restore("a", Executions, 3)
+		l.Restore("a", Subscriptions, 2)
+		if err := l.Claim("a"); err != nil {
+			t.Fatal(err)
+		}
+		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(9)})
+		limit := int64(9)
+		of := func(used int64) Amount { return Amount{Used: used, Limit: &limit} }
+		want := []Usage{
+			{Tenant: "", OutputBytesPerDay: Amount{Used: 1}},
+			{Tenant: "a", Runners: of(5), Waiting: of(4), Executions: of(3), Subscriptions: of(2), ClaimsPerMinute: of(1), CPUSecondsPerDay: of(2), OutputBytesPerDay: of(7)},
+		}
+		if diff := cmp.Diff(want[1], l.Usage("a")); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff(Usage{Tenant: "none"}, l.Usage("none")); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff(want, l.Tenants()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// TestParallelCallersTakeNeverOneOver: 100 callers take, hold and give back, while the tenant is set again and again.
+func TestParallelCallersTakeNeverOneOver(t *testing.T) {
+	const limit = 1 // so that most of them come at the moment of the last one
+	l := New()
+	tenant := runtime.Tenant{ID: "a", Quotas: quotasOf(limit)}
+	l.SetTenant(tenant)
+	var group sync.WaitGroup
+	var held [resources]atomic.Int64
+	var took, refused, claimed atomic.Int64
+	for i := range 100 {
+		group.Go(func() {
+			r := Resource(i) % resources
+			for range 300 {
+				if l.Claim("a") == nil {
+					claimed.Add(1)
+				}
+				l.SetTenant(tenant)
+				l.Tenants()
+				if err := l.Take("a", r); err != nil {
+					refused.Add(1)
+					continue
+				}
+				if n := held[r].Add(1); n > limit {
+					t.Errorf("%d %s are held", n, r)
+				}
+				took.Add(1)
+				gosched.Gosched()
+				held[r].Add(-1) // before Give: else another could take it meanwhile
+				l.Give("a", r)
+			}
+		})
+	}
+	group.Wait()
+	if claimed.Load() != limit {
+		t.Errorf("%d claims", claimed.Load())
+	}
+	for r := range resources {
+		// What is left is exactly the limit.
+		for range limit {
+			if err := l.Take("a", r); err != nil {
+				t.Error(err)
+			}
+		}
+		refusal(t, l.Take("a", r))
+	}
+	t.Logf("%d were taken, %d refused", took.Load(), refused.Load())
+}
+
+// TestParallelCallersTakeAllThereIs: of 100 that take at once and keep it, as many as the limit succeed.
+func TestParallelCallersTakeAllThereIs(t *testing.T) {
+	for range 50 {
+		l := New()
+		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(7)})
+		var group sync.WaitGroup
+		var took atomic.Int64
+		begin := make(chan struct{})
+		for range 100 {
+			group.Go(func() {
+				<-begin
+				if l.Take("a", Runners) == nil {
+					took.Add(1)
+				}
+			})
+		}
+		close(begin)
+		group.Wait()
+		if n := took.Load(); n != 7 {
+			t.Fatalf("%d were taken", n)
+		}
+	}
+}
+
+func BenchmarkTakeAndClaim(b *testing.B) {
+	l := New()
+	l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(1 << 30)})
+	b.RunParallel(func(p *testing.PB) {
+		for p.Next() {
+			_ = l.Claim("a")
+			_ = l.Take("a", Runners)
+			l.Give("a", Runners)
+		}
+	})
+}

@@ -1,0 +1,78 @@
+package quota
+
+import "github.com/rockpool/rockpool/runtime"
+
+// A Resource is what a tenant takes, and gives back.
+type Resource int
+
+// The resources.
+const (
+	Runners       Resource = iota // that it holds
+	Waiting                       // claims that wait
+	Executions                    // that haven't ended
+	Subscriptions                 // that are open
+	resources
+)
+
+// The others of runtime.Quotas.
+const (
+	claims = resources + iota
+	cpu
+	output
+	quotas
+)
+
+// String returns the name of the quota, as the API spells it.
+func (r Resource) String() string {
+	return [quotas]string{"runners", "waiting", "executions", "subscriptions", "claimsPerMinute", "cpuSecondsPerDay", "outputBytesPerDay"}[r]
+}
+
+// A Usage is what a tenant has taken at one moment.
+type Usage struct {
+	Tenant            runtime.TenantID
+	Runners           Amount
+	Waiting           Amount
+	Executions        Amount
+	Subscriptions     Amount
+	ClaimsPerMinute   Amount // within the last 60 seconds
+	CPUSecondsPerDay  Amount // of executions that ended today (UTC), rounded down
+	OutputBytesPerDay Amount // likewise
+}
+
+// An Amount is what is used of one quota. It can be more than the limit: see the package.
+type Amount struct {
+	Used  int64
+	Limit *int64 // nil: none
+}
+
+// limits has unlimited for what isn't bounded.
+type limits [quotas]int64
+
+const unlimited = -1
+
+func limitsOf(q runtime.Quotas) (all limits) {
+	for r, limit := range []*int{Runners: q.Runners, Waiting: q.Waiting, Executions: q.Executions, Subscriptions: q.Subscriptions, claims: q.ClaimsPerMinute} {
+		all[r] = unlimited
+		if limit != nil {
+			all[r] = max(0, int64(*limit))
+		}
+	}
+	for r, limit := range map[Resource]*int64{cpu: q.CPUSecondsPerDay, output: q.OutputBytesPerDay} {
+		all[r] = unlimited
+		if limit != nil {
+			all[r] = max(0, *limit)
+		}
+	}
+	return all
+}
+
+// reached reports whether what is used leaves no room for one more.
+func (l *limits) reached(r Resource, used int64) bool { return l[r] != unlimited && used >= l[r] }
+
+func (l *limits) amount(r Resource, used int64) Amount {
+	if l[r] == unlimited {
+		return Amount{Used: used}
+	}
+	limit := l[r]
+	return Amount{Used: used, Limit: &limit}
+}

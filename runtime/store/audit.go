@@ -1,0 +1,162 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// An AuditRow is an entry of the audit log, as package audit encodes it.
+type AuditRow struct {
+	ID     string // a UUID of version 7, in lower case
+	At     time.Time
+	Tenant runtime.TenantID
+	Actor  string
+	Action string
+	Object string
+	Value  []byte
+}
+
+// auditColumns are as many as an AuditRow has fields.
+const auditColumns = 7
+
+// MostAuditRows is how many rows AppendAudit takes at once.
+const MostAuditRows = mostParameters / auditColumns
+
+const insertAudit = "INSERT INTO audit (id, tenant, actor, action, object, at, value) VALUES "
+
+// AppendAudit stores rows, at most MostAuditRows: all of them or none. One that is stored already stays as it is.
+func (s *Store) AppendAudit(ctx context.Context, rows []AuditRow) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	values := make([]string, len(rows))
+	args := make([]any, 0, auditColumns*len(rows))
+	for i, r := range rows {
+		values[i] = "(" + parameters(len(args)+1, auditColumns) + ")"
+		args = append(args, r.ID, r.Tenant, r.Actor, r.Action, r.Object, r.At.UnixMilli(), r.Value)
+	}
+	// One statement: a write that fails must leave nothing.
+	statement := insertAudit + strings.Join(values, ", ") + " ON CONFLICT (id) DO NOTHING"
+	return s.write(ctx, "store the audit log", func(tx *transaction) error {
+		execute := tx.ExecOnce
+		if len(rows) == 1 {
+			execute = tx.Exec
+		}
+		_, err := execute(statement, args...)
+		return err
+	})
+}
+
+// An AuditFilter selects rows; a zero field selects all.
+type AuditFilter struct {
+	Tenant      *runtime.TenantID // nil: of all tenants
+	Actor       string
+	Action      string
+	Object      string
+	From, To    time.Time // by the time in the id, in milliseconds; To isn't included
+	NewestFirst bool
+}
+
+// Audit returns at most the first rows after an id, oldest first or, with NewestFirst, newest first. More says that
+// there are some after these. It calls charge with the size of each row's value, in bytes: an error ends the page, and
+// is returned only where that is empty.
+func (s *Store) Audit(ctx context.Context, q AuditFilter, first int, after string, charge func(bytes int) error) (page []AuditRow, more bool, err error) {
+	const doing = "read the audit log"
+	var conditions []string
+	var args []any
+	where := func(condition string, arg any) {
+		args = append(args, arg)
+		conditions = append(conditions, fmt.Sprintf("%s $%d", condition, len(args)))
+	}
+	if q.Tenant != nil {
+		where("tenant =", *q.Tenant)
+	}
+	if q.Actor != "" {
+		where("actor =", q.Actor)
+	}
+	if q.Action != "" {
+		where("action =", q.Action)
+	}
+	if q.Object != "" {
+		where("object <> '' AND object =", q.Object) // so that the index is used
+	}
+	if !q.From.IsZero() {
+		where("id >=", firstID(q.From))
+	}
+	if !q.To.IsZero() {
+		where("id <", firstID(q.To))
+	}
+	if q.NewestFirst {
+		where("id <", cmp.Or(after, "\U0010FFFF")) // above all ids
+	} else {
+		where("id >", after)
+	}
+	order := "id"
+	if q.NewestFirst {
+		order = "id DESC"
+	}
+	args = append(args, first+1)
+	rows, err := s.reads.QueryContext(ctx, fmt.Sprintf("SELECT id, tenant, actor, action, object, at, value FROM audit WHERE %s ORDER BY %s LIMIT $%d",
+		strings.Join(conditions, " AND "), order, len(args)), args...)
+	if hasState(err, stateNoText) { // no column has NUL
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, typed(err, doing)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var r AuditRow
+		var at int64
+		if err := rows.Scan(&r.ID, &r.Tenant, &r.Actor, &r.Action, &r.Object, &at, &r.Value); err != nil {
+			return nil, false, typed(err, doing)
+		}
+		if len(page) == first {
+			return page, true, nil
+		}
+		if err := charge(len(r.Value)); err != nil {
+			if len(page) > 0 {
+				return page, true, nil
+			}
+			return nil, false, err
+		}
+		r.At = time.UnixMilli(at)
+		page = append(page, r)
+	}
+	return page, false, typed(rows.Err(), doing)
+}
+
+// DeleteAudit deletes the oldest rows, at most so many, whose id was made before a time. It returns how many it
+// deleted: call it again until that is fewer. Other writes go between.
+func (s *Store) DeleteAudit(ctx context.Context, before time.Time, most int) (deleted int, err error) {
+	err = s.write(ctx, "shorten the audit log", func(tx *transaction) error {
+		result, err := tx.Exec("DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE id < $1 ORDER BY id LIMIT $2)", firstID(before), most)
+		if err != nil {
+			return err
+		}
+		n, err := result.RowsAffected()
+		deleted = int(n)
+		return err
+	})
+	return deleted, err
+}
+
+// firstID returns what no UUID of version 7 sorts before that was made at t or later: such an id begins with 48 bits
+// of milliseconds.
+func firstID(t time.Time) string {
+	millis := uint64(max(0, min(t.UnixMilli(), 1<<48-1)))
+	var bytes [6]byte
+	for i := range slices.Backward(bytes[:]) {
+		bytes[i] = byte(millis)
+		millis >>= 8
+	}
+	text := hex.EncodeToString(bytes[:])
+	return text[:8] + "-" + text[8:]
+}

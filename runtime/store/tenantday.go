@@ -1,0 +1,72 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// keepDays is for how many days the store remembers what tenants used.
+const keepDays = 400
+
+// A TenantDay is what a tenant's executions used that ended on one day (UTC).
+type TenantDay struct {
+	Day         time.Time // its midnight, UTC
+	Tenant      runtime.TenantID
+	Executions  int64
+	CPU         time.Duration // user and system, in microseconds
+	OutputBytes int64
+}
+
+// dayOf returns the day of t in UTC, as the column has it. Days sort by time.
+func dayOf(t time.Time) string { return t.UTC().Format(time.DateOnly) }
+
+// DayUse returns what all tenants used on the day (UTC) in which day is, sorted by tenant. A tenant of which
+// no execution ended has no entry.
+func (s *Store) DayUse(ctx context.Context, day time.Time) ([]TenantDay, error) {
+	return s.DaysUse(ctx, day, day)
+}
+
+// DaysUse returns what all tenants used on the days (UTC) of first to last, both included, sorted by day and
+// tenant. The store remembers 400 days.
+func (s *Store) DaysUse(ctx context.Context, first, last time.Time) ([]TenantDay, error) {
+	const doing = "read what tenants used"
+	rows, err := s.reads.QueryContext(ctx, "SELECT day, tenant, executions, cpu_us, output_bytes FROM tenant_days WHERE day >= $1 AND day <= $2 ORDER BY day, tenant",
+		dayOf(first), dayOf(last))
+	if err != nil {
+		return nil, typed(err, doing)
+	}
+	defer rows.Close()
+	var all []TenantDay
+	for rows.Next() {
+		var u TenantDay
+		var day string
+		var micros int64
+		if err := rows.Scan(&day, &u.Tenant, &u.Executions, &micros, &u.OutputBytes); err != nil {
+			return nil, typed(err, doing)
+		}
+		if u.Day, err = time.Parse(time.DateOnly, day); err != nil {
+			return nil, typed(err, doing)
+		}
+		u.CPU = time.Duration(micros) * time.Microsecond
+		all = append(all, u)
+	}
+	return all, typed(rows.Err(), doing)
+}
+
+// addToDay counts a finished execution for its tenant. The first one of each day, and of each server, also
+// deletes what is too old.
+func (s *Store) addToDay(tx *transaction, x runtime.Execution) error {
+	at := x.Marks.FinishedAt
+	_, err := tx.Exec(`INSERT INTO tenant_days (day, tenant, executions, cpu_us, output_bytes) VALUES ($1, $2, 1, $3, $4)
+		ON CONFLICT (day, tenant) DO UPDATE SET executions = tenant_days.executions + 1,
+		cpu_us = tenant_days.cpu_us + excluded.cpu_us, output_bytes = tenant_days.output_bytes + excluded.output_bytes`,
+		dayOf(at), x.Tenant, max(0, (x.Usage.User+x.Usage.System).Microseconds()), max(0, x.Usage.OutputBytes))
+	if oldest := dayOf(at.AddDate(0, 0, -keepDays)); err == nil && oldest > s.oldestDay {
+		if _, err = tx.Exec("DELETE FROM tenant_days WHERE day < $1", oldest); err == nil {
+			s.oldestDay = oldest
+		}
+	}
+	return err
+}
