@@ -104,14 +104,14 @@ func (f *Fair[K, Q]) forget() {
 
 // Order yields the flow of each turn that follows if no item comes or leaves unserved.
 // Items returns how many a flow has. All must stay as it is meanwhile.
-func (f *Fair[K, Q]) Order(items func(Q) int) iter.Seq[*Flow[K, Q]] {
+func (f *Fair[K, Q]) Order(items func(*Flow[K, Q]) int) iter.Seq[*Flow[K, Q]] {
 	return func(yield func(*Flow[K, Q]) bool) {
 		ahead := clock{now: f.clock.now, came: f.clock.came}
 		copies := make([]tag, 0, f.waiting)
 		for _, t := range f.clock.tags {
 			if t.waits {
 				copied := *t
-				copied.items = items(t.flow.(*Flow[K, Q]).Queue)
+				copied.items = items(t.flow.(*Flow[K, Q]))
 				copies = append(copies, copied)
 			}
 		}

@@ -103,7 +103,7 @@ func TestFairWalk(t *testing.T) {
 			},
 			"ahead": func(t *rapid.T) {
 				var want []string
-				for flow := range fair.Order(func(items int) int { return items }) {
+				for flow := range fair.Order(func(f *Flow[string, int]) int { return f.Queue }) {
 					if want = append(want, flow.Key); len(want) == 30 {
 						break
 					}
