@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,12 +22,14 @@ func (b *bed) hold() chan struct{} {
 }
 
 // counted counts how often a claim's Waits and done are called.
-type counted struct{ waits, done int }
+type counted struct{ waits, done atomic.Int64 }
 
 func (c *counted) hook() (func(), error) {
-	c.waits++
-	return func() { c.done++ }, nil
+	c.waits.Add(1)
+	return func() { c.done.Add(1) }, nil
 }
+
+func (c *counted) calls() [2]int64 { return [2]int64{c.waits.Load(), c.done.Load()} }
 
 // A claim that gets its runner at once, or that doesn't wait at all, never waits.
 func TestServedAtOnceNeverWaits(t *testing.T) {
@@ -45,8 +48,8 @@ func TestServedAtOnceNeverWaits(t *testing.T) {
 			t.Error("it began to wait")
 		default:
 		}
-		if c != (counted{}) || b.Place(t.Context(), waiting) != (Place{}) {
-			t.Errorf("%+v; %+v", c, b.Place(t.Context(), waiting))
+		if c.calls() != [2]int64{} || b.Place(t.Context(), waiting) != (Place{}) {
+			t.Errorf("%v; %+v", c.calls(), b.Place(t.Context(), waiting))
 		}
 	})
 }
@@ -71,23 +74,23 @@ func TestDoneIsCalledOnce(t *testing.T) {
 				defer leave()
 				var c counted
 				waiting := NewWaiting()
-				answered := make(chan counted, 1)
+				answered := make(chan [2]int64, 1)
 				go func() {
 					_, _ = b.Claim(ctx, Claim{Waits: c.hook, Waiting: waiting, WaitFor: time.Minute})
-					answered <- c
+					answered <- c.calls()
 				}()
 				settle(time.Second)
 				<-waiting.Began()
-				if c != (counted{waits: 1}) || b.Place(t.Context(), waiting).Position != 1 {
-					t.Fatalf("while it waits: %+v; %+v", c, b.Place(t.Context(), waiting))
+				if c.calls() != [2]int64{1, 0} || b.Place(t.Context(), waiting).Position != 1 {
+					t.Fatalf("while it waits: %v; %+v", c.calls(), b.Place(t.Context(), waiting))
 				}
 				stop(t, b, gate, leave)
 				settle(time.Second)
 				got := <-answered
 				if name == "abandoned" { // its caller left before
-					got = c
+					got = c.calls()
 				}
-				if got != (counted{1, 1}) || b.Status().Waiting != 0 || b.Place(t.Context(), waiting) != (Place{}) {
+				if got != [2]int64{1, 1} || b.Status().Waiting != 0 || b.Place(t.Context(), waiting) != (Place{}) {
 					t.Errorf("%+v; %d wait; %+v", got, b.Status().Waiting, b.Place(t.Context(), waiting))
 				}
 			})
@@ -106,8 +109,8 @@ func TestDoneIsCalledAtTheEnd(t *testing.T) {
 		gate := b.hold()
 		go func() {
 			_, err := p.Claim(t.Context(), Claim{Waits: c.hook, WaitFor: time.Minute})
-			if runtime.CodeOf(err) != runtime.CodeClusterUnavailable || c != (counted{1, 1}) {
-				t.Errorf("%v; %+v", err, c)
+			if runtime.CodeOf(err) != runtime.CodeClusterUnavailable || c.calls() != [2]int64{1, 1} {
+				t.Errorf("%v; %v", err, c.calls())
 			}
 			ended <- err
 		}()
