@@ -42,7 +42,7 @@ var mayImport = map[string][]string{
 	"runtime/backoff":     {},
 	"runtime/batch":       {"runtime", "runtime/backoff", "runtime/events", "runtime/latest"},
 	"runtime/clustertest": {"agent", "agent/serve", "runtime", "runtime/past", "test/wait"},
-	"runtime/engine":      {"runtime", "runtime/attacks", "runtime/backoff", "runtime/batch", "runtime/events", "runtime/files", "runtime/logdir", "runtime/once", "runtime/output", "runtime/pool", "runtime/runnerfeed", "runtime/session", "runtime/store", "runtime/timing"},
+	"runtime/engine":      {"runtime", "runtime/attacks", "runtime/backoff", "runtime/batch", "runtime/events", "runtime/files", "runtime/logdir", "runtime/once", "runtime/output", "runtime/pool", "runtime/runnerfeed", "runtime/session", "runtime/store", "runtime/ticket", "runtime/timing"},
 	"runtime/events":      {"runtime", "runtime/output", "runtime/session"},
 	"runtime/execution":   {"runtime"},
 	"runtime/files":       {"agent", "runtime"},
@@ -60,6 +60,7 @@ var mayImport = map[string][]string{
 	"runtime/session":     {"agent", "runtime", "runtime/backoff", "runtime/execution", "runtime/latest", "runtime/output", "runtime/store"},
 	"runtime/store":       {"runtime", "runtime/backoff", "runtime/lockfile", "runtime/probe"},
 	"runtime/tasks":       {"runtime/timing"},
+	"runtime/ticket":      {"runtime", "runtime/pool"},
 	"runtime/timing":      {"runtime"},
 	"runtime/turns":       {"runtime"},
 

@@ -25,6 +25,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/runnerfeed"
 	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/runtime/ticket"
 )
 
 // Config are an engine's settings.
@@ -33,6 +34,7 @@ type Config struct {
 	Logger    *zap.Logger
 	Alert     pool.AlertRule // when a pool that is short of runners says so
 	Keep      time.Duration  // how long finished executions and their output are kept; 0: for ever
+	Grace     time.Duration  // how long the holder of a ticket may stay away; 0: 30 s
 	KeepBytes int64          // that all output, and what is stored about finished executions, may take; 0: any
 
 	// Attacks returns what came of the last attacks that were carried out on this
@@ -59,6 +61,7 @@ type Engine struct {
 	host     session.Host // of all sessions
 	sessions *sessionTable
 	batches  *batches
+	tickets  *ticket.Book
 	claims   *once.Group[runtime.RunnerID]  // while their runners live
 	runs     *once.Group[runtime.Execution] // while they are under way
 }
@@ -83,6 +86,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		runs:     once.Passing[runtime.Execution](),
 	}
 	e.Access = files.New(reach{e})
+	e.tickets = ticket.New(ticket.Options{Spawn: e.jobs.add, Release: e.releaseUnseen, Grace: config.Grace})
 	e.logs = logdir.New(filepath.Join(config.Dir, "output"), logdir.Options{
 		Store: store, Logger: config.Logger, Keep: config.Keep, KeepBytes: config.KeepBytes, Failing: e.retentionFails,
 	})
