@@ -29,6 +29,9 @@ func Claim(ctx context.Context, c Sender, input ClaimRunnerInput) (runner string
 	if err != nil {
 		return "", err
 	}
+	if out.ClaimRunner.Runner == nil {
+		return "", errors.New("the answer has a ticket, and no runner yet: leave out wait")
+	}
 	return out.ClaimRunner.Runner.Id, nil
 }
 

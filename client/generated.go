@@ -377,12 +377,12 @@ func (v *Chunk) GetBase64() []byte { return v.Base64 }
 //
 // What claimRunner gave.
 type ClaimRunnerClaimRunnerClaimRunnerPayload struct {
-	// The runner, which is now the caller's.
-	Runner ClaimRunnerClaimRunnerClaimRunnerPayloadRunner `json:"runner"`
+	// The runner, which is now the caller's; null with a ticket that waits, which only `wait: TICKET` gives.
+	Runner *ClaimRunnerClaimRunnerClaimRunnerPayloadRunner `json:"runner"`
 }
 
 // GetRunner returns ClaimRunnerClaimRunnerClaimRunnerPayload.Runner, and is useful for accessing the field via an interface.
-func (v *ClaimRunnerClaimRunnerClaimRunnerPayload) GetRunner() ClaimRunnerClaimRunnerClaimRunnerPayloadRunner {
+func (v *ClaimRunnerClaimRunnerClaimRunnerPayload) GetRunner() *ClaimRunnerClaimRunnerClaimRunnerPayloadRunner {
 	return v.Runner
 }
 
@@ -410,6 +410,8 @@ type ClaimRunnerInput struct {
 	IdempotencyKey *string `json:"idempotencyKey"`
 	// Names and values to find the claim again by, at most 32.
 	Labels []LabelInput `json:"labels"`
+	// What is waited for: RUNNER, the answer comes with it; TICKET, the answer comes at once. With TICKET `waitFor` is 3600 by default. Default: RUNNER.
+	Wait *ClaimWait `json:"wait"`
 }
 
 // GetEnvironmentId returns ClaimRunnerInput.EnvironmentId, and is useful for accessing the field via an interface.
@@ -427,12 +429,16 @@ func (v *ClaimRunnerInput) GetIdempotencyKey() *string { return v.IdempotencyKey
 // GetLabels returns ClaimRunnerInput.Labels, and is useful for accessing the field via an interface.
 func (v *ClaimRunnerInput) GetLabels() []LabelInput { return v.Labels }
 
+// GetWait returns ClaimRunnerInput.Wait, and is useful for accessing the field via an interface.
+func (v *ClaimRunnerInput) GetWait() *ClaimWait { return v.Wait }
+
 // ClaimRunnerResponse is returned by ClaimRunner on success.
 type ClaimRunnerResponse struct {
 	// Claims an idle runner: it is the caller's alone until it is released or expires, and is never given to anybody else. The claim is durable before it is answered.
 	// ENVIRONMENT_NOT_FOUND; NO_RUNNER_AVAILABLE when none is idle and none became so within `waitFor`. With an `idempotencyKey` safe to repeat: the same key gives the same runner while that lives,
 	// RUNNER_GONE for a day afterwards, and CONFLICT with another input.
-	// Callers whose claims wait take turns: between two claims of one caller, every other waiting caller is served once. The claims of one caller are served in the order in which they came; those of `run` are in the same queue.
+	// With `wait: TICKET` it is answered at once: with the runner where one is idle, else with a ticket that waits for one in the background.
+	// Tenants whose claims wait take turns by their weight, and within a tenant its callers do: between two claims of one caller, every other waiting caller of the tenant is served once. The claims of one caller are served in the order in which they came; those of `run` are in the same queue.
 	// A caller is a WebSocket, or all plain HTTP requests of one address together. A client that claims for many users behind one address gets a turn for each user by using one WebSocket for each.
 	ClaimRunner ClaimRunnerClaimRunnerClaimRunnerPayload `json:"claimRunner"`
 }
@@ -440,6 +446,21 @@ type ClaimRunnerResponse struct {
 // GetClaimRunner returns ClaimRunnerResponse.ClaimRunner, and is useful for accessing the field via an interface.
 func (v *ClaimRunnerResponse) GetClaimRunner() ClaimRunnerClaimRunnerClaimRunnerPayload {
 	return v.ClaimRunner
+}
+
+// What a claim waits for.
+type ClaimWait string
+
+const (
+	// The answer has the runner.
+	ClaimWaitRunner ClaimWait = "RUNNER"
+	// The answer has a ticket, unless a runner was idle.
+	ClaimWaitTicket ClaimWait = "TICKET"
+)
+
+var AllClaimWait = []ClaimWait{
+	ClaimWaitRunner,
+	ClaimWaitTicket,
 }
 
 // Cluster includes the GraphQL fields of Cluster requested by the fragment Cluster.

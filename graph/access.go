@@ -107,3 +107,11 @@ func (r mutation) DeleteTenant(ctx context.Context, name string) (generated.Dele
 	deleted, err := r.guard.DeleteTenant(ctx, id)
 	return generated.DeleteTenantPayload{Deleted: deleted}, err
 }
+
+func (r tenant) Use(_ context.Context, of *runtime.Tenant) (generated.TenantUse, error) {
+	use := r.guard.Usage(of.ID)
+	return generated.TenantUse{
+		Runners: use.Runners.Used, Waiting: use.Waiting.Used, Executions: use.Executions.Used, Subscriptions: use.Subscriptions.Used,
+		ClaimsPerMinute: use.ClaimsPerMinute.Used, CPUSecondsPerDay: use.CPUSecondsPerDay.Used, OutputBytesPerDay: use.OutputBytesPerDay.Used,
+	}, nil
+}

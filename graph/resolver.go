@@ -36,6 +36,8 @@ type (
 	principal    struct{ *resolver }
 	grant        struct{ *resolver }
 	token        struct{ *resolver }
+	tenant       struct{ *resolver }
+	tickets      struct{ *resolver }
 )
 
 func (r *resolver) Query() generated.QueryResolver               { return query{r} }
@@ -54,6 +56,8 @@ func (r *resolver) Batch() generated.BatchResolver               { return batchF
 func (r *resolver) Caller() generated.CallerResolver             { return principal{r} }
 func (r *resolver) Grant() generated.GrantResolver               { return grant{r} }
 func (r *resolver) Token() generated.TokenResolver               { return token{r} }
+func (r *resolver) Ticket() generated.TicketResolver             { return tickets{r} }
+func (r *resolver) Tenant() generated.TenantResolver             { return tenant{r} }
 func (r *resolver) Usage() generated.UsageResolver               { return usage{r} }
 
 func (r query) Version(ctx context.Context) (string, error) {

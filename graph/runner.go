@@ -37,15 +37,19 @@ func (r *resolver) there(ctx context.Context, id runtime.RunnerID) (*runtime.Run
 }
 
 func (r mutation) ClaimRunner(ctx context.Context, in generated.ClaimRunnerInput) (generated.ClaimRunnerPayload, error) {
-	claimed, err := r.guard.Claim(ctx, engine.ClaimInput{
+	claim := engine.ClaimInput{
 		EnvironmentID:     runtime.EnvironmentID(in.EnvironmentID),
 		InactivityTimeout: in.InactivityTimeout,
 		WaitFor:           in.WaitFor,
 		Key:               orZero(in.IdempotencyKey),
 		Labels:            in.Labels,
 		Caller:            callerOf(ctx),
-	})
-	return generated.ClaimRunnerPayload{Runner: claimed}, err
+	}
+	if orZero(in.Wait) == generated.ClaimWaitTicket {
+		return r.claimLater(ctx, claim)
+	}
+	claimed, err := r.guard.Claim(ctx, claim)
+	return generated.ClaimRunnerPayload{Runner: &claimed}, err
 }
 
 func (r mutation) RenewRunner(ctx context.Context, id string) (generated.RenewRunnerPayload, error) {

@@ -16,6 +16,7 @@ const (
 	CodeEnvironmentNotFound Code = "ENVIRONMENT_NOT_FOUND" // no environment has this id
 	CodeExecutionNotFound   Code = "EXECUTION_NOT_FOUND"   // no execution has this id, or it was collected
 	CodeBatchNotFound       Code = "BATCH_NOT_FOUND"       // no batch has this id, or it was collected
+	CodeTicketNotFound      Code = "TICKET_NOT_FOUND"      // no ticket has this id, or it ended and was forgotten
 	CodeRunnerGone          Code = "RUNNER_GONE"           // the runner isn't there (any more)
 	CodeNoRunnerAvailable   Code = "NO_RUNNER_AVAILABLE"   // the pool is empty, and stayed so for as long as the caller waited
 	CodeConflict            Code = "CONFLICT"              // what is stored isn't what the caller believes
@@ -33,7 +34,7 @@ const (
 // Codes are all.
 func Codes() []Code {
 	return []Code{
-		CodeInvalidInput, CodeEnvironmentNotFound, CodeExecutionNotFound, CodeBatchNotFound, CodeRunnerGone, CodeNoRunnerAvailable, CodeConflict,
+		CodeInvalidInput, CodeEnvironmentNotFound, CodeExecutionNotFound, CodeBatchNotFound, CodeTicketNotFound, CodeRunnerGone, CodeNoRunnerAvailable, CodeConflict,
 		CodeFileError, CodeLimitExceeded, CodeQuotaExceeded, CodeStorageFull, CodeSlowConsumer, CodeUnauthenticated,
 		CodeForbidden, CodeClusterUnavailable, CodeInternal,
 	}
@@ -106,6 +107,16 @@ func CodeOf(err error) Code {
 		return e.Code
 	}
 	return CodeInternal
+}
+
+// MessageOf returns the message of the first [Error] in err's chain, which callers may see; ""
+// where there is none.
+func MessageOf(err error) string {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Message
+	}
+	return ""
 }
 
 // Gone returns the error of a runner that isn't there.

@@ -20,6 +20,9 @@ type ExecutionID string
 // A BatchID names a batch; it sorts like a [RunnerID].
 type BatchID string
 
+// A TicketID names a ticket; it sorts like a [RunnerID].
+type TicketID string
+
 // NewRunnerID returns an id that was never used before.
 func NewRunnerID() RunnerID { return RunnerID(newID()) }
 
@@ -28,6 +31,9 @@ func NewExecutionID() ExecutionID { return ExecutionID(newID()) }
 
 // NewBatchID returns an id that was never used before.
 func NewBatchID() BatchID { return BatchID(newID()) }
+
+// NewTicketID returns an id that was never used before.
+func NewTicketID() TicketID { return TicketID(newID()) }
 
 // newID returns a UUID of version 7 (RFC 9562): 48 bits of milliseconds, then
 // a counter and random bits, so that ids made later sort later.

@@ -32,6 +32,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/server/metrics"
 	"github.com/rockpool/rockpool/server/peering"
@@ -78,6 +79,7 @@ type Server struct {
 	peers    net.Listener // of what other servers pass on; nil: they pass nothing on
 	key      []byte       // signs addresses of downloads, and grants
 	book     *identity.Book
+	quotas   *quota.Ledger
 	debug    net.Listener // of the profiles; nil: they aren't served
 
 	// Socket is a Unix socket to serve on, instead of Config.Listen; "": none. Set it
@@ -135,7 +137,8 @@ func (s *Server) Open(ctx context.Context) (err error) {
 	if err := check(ctx); err != nil {
 		return err
 	}
-	s.book = identity.New(identity.Config{Store: s.store, FirstToken: s.config.Token, Open: s.config.Token == "", Key: s.key, Logger: s.logger.Named("identity")})
+	s.quotas = quota.New()
+	s.book = identity.New(identity.Config{Store: s.store, FirstToken: s.config.Token, Open: s.config.Token == "", Key: s.key, Quotas: s.quotas, Logger: s.logger.Named("identity")})
 	if err := s.book.Load(ctx); err != nil {
 		return fmt.Errorf("read the tokens: %w", err)
 	}
@@ -147,12 +150,18 @@ func (s *Server) Open(ctx context.Context) (err error) {
 		Dir: s.config.Data, Logger: s.logger.Named("engine"),
 		Alert: pool.AlertRule{Threshold: s.config.AlertThreshold, Timeout: seconds(s.config.AlertTimeout)},
 		Keep:  seconds(s.config.KeepExecutions), KeepBytes: s.config.KeepBytes,
-		Attacks: s.lastAttacks(),
+		Attacks: s.lastAttacks(), Quotas: s.quotas, Weight: s.weight,
 	})
 	return nil
 }
 
 // Lost says what runners of this machine lack, since the server isn't root; "": nothing.
+// weight returns the turns of a tenant's waiting claims.
+func (s *Server) weight(id runtime.TenantID) int {
+	t, _ := s.book.Tenant(id)
+	return max(t.Weight, runtime.DefaultWeight)
+}
+
 func (s *Server) Lost() string {
 	if here, ok := s.cluster.(lossReporter); ok {
 		return here.Lost()

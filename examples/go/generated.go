@@ -16,12 +16,12 @@ import (
 //
 // What claimRunner gave.
 type ClaimClaimRunnerClaimRunnerPayload struct {
-	// The runner, which is now the caller's.
-	Runner ClaimClaimRunnerClaimRunnerPayloadRunner `json:"runner"`
+	// The runner, which is now the caller's; null with a ticket that waits, which only `wait: TICKET` gives.
+	Runner *ClaimClaimRunnerClaimRunnerPayloadRunner `json:"runner"`
 }
 
 // GetRunner returns ClaimClaimRunnerClaimRunnerPayload.Runner, and is useful for accessing the field via an interface.
-func (v *ClaimClaimRunnerClaimRunnerPayload) GetRunner() ClaimClaimRunnerClaimRunnerPayloadRunner {
+func (v *ClaimClaimRunnerClaimRunnerPayload) GetRunner() *ClaimClaimRunnerClaimRunnerPayloadRunner {
 	return v.Runner
 }
 
@@ -42,7 +42,8 @@ type ClaimResponse struct {
 	// Claims an idle runner: it is the caller's alone until it is released or expires, and is never given to anybody else. The claim is durable before it is answered.
 	// ENVIRONMENT_NOT_FOUND; NO_RUNNER_AVAILABLE when none is idle and none became so within `waitFor`. With an `idempotencyKey` safe to repeat: the same key gives the same runner while that lives,
 	// RUNNER_GONE for a day afterwards, and CONFLICT with another input.
-	// Callers whose claims wait take turns: between two claims of one caller, every other waiting caller is served once. The claims of one caller are served in the order in which they came; those of `run` are in the same queue.
+	// With `wait: TICKET` it is answered at once: with the runner where one is idle, else with a ticket that waits for one in the background.
+	// Tenants whose claims wait take turns by their weight, and within a tenant its callers do: between two claims of one caller, every other waiting caller of the tenant is served once. The claims of one caller are served in the order in which they came; those of `run` are in the same queue.
 	// A caller is a WebSocket, or all plain HTTP requests of one address together. A client that claims for many users behind one address gets a turn for each user by using one WebSocket for each.
 	ClaimRunner ClaimClaimRunnerClaimRunnerPayload `json:"claimRunner"`
 }

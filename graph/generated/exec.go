@@ -24,6 +24,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/files"
 	"github.com/rockpool/rockpool/runtime/runnerfeed"
+	"github.com/rockpool/rockpool/runtime/ticket"
 	gqlparser "github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -53,6 +54,8 @@ type ResolverRoot interface {
 	Query() QueryResolver
 	Runner() RunnerResolver
 	Subscription() SubscriptionResolver
+	Tenant() TenantResolver
+	Ticket() TicketResolver
 	Token() TokenResolver
 	Usage() UsageResolver
 }
@@ -175,6 +178,10 @@ type ComplexityRoot struct {
 		Execution func(childComplexity int) int
 	}
 
+	CancelTicketPayload struct {
+		Ticket func(childComplexity int) int
+	}
+
 	Capacity struct {
 		CPUMHz        func(childComplexity int) int
 		CPUMHzUsed    func(childComplexity int) int
@@ -191,6 +198,7 @@ type ComplexityRoot struct {
 
 	ClaimRunnerPayload struct {
 		Runner func(childComplexity int) int
+		Ticket func(childComplexity int) int
 	}
 
 	ClaimStats struct {
@@ -448,6 +456,7 @@ type ComplexityRoot struct {
 	Mutation struct {
 		CancelBatch       func(childComplexity int, id string) int
 		CancelExecution   func(childComplexity int, id string) int
+		CancelTicket      func(childComplexity int, id string) int
 		ClaimRunner       func(childComplexity int, input ClaimRunnerInput) int
 		CreateGrant       func(childComplexity int, input CreateGrantInput) int
 		CreateToken       func(childComplexity int, input CreateTokenInput) int
@@ -560,6 +569,7 @@ type ComplexityRoot struct {
 		Runner       func(childComplexity int, id string) int
 		Runners      func(childComplexity int, environmentID *string, states []runtime.RunnerState, heldBy *string, first *int, after *string, newestFirst *bool) int
 		Tenants      func(childComplexity int) int
+		Ticket       func(childComplexity int, id string) int
 		Tokens       func(childComplexity int, sessions *bool) int
 		Version      func(childComplexity int) int
 	}
@@ -661,6 +671,7 @@ type ComplexityRoot struct {
 		PoolAlerts      func(childComplexity int, environmentID *string) int
 		PoolStatus      func(childComplexity int, environmentID *string) int
 		RunnerEvents    func(childComplexity int, environmentID *string) int
+		TicketEvents    func(childComplexity int, id string) int
 	}
 
 	TaskEvent struct {
@@ -673,7 +684,32 @@ type ComplexityRoot struct {
 		CreatedAt func(childComplexity int) int
 		ID        func(childComplexity int) int
 		Quotas    func(childComplexity int) int
+		Use       func(childComplexity int) int
 		Weight    func(childComplexity int) int
+	}
+
+	TenantUse struct {
+		CPUSecondsPerDay  func(childComplexity int) int
+		ClaimsPerMinute   func(childComplexity int) int
+		Executions        func(childComplexity int) int
+		OutputBytesPerDay func(childComplexity int) int
+		Runners           func(childComplexity int) int
+		Subscriptions     func(childComplexity int) int
+		Waiting           func(childComplexity int) int
+	}
+
+	Ticket struct {
+		Code            func(childComplexity int) int
+		CreatedAt       func(childComplexity int) int
+		EndedAt         func(childComplexity int) int
+		EnvironmentID   func(childComplexity int) int
+		EstimatedWaitMs func(childComplexity int) int
+		ExpiresAt       func(childComplexity int) int
+		ID              func(childComplexity int) int
+		Message         func(childComplexity int) int
+		Position        func(childComplexity int) int
+		Runner          func(childComplexity int) int
+		State           func(childComplexity int) int
 	}
 
 	Token struct {
@@ -810,6 +846,7 @@ type MutationResolver interface {
 	PutEnvironment(ctx context.Context, input PutEnvironmentInput) (PutEnvironmentPayload, error)
 	DeleteEnvironment(ctx context.Context, input DeleteEnvironmentInput) (DeleteEnvironmentPayload, error)
 	ClaimRunner(ctx context.Context, input ClaimRunnerInput) (ClaimRunnerPayload, error)
+	CancelTicket(ctx context.Context, id string) (CancelTicketPayload, error)
 	RenewRunner(ctx context.Context, id string) (RenewRunnerPayload, error)
 	ReleaseRunner(ctx context.Context, id string) (ReleaseRunnerPayload, error)
 	UpdateFiles(ctx context.Context, input UpdateFilesInput) (files.Updated, error)
@@ -842,6 +879,7 @@ type QueryResolver interface {
 	Execution(ctx context.Context, id string, waitFor *int) (*runtime.Execution, error)
 	Batches(ctx context.Context, runnerID *string, environmentID *string, first *int, after *string, newestFirst *bool) (pagination.Connection[runtime.Batch], error)
 	Batch(ctx context.Context, id string) (*runtime.Batch, error)
+	Ticket(ctx context.Context, id string) (*ticket.Ticket, error)
 	PoolAlerts(ctx context.Context) ([]runtime.PoolAlert, error)
 	Cluster(ctx context.Context) (runtime.ClusterStatus, error)
 	Health(ctx context.Context) (engine.Health, error)
@@ -866,9 +904,20 @@ type RunnerResolver interface {
 type SubscriptionResolver interface {
 	ExecutionEvents(ctx context.Context, executionID string, after *string, resizes *bool) (<-chan model.ExecutionEvent, error)
 	BatchEvents(ctx context.Context, batchID string, after *string) (<-chan model.BatchEvent, error)
+	TicketEvents(ctx context.Context, id string) (<-chan ticket.Ticket, error)
 	PoolAlerts(ctx context.Context, environmentID *string) (<-chan runtime.PoolAlert, error)
 	PoolStatus(ctx context.Context, environmentID *string) (<-chan runtime.PoolStatus, error)
 	RunnerEvents(ctx context.Context, environmentID *string) (<-chan runnerfeed.Event, error)
+}
+type TenantResolver interface {
+	Use(ctx context.Context, obj *runtime.Tenant) (TenantUse, error)
+}
+type TicketResolver interface {
+	Position(ctx context.Context, obj *ticket.Ticket) (*int, error)
+	EstimatedWaitMs(ctx context.Context, obj *ticket.Ticket) (*float64, error)
+	Runner(ctx context.Context, obj *ticket.Ticket) (*runtime.Runner, error)
+	Code(ctx context.Context, obj *ticket.Ticket) (*runtime.Code, error)
+	Message(ctx context.Context, obj *ticket.Ticket) (*string, error)
 }
 type TokenResolver interface {
 	Tenant(ctx context.Context, obj *access.Token) (*string, error)
@@ -1333,6 +1382,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.CancelExecutionPayload.Execution(childComplexity), true
 
+	case "CancelTicketPayload.ticket":
+		if e.ComplexityRoot.CancelTicketPayload.Ticket == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CancelTicketPayload.Ticket(childComplexity), true
+
 	case "Capacity.cpuMHz":
 		if e.ComplexityRoot.Capacity.CPUMHz == nil {
 			break
@@ -1389,6 +1445,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ClaimRunnerPayload.Runner(childComplexity), true
+	case "ClaimRunnerPayload.ticket":
+		if e.ComplexityRoot.ClaimRunnerPayload.Ticket == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ClaimRunnerPayload.Ticket(childComplexity), true
 
 	case "ClaimStats.claimed":
 		if e.ComplexityRoot.ClaimStats.Claimed == nil {
@@ -2400,6 +2462,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.CancelExecution(childComplexity, args["id"].(string)), true
+	case "Mutation.cancelTicket":
+		if e.ComplexityRoot.Mutation.CancelTicket == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_cancelTicket_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.CancelTicket(childComplexity, args["id"].(string)), true
 	case "Mutation.claimRunner":
 		if e.ComplexityRoot.Mutation.ClaimRunner == nil {
 			break
@@ -3011,6 +3084,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Tenants(childComplexity), true
+	case "Query.ticket":
+		if e.ComplexityRoot.Query.Ticket == nil {
+			break
+		}
+
+		args, err := ec.field_Query_ticket_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.Ticket(childComplexity, args["id"].(string)), true
 	case "Query.tokens":
 		if e.ComplexityRoot.Query.Tokens == nil {
 			break
@@ -3402,6 +3486,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Subscription.RunnerEvents(childComplexity, args["environmentId"].(*string)), true
+	case "Subscription.ticketEvents":
+		if e.ComplexityRoot.Subscription.TicketEvents == nil {
+			break
+		}
+
+		args, err := ec.field_Subscription_ticketEvents_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Subscription.TicketEvents(childComplexity, args["id"].(string)), true
 
 	case "TaskEvent.at":
 		if e.ComplexityRoot.TaskEvent.At == nil {
@@ -3440,12 +3535,128 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Tenant.Quotas(childComplexity), true
+	case "Tenant.use":
+		if e.ComplexityRoot.Tenant.Use == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Tenant.Use(childComplexity), true
 	case "Tenant.weight":
 		if e.ComplexityRoot.Tenant.Weight == nil {
 			break
 		}
 
 		return e.ComplexityRoot.Tenant.Weight(childComplexity), true
+
+	case "TenantUse.cpuSecondsPerDay":
+		if e.ComplexityRoot.TenantUse.CPUSecondsPerDay == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TenantUse.CPUSecondsPerDay(childComplexity), true
+	case "TenantUse.claimsPerMinute":
+		if e.ComplexityRoot.TenantUse.ClaimsPerMinute == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TenantUse.ClaimsPerMinute(childComplexity), true
+	case "TenantUse.executions":
+		if e.ComplexityRoot.TenantUse.Executions == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TenantUse.Executions(childComplexity), true
+	case "TenantUse.outputBytesPerDay":
+		if e.ComplexityRoot.TenantUse.OutputBytesPerDay == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TenantUse.OutputBytesPerDay(childComplexity), true
+	case "TenantUse.runners":
+		if e.ComplexityRoot.TenantUse.Runners == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TenantUse.Runners(childComplexity), true
+	case "TenantUse.subscriptions":
+		if e.ComplexityRoot.TenantUse.Subscriptions == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TenantUse.Subscriptions(childComplexity), true
+	case "TenantUse.waiting":
+		if e.ComplexityRoot.TenantUse.Waiting == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TenantUse.Waiting(childComplexity), true
+
+	case "Ticket.code":
+		if e.ComplexityRoot.Ticket.Code == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Ticket.Code(childComplexity), true
+	case "Ticket.createdAt":
+		if e.ComplexityRoot.Ticket.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Ticket.CreatedAt(childComplexity), true
+	case "Ticket.endedAt":
+		if e.ComplexityRoot.Ticket.EndedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Ticket.EndedAt(childComplexity), true
+	case "Ticket.environmentId":
+		if e.ComplexityRoot.Ticket.EnvironmentID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Ticket.EnvironmentID(childComplexity), true
+	case "Ticket.estimatedWaitMs":
+		if e.ComplexityRoot.Ticket.EstimatedWaitMs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Ticket.EstimatedWaitMs(childComplexity), true
+	case "Ticket.expiresAt":
+		if e.ComplexityRoot.Ticket.ExpiresAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Ticket.ExpiresAt(childComplexity), true
+	case "Ticket.id":
+		if e.ComplexityRoot.Ticket.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Ticket.ID(childComplexity), true
+	case "Ticket.message":
+		if e.ComplexityRoot.Ticket.Message == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Ticket.Message(childComplexity), true
+	case "Ticket.position":
+		if e.ComplexityRoot.Ticket.Position == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Ticket.Position(childComplexity), true
+	case "Ticket.runner":
+		if e.ComplexityRoot.Ticket.Runner == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Ticket.Runner(childComplexity), true
+	case "Ticket.state":
+		if e.ComplexityRoot.Ticket.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Ticket.State(childComplexity), true
 
 	case "Token.createdAt":
 		if e.ComplexityRoot.Token.CreatedAt == nil {
@@ -3836,6 +4047,12 @@ type Query {
     id: ID!
   ): Batch
 
+  "A ticket of ` + "`" + `claimRunner(input: {wait: TICKET})` + "`" + `, as it is now. Its holder asks for it, or follows ` + "`" + `ticketEvents` + "`" + `, at least every 30 seconds: else it is cancelled. CLIENT. null with TICKET_NOT_FOUND if there is none (any more)."
+  ticket(
+    "Its id."
+    id: ID!
+  ): Ticket
+
   "The alerts that stand, sorted by environment: pools in which too few runners have been idle for too long. Empty when all is well."
   poolAlerts: [PoolAlert!]!
 
@@ -3883,13 +4100,20 @@ type Mutation {
   Claims an idle runner: it is the caller's alone until it is released or expires, and is never given to anybody else. The claim is durable before it is answered.
   ENVIRONMENT_NOT_FOUND; NO_RUNNER_AVAILABLE when none is idle and none became so within ` + "`" + `waitFor` + "`" + `. With an ` + "`" + `idempotencyKey` + "`" + ` safe to repeat: the same key gives the same runner while that lives,
   RUNNER_GONE for a day afterwards, and CONFLICT with another input.
-  Callers whose claims wait take turns: between two claims of one caller, every other waiting caller is served once. The claims of one caller are served in the order in which they came; those of ` + "`" + `run` + "`" + ` are in the same queue.
+  With ` + "`" + `wait: TICKET` + "`" + ` it is answered at once: with the runner where one is idle, else with a ticket that waits for one in the background.
+  Tenants whose claims wait take turns by their weight, and within a tenant its callers do: between two claims of one caller, every other waiting caller of the tenant is served once. The claims of one caller are served in the order in which they came; those of ` + "`" + `run` + "`" + ` are in the same queue.
   A caller is a WebSocket, or all plain HTTP requests of one address together. A client that claims for many users behind one address gets a turn for each user by using one WebSocket for each.
   """
   claimRunner(
     "From which environment, and for how long."
     input: ClaimRunnerInput!
   ): ClaimRunnerPayload!
+
+  "Ends a ticket that waits. A runner that it got, and nobody has seen yet, goes. Safe to repeat; a ticket that has ended stays as it is. CLIENT. TICKET_NOT_FOUND."
+  cancelTicket(
+    "The ticket's id."
+    id: ID!
+  ): CancelTicketPayload!
 
   "Starts the runner's inactivity timeout anew. Every use (a running execution, files, stdin) does so too. RUNNER_GONE; CONFLICT when nobody has claimed it."
   renewRunner(
@@ -4057,6 +4281,12 @@ type Subscription {
     after: Cursor
   ): BatchEvent!
 
+  "A ticket as it is, then each change, at most four a second, a slow reader gets the latest only; it ends after the ticket left WAITING. Following it counts as asking for it. CLIENT. TICKET_NOT_FOUND."
+  ticketEvents(
+    "The ticket's id."
+    id: ID!
+  ): Ticket!
+
   "The alerts that stand first, then each change of one, RESOLVED included; a slow reader gets the latest only. ENVIRONMENT_NOT_FOUND for an environment that isn't there."
   poolAlerts(
     "Only those of this environment, until it is deleted; null: of all, new ones included."
@@ -4181,8 +4411,28 @@ type Tenant {
   weight: Int!
   "What it may take."
   quotas: Quotas!
+  "What it takes now."
+  use: TenantUse!
   "When it was put first; null for the default tenant that nobody put."
   createdAt: Time
+}
+
+"What a tenant takes now."
+type TenantUse {
+  "Runners that it holds."
+  runners: Int64!
+  "Claims of it that wait."
+  waiting: Int64!
+  "Executions of it that haven't ended."
+  executions: Int64!
+  "Claims within the last 60 seconds."
+  claimsPerMinute: Int64!
+  "Processor seconds of executions that ended today (UTC)."
+  cpuSecondsPerDay: Int64!
+  "Bytes that executions that ended today (UTC) printed."
+  outputBytesPerDay: Int64!
+  "Subscriptions that are open."
+  subscriptions: Int64!
 }
 
 "What a tenant may take. null: any number."
@@ -4839,6 +5089,46 @@ type Claim {
   labels: [Label!]!
 }
 
+"A claim that waits in the background. Tickets are in the server's memory: after a restart there is none, and the claim is made again, with its ` + "`" + `idempotencyKey` + "`" + ` for the same runner."
+type Ticket {
+  "Its id."
+  id: ID!
+  "The environment that the runner is to be made from."
+  environmentId: ID!
+  "How far it is."
+  state: TicketState!
+  "Its place while it is WAITING: 1 is served next, if no other claim comes; null: not known yet."
+  position: Int
+  "Milliseconds that it is going to wait at the pace of the last minutes; null: not known."
+  estimatedWaitMs: Float
+  "The runner, once it is CLAIMED and as long as that is there."
+  runner: Runner
+  "Why it ended without a runner; null otherwise."
+  code: ErrorCode
+  "The same in words; null otherwise."
+  message: String
+  "When it was made."
+  createdAt: Time!
+  "When it will have waited for as long as it may."
+  expiresAt: Time!
+  "When it left WAITING; null: it hasn't."
+  endedAt: Time
+}
+
+"How far a ticket is."
+enum TicketState {
+  "Its claim is in the pool's queue."
+  WAITING
+  "It has its runner, which is the holder's now."
+  CLAIMED
+  "The claim was refused."
+  FAILED
+  "Its holder cancelled it, or stayed away for too long."
+  CANCELLED
+  "No runner was there for as long as it could wait."
+  EXPIRED
+}
+
 "A name and value that the claimer attached."
 type Label {
   "Its name."
@@ -5361,6 +5651,16 @@ input ClaimRunnerInput {
   idempotencyKey: String
   "Names and values to find the claim again by, at most 32."
   labels: [LabelInput!]
+  "What is waited for: RUNNER, the answer comes with it; TICKET, the answer comes at once. With TICKET ` + "`" + `waitFor` + "`" + ` is 3600 by default. Default: RUNNER."
+  wait: ClaimWait
+}
+
+"What a claim waits for."
+enum ClaimWait {
+  "The answer has the runner."
+  RUNNER
+  "The answer has a ticket, unless a runner was idle."
+  TICKET
 }
 
 "A name and value to attach to a claim."
@@ -5614,8 +5914,16 @@ type DeleteEnvironmentPayload {
 
 "What claimRunner gave."
 type ClaimRunnerPayload {
-  "The runner, which is now the caller's."
-  runner: Runner!
+  "The runner, which is now the caller's; null with a ticket that waits, which only ` + "`" + `wait: TICKET` + "`" + ` gives."
+  runner: Runner
+  "The ticket; null unless ` + "`" + `wait: TICKET` + "`" + ` asked for one."
+  ticket: Ticket
+}
+
+"What cancelTicket did."
+type CancelTicketPayload {
+  "The ticket as it is now."
+  ticket: Ticket!
 }
 
 "What renewRunner did."
@@ -5938,7 +6246,10 @@ type ComponentHealth {
   message: String!
 }
 
-"What ` + "`" + `extensions.code` + "`" + ` of an error can be. ` + "`" + `extensions.retryable` + "`" + ` says whether the same request can succeed later without a change."
+"""
+What ` + "`" + `extensions.code` + "`" + ` of an error can be. ` + "`" + `extensions.retryable` + "`" + ` says whether the same request can succeed later without a change.
+QUOTA_EXCEEDED for a quota of the caller's tenant also has ` + "`" + `quota` + "`" + ` (its name in ` + "`" + `Quotas` + "`" + `), ` + "`" + `limit` + "`" + `, ` + "`" + `used` + "`" + ` and, where that is known, ` + "`" + `retryAfter` + "`" + ` in seconds, which is the header Retry-After too.
+"""
 enum ErrorCode {
   "The request can't be carried out as it is; ` + "`" + `extensions.field` + "`" + ` names the part, and the message says what is allowed."
   INVALID_INPUT
@@ -5950,6 +6261,8 @@ enum ErrorCode {
   BATCH_NOT_FOUND
   "The runner isn't there, or not any more."
   RUNNER_GONE
+  "No ticket has this id, or it ended some minutes ago, or the server was started anew."
+  TICKET_NOT_FOUND
   "No runner was idle, and none became so for as long as the caller waited."
   NO_RUNNER_AVAILABLE
   "What is stored isn't what the caller believes."
@@ -6185,6 +6498,14 @@ func (ec *executionContext) childFields_CancelExecutionPayload(ctx context.Conte
 	return nil, fmt.Errorf("no field named %q was found under type CancelExecutionPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_CancelTicketPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "ticket":
+		return ec.fieldContext_CancelTicketPayload_ticket(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CancelTicketPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_Capacity(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "cpuMHz":
@@ -6217,6 +6538,8 @@ func (ec *executionContext) childFields_ClaimRunnerPayload(ctx context.Context, 
 	switch field.Name {
 	case "runner":
 		return ec.fieldContext_ClaimRunnerPayload_runner(ctx, field)
+	case "ticket":
+		return ec.fieldContext_ClaimRunnerPayload_ticket(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ClaimRunnerPayload", field.Name)
 }
@@ -7019,10 +7342,60 @@ func (ec *executionContext) childFields_Tenant(ctx context.Context, field graphq
 		return ec.fieldContext_Tenant_weight(ctx, field)
 	case "quotas":
 		return ec.fieldContext_Tenant_quotas(ctx, field)
+	case "use":
+		return ec.fieldContext_Tenant_use(ctx, field)
 	case "createdAt":
 		return ec.fieldContext_Tenant_createdAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Tenant", field.Name)
+}
+
+func (ec *executionContext) childFields_TenantUse(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "runners":
+		return ec.fieldContext_TenantUse_runners(ctx, field)
+	case "waiting":
+		return ec.fieldContext_TenantUse_waiting(ctx, field)
+	case "executions":
+		return ec.fieldContext_TenantUse_executions(ctx, field)
+	case "claimsPerMinute":
+		return ec.fieldContext_TenantUse_claimsPerMinute(ctx, field)
+	case "cpuSecondsPerDay":
+		return ec.fieldContext_TenantUse_cpuSecondsPerDay(ctx, field)
+	case "outputBytesPerDay":
+		return ec.fieldContext_TenantUse_outputBytesPerDay(ctx, field)
+	case "subscriptions":
+		return ec.fieldContext_TenantUse_subscriptions(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TenantUse", field.Name)
+}
+
+func (ec *executionContext) childFields_Ticket(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Ticket_id(ctx, field)
+	case "environmentId":
+		return ec.fieldContext_Ticket_environmentId(ctx, field)
+	case "state":
+		return ec.fieldContext_Ticket_state(ctx, field)
+	case "position":
+		return ec.fieldContext_Ticket_position(ctx, field)
+	case "estimatedWaitMs":
+		return ec.fieldContext_Ticket_estimatedWaitMs(ctx, field)
+	case "runner":
+		return ec.fieldContext_Ticket_runner(ctx, field)
+	case "code":
+		return ec.fieldContext_Ticket_code(ctx, field)
+	case "message":
+		return ec.fieldContext_Ticket_message(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_Ticket_createdAt(ctx, field)
+	case "expiresAt":
+		return ec.fieldContext_Ticket_expiresAt(ctx, field)
+	case "endedAt":
+		return ec.fieldContext_Ticket_endedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Ticket", field.Name)
 }
 
 func (ec *executionContext) childFields_Token(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -7402,6 +7775,20 @@ func (ec *executionContext) field_Mutation_cancelBatch_args(ctx context.Context,
 }
 
 func (ec *executionContext) field_Mutation_cancelExecution_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "id",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["id"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_cancelTicket_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "id",
@@ -7923,6 +8310,20 @@ func (ec *executionContext) field_Query_runners_args(ctx context.Context, rawArg
 	return args, nil
 }
 
+func (ec *executionContext) field_Query_ticket_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "id",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["id"] = arg0
+	return args, nil
+}
+
 func (ec *executionContext) field_Query_tokens_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -8080,6 +8481,20 @@ func (ec *executionContext) field_Subscription_runnerEvents_args(ctx context.Con
 		return nil, err
 	}
 	args["environmentId"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Subscription_ticketEvents_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "id",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["id"] = arg0
 	return args, nil
 }
 
@@ -9931,6 +10346,38 @@ func (ec *executionContext) fieldContext_CancelExecutionPayload_execution(_ cont
 	return fc, nil
 }
 
+func (ec *executionContext) _CancelTicketPayload_ticket(ctx context.Context, field graphql.CollectedField, obj *CancelTicketPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CancelTicketPayload_ticket(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Ticket, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v ticket.Ticket) graphql.Marshaler {
+			return ec.marshalNTicket2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋticketᚐTicket(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CancelTicketPayload_ticket(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "CancelTicketPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Ticket(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Capacity_cpuMHz(ctx context.Context, field graphql.CollectedField, obj *runtime.Capacity) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -10136,11 +10583,11 @@ func (ec *executionContext) _ClaimRunnerPayload_runner(ctx context.Context, fiel
 			return obj.Runner, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v runtime.Runner) graphql.Marshaler {
-			return ec.marshalNRunner2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐRunner(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *runtime.Runner) graphql.Marshaler {
+			return ec.marshalORunner2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐRunner(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_ClaimRunnerPayload_runner(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -10151,6 +10598,38 @@ func (ec *executionContext) fieldContext_ClaimRunnerPayload_runner(_ context.Con
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Runner(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ClaimRunnerPayload_ticket(ctx context.Context, field graphql.CollectedField, obj *ClaimRunnerPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ClaimRunnerPayload_ticket(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Ticket, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ticket.Ticket) graphql.Marshaler {
+			return ec.marshalOTicket2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋticketᚐTicket(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ClaimRunnerPayload_ticket(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ClaimRunnerPayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Ticket(ctx, field)
 		},
 	}
 	return fc, nil
@@ -14257,6 +14736,50 @@ func (ec *executionContext) fieldContext_Mutation_claimRunner(ctx context.Contex
 	return fc, nil
 }
 
+func (ec *executionContext) _Mutation_cancelTicket(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_cancelTicket(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().CancelTicket(ctx, fc.Args["id"].(string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v CancelTicketPayload) graphql.Marshaler {
+			return ec.marshalNCancelTicketPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCancelTicketPayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_cancelTicket(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_CancelTicketPayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_cancelTicket_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Mutation_renewRunner(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -16485,6 +17008,50 @@ func (ec *executionContext) fieldContext_Query_batch(ctx context.Context, field 
 	return fc, nil
 }
 
+func (ec *executionContext) _Query_ticket(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_ticket(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Query().Ticket(ctx, fc.Args["id"].(string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *ticket.Ticket) graphql.Marshaler {
+			return ec.marshalOTicket2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋticketᚐTicket(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Query_ticket(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Ticket(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Query_ticket_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Query_poolAlerts(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -18198,6 +18765,50 @@ func (ec *executionContext) fieldContext_Subscription_batchEvents(ctx context.Co
 	return fc, nil
 }
 
+func (ec *executionContext) _Subscription_ticketEvents(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
+	return graphql.ResolveFieldStream(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Subscription_ticketEvents(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Subscription().TicketEvents(ctx, fc.Args["id"].(string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v ticket.Ticket) graphql.Marshaler {
+			return ec.marshalNTicket2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋticketᚐTicket(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Subscription_ticketEvents(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Subscription",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Ticket(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Subscription_ticketEvents_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Subscription_poolAlerts(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
 	return graphql.ResolveFieldStream(
 		ctx,
@@ -18477,6 +19088,38 @@ func (ec *executionContext) fieldContext_Tenant_quotas(_ context.Context, field 
 	return fc, nil
 }
 
+func (ec *executionContext) _Tenant_use(ctx context.Context, field graphql.CollectedField, obj *runtime.Tenant) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Tenant_use(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Tenant().Use(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v TenantUse) graphql.Marshaler {
+			return ec.marshalNTenantUse2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐTenantUse(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Tenant_use(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Tenant",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_TenantUse(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Tenant_createdAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Tenant) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -18498,6 +19141,429 @@ func (ec *executionContext) _Tenant_createdAt(ctx context.Context, field graphql
 }
 func (ec *executionContext) fieldContext_Tenant_createdAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Tenant", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _TenantUse_runners(ctx context.Context, field graphql.CollectedField, obj *TenantUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TenantUse_runners(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Runners, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TenantUse_runners(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TenantUse", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _TenantUse_waiting(ctx context.Context, field graphql.CollectedField, obj *TenantUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TenantUse_waiting(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Waiting, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TenantUse_waiting(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TenantUse", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _TenantUse_executions(ctx context.Context, field graphql.CollectedField, obj *TenantUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TenantUse_executions(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Executions, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TenantUse_executions(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TenantUse", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _TenantUse_claimsPerMinute(ctx context.Context, field graphql.CollectedField, obj *TenantUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TenantUse_claimsPerMinute(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ClaimsPerMinute, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TenantUse_claimsPerMinute(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TenantUse", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _TenantUse_cpuSecondsPerDay(ctx context.Context, field graphql.CollectedField, obj *TenantUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TenantUse_cpuSecondsPerDay(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CPUSecondsPerDay, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TenantUse_cpuSecondsPerDay(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TenantUse", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _TenantUse_outputBytesPerDay(ctx context.Context, field graphql.CollectedField, obj *TenantUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TenantUse_outputBytesPerDay(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.OutputBytesPerDay, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TenantUse_outputBytesPerDay(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TenantUse", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _TenantUse_subscriptions(ctx context.Context, field graphql.CollectedField, obj *TenantUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TenantUse_subscriptions(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Subscriptions, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TenantUse_subscriptions(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TenantUse", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _Ticket_id(ctx context.Context, field graphql.CollectedField, obj *ticket.Ticket) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Ticket_id(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.TicketID) graphql.Marshaler {
+			return ec.marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTicketID(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Ticket_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Ticket", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Ticket_environmentId(ctx context.Context, field graphql.CollectedField, obj *ticket.Ticket) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Ticket_environmentId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.EnvironmentID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.EnvironmentID) graphql.Marshaler {
+			return ec.marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEnvironmentID(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Ticket_environmentId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Ticket", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Ticket_state(ctx context.Context, field graphql.CollectedField, obj *ticket.Ticket) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Ticket_state(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.State, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v ticket.State) graphql.Marshaler {
+			return ec.marshalNTicketState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋticketᚐState(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Ticket_state(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Ticket", field, false, false, errors.New("field of type TicketState does not have child fields"))
+}
+
+func (ec *executionContext) _Ticket_position(ctx context.Context, field graphql.CollectedField, obj *ticket.Ticket) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Ticket_position(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Ticket().Position(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Ticket_position(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Ticket", field, true, true, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Ticket_estimatedWaitMs(ctx context.Context, field graphql.CollectedField, obj *ticket.Ticket) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Ticket_estimatedWaitMs(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Ticket().EstimatedWaitMs(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Ticket_estimatedWaitMs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Ticket", field, true, true, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Ticket_runner(ctx context.Context, field graphql.CollectedField, obj *ticket.Ticket) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Ticket_runner(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Ticket().Runner(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *runtime.Runner) graphql.Marshaler {
+			return ec.marshalORunner2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐRunner(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Ticket_runner(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Ticket",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Runner(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Ticket_code(ctx context.Context, field graphql.CollectedField, obj *ticket.Ticket) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Ticket_code(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Ticket().Code(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *runtime.Code) graphql.Marshaler {
+			return ec.marshalOErrorCode2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCode(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Ticket_code(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Ticket", field, true, true, errors.New("field of type ErrorCode does not have child fields"))
+}
+
+func (ec *executionContext) _Ticket_message(ctx context.Context, field graphql.CollectedField, obj *ticket.Ticket) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Ticket_message(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Ticket().Message(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Ticket_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Ticket", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Ticket_createdAt(ctx context.Context, field graphql.CollectedField, obj *ticket.Ticket) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Ticket_createdAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CreatedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Ticket_createdAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Ticket", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Ticket_expiresAt(ctx context.Context, field graphql.CollectedField, obj *ticket.Ticket) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Ticket_expiresAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ExpiresAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Ticket_expiresAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Ticket", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Ticket_endedAt(ctx context.Context, field graphql.CollectedField, obj *ticket.Ticket) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Ticket_endedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.EndedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Ticket_endedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Ticket", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
 func (ec *executionContext) _Token_id(ctx context.Context, field graphql.CollectedField, obj *access.Token) (ret graphql.Marshaler) {
@@ -20318,7 +21384,7 @@ func (ec *executionContext) unmarshalInputClaimRunnerInput(ctx context.Context, 
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"environmentId", "inactivityTimeout", "waitFor", "idempotencyKey", "labels"}
+	fieldsInOrder := [...]string{"environmentId", "inactivityTimeout", "waitFor", "idempotencyKey", "labels", "wait"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -20360,6 +21426,13 @@ func (ec *executionContext) unmarshalInputClaimRunnerInput(ctx context.Context, 
 				return it, err
 			}
 			it.Labels = data
+		case "wait":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("wait"))
+			data, err := ec.unmarshalOClaimWait2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐClaimWait(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Wait = data
 		}
 	}
 	return it, nil
@@ -22848,6 +23921,44 @@ func (ec *executionContext) _CancelExecutionPayload(ctx context.Context, sel ast
 	return out
 }
 
+var cancelTicketPayloadImplementors = []string{"CancelTicketPayload"}
+
+func (ec *executionContext) _CancelTicketPayload(ctx context.Context, sel ast.SelectionSet, obj *CancelTicketPayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, cancelTicketPayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("CancelTicketPayload")
+		case "ticket":
+			out.Values[i] = ec._CancelTicketPayload_ticket(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var capacityImplementors = []string{"Capacity"}
 
 func (ec *executionContext) _Capacity(ctx context.Context, sel ast.SelectionSet, obj *runtime.Capacity) graphql.Marshaler {
@@ -22968,7 +24079,12 @@ func (ec *executionContext) _ClaimRunnerPayload(ctx context.Context, sel ast.Sel
 			out.Values[i] = graphql.MarshalString("ClaimRunnerPayload")
 		case "runner":
 			out.Values[i] = ec._ClaimRunnerPayload_runner(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "ticket":
+			out.Values[i] = ec._ClaimRunnerPayload_ticket(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -25958,6 +27074,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "cancelTicket":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_cancelTicket(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "renewRunner":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_renewRunner(ctx, field)
@@ -26918,6 +28041,28 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 					}
 				}()
 				res = ec._Query_batch(ctx, field)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "ticket":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_ticket(ctx, field)
 				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
@@ -28140,6 +29285,8 @@ func (ec *executionContext) _Subscription(ctx context.Context, sel ast.Selection
 		return ec._Subscription_executionEvents(ctx, fields[0])
 	case "batchEvents":
 		return ec._Subscription_batchEvents(ctx, fields[0])
+	case "ticketEvents":
+		return ec._Subscription_ticketEvents(ctx, fields[0])
 	case "poolAlerts":
 		return ec._Subscription_poolAlerts(ctx, fields[0])
 	case "poolStatus":
@@ -28214,22 +29361,381 @@ func (ec *executionContext) _Tenant(ctx context.Context, sel ast.SelectionSet, o
 		case "id":
 			out.Values[i] = ec._Tenant_id(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "weight":
 			out.Values[i] = ec._Tenant_weight(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "quotas":
 			out.Values[i] = ec._Tenant_quotas(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "use":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Tenant_use(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "createdAt":
 			out.Values[i] = ec._Tenant_createdAt(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var tenantUseImplementors = []string{"TenantUse"}
+
+func (ec *executionContext) _TenantUse(ctx context.Context, sel ast.SelectionSet, obj *TenantUse) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, tenantUseImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("TenantUse")
+		case "runners":
+			out.Values[i] = ec._TenantUse_runners(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
 				out.Invalids++
+			}
+		case "waiting":
+			out.Values[i] = ec._TenantUse_waiting(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "executions":
+			out.Values[i] = ec._TenantUse_executions(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "claimsPerMinute":
+			out.Values[i] = ec._TenantUse_claimsPerMinute(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "cpuSecondsPerDay":
+			out.Values[i] = ec._TenantUse_cpuSecondsPerDay(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "outputBytesPerDay":
+			out.Values[i] = ec._TenantUse_outputBytesPerDay(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "subscriptions":
+			out.Values[i] = ec._TenantUse_subscriptions(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var ticketImplementors = []string{"Ticket"}
+
+func (ec *executionContext) _Ticket(ctx context.Context, sel ast.SelectionSet, obj *ticket.Ticket) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, ticketImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Ticket")
+		case "id":
+			out.Values[i] = ec._Ticket_id(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "environmentId":
+			out.Values[i] = ec._Ticket_environmentId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "state":
+			out.Values[i] = ec._Ticket_state(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "position":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Ticket_position(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "estimatedWaitMs":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Ticket_estimatedWaitMs(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "runner":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Ticket_runner(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "code":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Ticket_code(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "message":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Ticket_message(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "createdAt":
+			out.Values[i] = ec._Ticket_createdAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "expiresAt":
+			out.Values[i] = ec._Ticket_expiresAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "endedAt":
+			out.Values[i] = ec._Ticket_endedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
@@ -29468,6 +30974,10 @@ func (ec *executionContext) marshalNCancelExecutionPayload2githubᚗcomᚋrockpo
 	return ec._CancelExecutionPayload(ctx, sel, &v)
 }
 
+func (ec *executionContext) marshalNCancelTicketPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCancelTicketPayload(ctx context.Context, sel ast.SelectionSet, v CancelTicketPayload) graphql.Marshaler {
+	return ec._CancelTicketPayload(ctx, sel, &v)
+}
+
 func (ec *executionContext) marshalNCapacity2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCapacity(ctx context.Context, sel ast.SelectionSet, v runtime.Capacity) graphql.Marshaler {
 	return ec._Capacity(ctx, sel, &v)
 }
@@ -30080,6 +31590,22 @@ func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋrunt
 	return res
 }
 
+func (ec *executionContext) unmarshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTicketID(ctx context.Context, v any) (runtime.TicketID, error) {
+	res, err := model.UnmarshalTicketID(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTicketID(ctx context.Context, sel ast.SelectionSet, v runtime.TicketID) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalTicketID(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNID2string(ctx context.Context, v any) (string, error) {
 	res, err := model.UnmarshalID(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -30673,6 +32199,31 @@ func (ec *executionContext) marshalNTenant2ᚕgithubᚗcomᚋrockpoolᚋrockpool
 	return ret
 }
 
+func (ec *executionContext) marshalNTenantUse2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐTenantUse(ctx context.Context, sel ast.SelectionSet, v TenantUse) graphql.Marshaler {
+	return ec._TenantUse(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNTicket2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋticketᚐTicket(ctx context.Context, sel ast.SelectionSet, v ticket.Ticket) graphql.Marshaler {
+	return ec._Ticket(ctx, sel, &v)
+}
+
+func (ec *executionContext) unmarshalNTicketState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋticketᚐState(ctx context.Context, v any) (ticket.State, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := ticket.State(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNTicketState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋticketᚐState(ctx context.Context, sel ast.SelectionSet, v ticket.State) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNTime2timeᚐTime(ctx context.Context, v any) (time.Time, error) {
 	res, err := model.UnmarshalTime(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -31061,6 +32612,22 @@ func (ec *executionContext) marshalOClaim2ᚖgithubᚗcomᚋrockpoolᚋrockpool�
 	return ec._Claim(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalOClaimWait2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐClaimWait(ctx context.Context, v any) (*ClaimWait, error) {
+	if v == nil {
+		return nil, nil
+	}
+	var res = new(ClaimWait)
+	err := res.UnmarshalGQL(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOClaimWait2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐClaimWait(ctx context.Context, sel ast.SelectionSet, v *ClaimWait) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return v
+}
+
 func (ec *executionContext) unmarshalOCursor2ᚖstring(ctx context.Context, v any) (*string, error) {
 	if v == nil {
 		return nil, nil
@@ -31091,6 +32658,25 @@ func (ec *executionContext) marshalOEnvironment2ᚖgithubᚗcomᚋrockpoolᚋroc
 		return graphql.Null
 	}
 	return ec._Environment(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOErrorCode2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCode(ctx context.Context, v any) (*runtime.Code, error) {
+	if v == nil {
+		return nil, nil
+	}
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.Code(tmp)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOErrorCode2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐCode(ctx context.Context, sel ast.SelectionSet, v *runtime.Code) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalString(string(*v))
+	return res
 }
 
 func (ec *executionContext) unmarshalOEvaluationStatus2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationStatusᚄ(ctx context.Context, v any) ([]runtime.EvaluationStatus, error) {
@@ -31569,6 +33155,13 @@ func (ec *executionContext) unmarshalOTerminalInput2ᚖgithubᚗcomᚋrockpool�
 	}
 	res, err := ec.unmarshalInputTerminalInput(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOTicket2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋticketᚐTicket(ctx context.Context, sel ast.SelectionSet, v *ticket.Ticket) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._Ticket(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalOTime2timeᚐTime(ctx context.Context, v any) (time.Time, error) {

@@ -3,8 +3,14 @@
 package generated
 
 import (
+	"bytes"
+	"fmt"
+	"io"
+	"strconv"
+
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/ticket"
 )
 
 // What a batch runs first. Exactly one of `command` and `shell` is given. Variables and the working directory are the batch's.
@@ -29,6 +35,12 @@ type CancelBatchPayload struct {
 type CancelExecutionPayload struct {
 	// The execution; ended, or about to.
 	Execution runtime.Execution `json:"execution"`
+}
+
+// What cancelTicket did.
+type CancelTicketPayload struct {
+	// The ticket as it is now.
+	Ticket ticket.Ticket `json:"ticket"`
 }
 
 // One case of a batch: what its execution has of its own.
@@ -57,12 +69,16 @@ type ClaimRunnerInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 	// Names and values to find the claim again by, at most 32.
 	Labels []runtime.Label `json:"labels,omitempty"`
+	// What is waited for: RUNNER, the answer comes with it; TICKET, the answer comes at once. With TICKET `waitFor` is 3600 by default. Default: RUNNER.
+	Wait *ClaimWait `json:"wait,omitempty"`
 }
 
 // What claimRunner gave.
 type ClaimRunnerPayload struct {
-	// The runner, which is now the caller's.
-	Runner runtime.Runner `json:"runner"`
+	// The runner, which is now the caller's; null with a ticket that waits, which only `wait: TICKET` gives.
+	Runner *runtime.Runner `json:"runner,omitempty"`
+	// The ticket; null unless `wait: TICKET` asked for one.
+	Ticket *ticket.Ticket `json:"ticket,omitempty"`
 }
 
 // To what a grant is a right. Exactly one of `executionId` and `runnerId` is given.
@@ -395,6 +411,24 @@ type StartExecutionPayload struct {
 type Subscription struct {
 }
 
+// What a tenant takes now.
+type TenantUse struct {
+	// Runners that it holds.
+	Runners int64 `json:"runners"`
+	// Claims of it that wait.
+	Waiting int64 `json:"waiting"`
+	// Executions of it that haven't ended.
+	Executions int64 `json:"executions"`
+	// Claims within the last 60 seconds.
+	ClaimsPerMinute int64 `json:"claimsPerMinute"`
+	// Processor seconds of executions that ended today (UTC).
+	CPUSecondsPerDay int64 `json:"cpuSecondsPerDay"`
+	// Bytes that executions that ended today (UTC) printed.
+	OutputBytesPerDay int64 `json:"outputBytesPerDay"`
+	// Subscriptions that are open.
+	Subscriptions int64 `json:"subscriptions"`
+}
+
 // Which files of a runner to delete and to write.
 type UpdateFilesInput struct {
 	// The runner's id.
@@ -429,4 +463,62 @@ type WriteStdinInput struct {
 type WriteStdinPayload struct {
 	// Bytes that were written in all: the `offset` of the next call.
 	Offset int64 `json:"offset"`
+}
+
+// What a claim waits for.
+type ClaimWait string
+
+const (
+	// The answer has the runner.
+	ClaimWaitRunner ClaimWait = "RUNNER"
+	// The answer has a ticket, unless a runner was idle.
+	ClaimWaitTicket ClaimWait = "TICKET"
+)
+
+var AllClaimWait = []ClaimWait{
+	ClaimWaitRunner,
+	ClaimWaitTicket,
+}
+
+func (e ClaimWait) IsValid() bool {
+	switch e {
+	case ClaimWaitRunner, ClaimWaitTicket:
+		return true
+	}
+	return false
+}
+
+func (e ClaimWait) String() string {
+	return string(e)
+}
+
+func (e *ClaimWait) UnmarshalGQL(v any) error {
+	str, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("enums must be strings")
+	}
+
+	*e = ClaimWait(str)
+	if !e.IsValid() {
+		return fmt.Errorf("%s is not a valid ClaimWait", str)
+	}
+	return nil
+}
+
+func (e ClaimWait) MarshalGQL(w io.Writer) {
+	_, _ = fmt.Fprint(w, strconv.Quote(e.String()))
+}
+
+func (e *ClaimWait) UnmarshalJSON(b []byte) error {
+	s, err := strconv.Unquote(string(b))
+	if err != nil {
+		return err
+	}
+	return e.UnmarshalGQL(s)
+}
+
+func (e ClaimWait) MarshalJSON() ([]byte, error) {
+	var buf bytes.Buffer
+	e.MarshalGQL(&buf)
+	return buf.Bytes(), nil
 }

@@ -94,3 +94,12 @@ func UnmarshalTenantID(v any) (runtime.TenantID, error) {
 	}
 	return runtime.ParseTenant("", name)
 }
+
+// MarshalTicketID writes an ID.
+func MarshalTicketID(id runtime.TicketID) graphql.Marshaler { return MarshalID(string(id)) }
+
+// UnmarshalTicketID reads an ID.
+func UnmarshalTicketID(v any) (runtime.TicketID, error) {
+	id, err := UnmarshalID(v)
+	return runtime.TicketID(id), err
+}

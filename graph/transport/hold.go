@@ -42,11 +42,22 @@ type hold struct {
 	waiting int64    // of bytes: a subscription's answer that isn't written yet
 	largest int64    // of bytes: the buffer of a subscription's largest answer
 	charges *charges // nil: resolvers take nothing
+	ended   func()   // gives back a subscription of the caller's quota; nil: there is none
 }
 
 // holdOf returns a hold for a request's or WebSocket's peer.
 func (s Settings) holdOf(ctx context.Context) *hold {
 	return &hold{Hold: s.Peers.Hold(ctx, access.Of(ctx).ID)}
+}
+
+// subscribe counts an operation as a subscription from now on.
+func (s Settings) subscribe(ctx context.Context, h *hold) error {
+	if err := h.Subscribe(); err != nil || s.Subscribing == nil {
+		return err
+	}
+	done, err := s.Subscribing(ctx)
+	h.ended = done
+	return err
 }
 
 // execute takes what an operation's fields need, before it starts. Resolvers take what
@@ -167,6 +178,10 @@ func (h *hold) release() {
 		h.charges.h = nil
 	}
 	h.Release()
+	if h.ended != nil {
+		h.ended()
+		h.ended = nil
+	}
 	h.working, h.waiting, h.largest = 0, 0, 0
 }
 

@@ -54,7 +54,7 @@ func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecut
 		return
 	}
 	if refused == nil && op.kind() == ast.Subscription {
-		if err := h.Subscribe(); err != nil {
+		if err := t.subscribe(r.Context(), h); err != nil {
 			t.refuse(w, r, statusOf(w, err, http.StatusTooManyRequests, 0), err)
 			return
 		}

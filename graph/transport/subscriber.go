@@ -112,7 +112,7 @@ func (c *connection) operate(ctx context.Context, l *lane, params *graphql.RawPa
 		return parcel{kind: parcelError, payload: response.AppendErrors(nil, refused.Errors)}
 	}
 	if op.kind() == ast.Subscription {
-		if err := h.Subscribe(); err != nil {
+		if err := c.Settings.subscribe(ctx, h); err != nil {
 			return c.failed(ctx, err)
 		}
 	}

@@ -57,6 +57,9 @@ type Settings struct {
 	// payload of connection_init. That context's end with UNAUTHENTICATED ends the WebSocket.
 	// Nil: all are served. The callers of other transports are in their request's context.
 	Admit func(ctx context.Context, payload map[string]any) (acting context.Context, refusal string)
+	// Subscribing takes a subscription of the caller's quota, until done is called. Nil:
+	// there is none.
+	Subscribing func(ctx context.Context) (done func(), err error)
 	// Peers bounds what each peer, and all together, may take. Nil: nothing is bounded
 	// beyond one request and one WebSocket.
 	Peers *peers.Peers

@@ -32,14 +32,14 @@ type Place struct {
 // Place returns the place of a runner, which isn't wished for yet. Held reports whether
 // somebody holds the runner, a claim that is being stored included.
 func (p *Placer) Place(r runtime.Runner, priority runtime.Priority, held func(context.Context) (bool, error)) *Place {
-	return &Place{Ticket: p.Gate.Ticket(r.Environment.ID, priority), p: p, id: r.ID, env: r.Environment, wished: r.CreatedAt, held: held}
+	return &Place{Ticket: p.Gate.Ticket(r.Environment, priority), p: p, id: r.ID, env: r.Environment, wished: r.CreatedAt, held: held}
 }
 
 // Check returns INVALID_INPUT for a runner that can't be wished for.
 func Check(r runtime.Runner) error { return wish(r.ID, r.Environment, runtime.PriorityRefill).Check() }
 
 func wish(id runtime.RunnerID, env runtime.Environment, priority runtime.Priority) scheduler.Job {
-	return scheduler.Job{ID: id, Environment: env.ID, Resources: sandbox.Takes(env), Priority: priority}
+	return scheduler.Job{ID: id, Tenant: env.Tenant, Environment: env.ID, Resources: sandbox.Takes(env), Priority: priority}
 }
 
 func (l *Place) job() scheduler.Job { return wish(l.id, l.env, l.Priority()) }

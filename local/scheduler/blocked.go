@@ -38,7 +38,7 @@ func newBlocked(node func() Node, wake func(*Evaluation), stats *stats) *blocked
 func (b *blocked) block(e *Evaluation) *Evaluation {
 	b.mu.Lock()
 	old := b.takeOut(e.Job)
-	b.asleep.Push(e.Environment, e.Priority, e)
+	b.asleep.Push(e.Tenant, e.Environment, e.Priority, e)
 	b.waiting[e.Job] = e
 	b.mu.Unlock()
 	b.look()
@@ -66,7 +66,7 @@ func (b *blocked) takeOut(job runtime.RunnerID) *Evaluation {
 		return nil
 	}
 	if b.awake[job] == nil {
-		b.asleep.Remove(old.Environment, old.Priority, old)
+		b.asleep.Remove(old.Tenant, old.Environment, old.Priority, old)
 	}
 	delete(b.awake, job)
 	delete(b.waiting, job)

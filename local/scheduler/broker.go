@@ -155,7 +155,7 @@ func (b *broker) schedule(s *slot) {
 func (b *broker) makeReady(i *item) {
 	delete(b.failed, i.Job) // its follow-up is here, or something newer
 	i.ready = true
-	b.ready[i.Type].Push(i.Environment, i.Priority, i.Evaluation)
+	b.ready[i.Type].Push(i.Tenant, i.Environment, i.Priority, i.Evaluation)
 }
 
 // delay makes i ready after a while.
@@ -179,7 +179,7 @@ func (b *broker) unschedule(i *item) {
 	}
 	if i.ready {
 		i.ready = false
-		b.ready[i.Type].Remove(i.Environment, i.Priority, i.Evaluation)
+		b.ready[i.Type].Remove(i.Tenant, i.Environment, i.Priority, i.Evaluation)
 	}
 }
 

@@ -1,6 +1,6 @@
 // Package scheduler decides when which runner gets its place on this machine.
 // Nothing is placed beyond what can be promised, no wish is forgotten, and no
-// environment keeps another from its turn.
+// tenant keeps another from its turn, nor within a tenant an environment another.
 //
 // A wish for a runner is a [Job]. Every change of what is wanted makes an
 // [Evaluation]: the work of bringing a job from what it has to what it wants.
@@ -11,7 +11,7 @@
 //	    └─────────┴─────┬────┴──────────┴───────────┘
 //	                    ▼                                  ┌─ delayed ◄──────────────┐
 //	 state ── broker: ready ◄──────────────────────────────┘                         │
-//	            ▲    (by priority, environments by turns, then age;                  │ nack, 1 s, 4 s:
+//	            ▲    (by priority, tenants by turns, environments too;               │ nack, 1 s, 4 s:
 //	            │     of a job one is outstanding, the newest waits)                 │ an error, a timeout,
 //	            │       │ dequeue, with a token                                      │ shutdown
 //	            │       ▼                                                            │

@@ -16,6 +16,7 @@ type Evaluation struct {
 	ID          runtime.EvaluationID
 	Type        runtime.EvaluationType
 	Job         runtime.RunnerID
+	Tenant      runtime.TenantID // of the environment
 	Environment runtime.EnvironmentID
 	Priority    runtime.Priority
 	Trigger     runtime.EvaluationTrigger
@@ -64,6 +65,7 @@ func evaluate(job *Job, trigger runtime.EvaluationTrigger) *Evaluation {
 		ID:          runtime.EvaluationID(newID()),
 		Type:        runtime.EvaluationPlace,
 		Job:         job.ID,
+		Tenant:      job.Tenant,
 		Environment: job.Environment,
 		Priority:    job.Priority,
 		Trigger:     trigger,
@@ -76,8 +78,8 @@ func evaluate(job *Job, trigger runtime.EvaluationTrigger) *Evaluation {
 	return e
 }
 
-// A queue holds evaluations: by priority, then the environments take turns, then by
-// age.
+// A queue holds evaluations: by priority, then the tenants take turns, then the
+// environments of one tenant, then by age.
 type queue = turns.Queue[runtime.EnvironmentID, *Evaluation]
 
 // newQueue returns an empty one. An evaluation that comes back is as old as it was,

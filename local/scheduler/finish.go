@@ -79,6 +79,7 @@ func (s *state) block(d delivery, short []Shortage) *Evaluation {
 				ID:          runtime.EvaluationID(newID()),
 				Type:        d.Type,
 				Job:         d.Job,
+				Tenant:      d.Tenant,
 				Environment: d.Environment,
 				Priority:    d.Priority,
 				Trigger:     runtime.TriggerNoRoom,

@@ -6,10 +6,11 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Job is the wish for one runner. Its first four fields are the wish; the
+// A Job is the wish for one runner. Its first five fields are the wish; the
 // scheduler sets the others.
 type Job struct {
 	ID          runtime.RunnerID
+	Tenant      runtime.TenantID // of the environment
 	Environment runtime.EnvironmentID
 	Resources   runtime.Resources
 	Priority    runtime.Priority // 1 to 99; changed by registering again

@@ -16,7 +16,7 @@ func (s *Scheduler) Register(job Job) error {
 	}
 	var e *Evaluation
 	s.state.write(func(w *write) {
-		wished := Job{ID: job.ID, Environment: job.Environment, Resources: job.Resources, Priority: job.Priority}
+		wished := Job{ID: job.ID, Tenant: job.Tenant, Environment: job.Environment, Resources: job.Resources, Priority: job.Priority}
 		if known := w.job(job.ID); known != nil {
 			if known.Status != JobPending || known.Priority == job.Priority {
 				return
@@ -120,7 +120,7 @@ func (s *Scheduler) Restore(jobs []Job, allocations []Allocation) error {
 	var evaluations []*Evaluation
 	s.state.write(func(w *write) {
 		for _, job := range jobs {
-			w.putJob(Job{ID: job.ID, Environment: job.Environment, Resources: job.Resources, Priority: job.Priority, Stopped: job.Stopped})
+			w.putJob(Job{ID: job.ID, Tenant: job.Tenant, Environment: job.Environment, Resources: job.Resources, Priority: job.Priority, Stopped: job.Stopped})
 		}
 		for _, a := range allocations {
 			job := w.job(a.Job)

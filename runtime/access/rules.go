@@ -35,6 +35,9 @@ var rules = map[Operation]Rule{
 
 	// Using runners.
 	"claimRunner":     {Role: Client},
+	"ticket":          {Role: Client},
+	"ticketEvents":    {Role: Client},
+	"cancelTicket":    {Role: Client},
 	"renewRunner":     {Role: Client, Rights: []Right{Execute}},
 	"releaseRunner":   {Role: Client},
 	"updateFiles":     {Role: Client, Rights: []Right{FilesWrite}},

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -216,6 +217,9 @@ func (e *Engine) repeatedBatch(ctx context.Context, stored, b runtime.Batch, err
 	}
 	return x, err
 }
+
+// ofBatch reports whether a key is one that caseKey made: no caller's begins so.
+func ofBatch(key string) bool { return strings.HasPrefix(key, "batch/") }
 
 // caseKey is the idempotency key of an execution of a batch.
 func caseKey(id runtime.BatchID, number int) string {

@@ -22,9 +22,11 @@ import (
 	"github.com/rockpool/rockpool/runtime/logdir"
 	"github.com/rockpool/rockpool/runtime/once"
 	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/runnerfeed"
 	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/runtime/ticket"
 )
 
 // Config are an engine's settings.
@@ -33,7 +35,11 @@ type Config struct {
 	Logger    *zap.Logger
 	Alert     pool.AlertRule // when a pool that is short of runners says so
 	Keep      time.Duration  // how long finished executions and their output are kept; 0: for ever
+	Grace     time.Duration  // how long the holder of a ticket may stay away; 0: 30 s
 	KeepBytes int64          // that all output, and what is stored about finished executions, may take; 0: any
+
+	Quotas *quota.Ledger                 // what tenants take; nil: it is counted, and not bounded
+	Weight func(id runtime.TenantID) int // turns of a tenant's waiting claims; nil: one each
 
 	// Attacks returns what came of the last attacks that were carried out on this
 	// machine, for Health; nil if there were none. Nil: nobody knows.
@@ -54,11 +60,13 @@ type Engine struct {
 	counts   *counts
 	health   healthBook
 
+	holdings *holdings
 	catalog  *catalog
 	runners  runners
 	host     session.Host // of all sessions
 	sessions *sessionTable
 	batches  *batches
+	tickets  *ticket.Book
 	claims   *once.Group[runtime.RunnerID]  // while their runners live
 	runs     *once.Group[runtime.Execution] // while they are under way
 }
@@ -82,7 +90,9 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		claims:   once.Keeping[runtime.RunnerID](),
 		runs:     once.Passing[runtime.Execution](),
 	}
+	e.holdings = newHoldings(config, e.Runner)
 	e.Access = files.New(reach{e})
+	e.tickets = ticket.New(ticket.Options{Spawn: e.jobs.add, Release: e.releaseUnseen, Grace: config.Grace})
 	e.logs = logdir.New(filepath.Join(config.Dir, "output"), logdir.Options{
 		Store: store, Logger: config.Logger, Keep: config.Keep, KeepBytes: config.KeepBytes, Failing: e.retentionFails,
 	})
@@ -230,6 +240,7 @@ func (e *Engine) observe(r runtime.Runner) {
 	if r.State.Before(runtime.RunnerStopping) {
 		return
 	}
+	e.holdings.left(r.ID)
 	for _, s := range e.sessions.in(r.ID) {
 		s.RunnerGone(r.GoneReason)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/output"
+	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/runtime/store"
 )
@@ -64,6 +65,10 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 			return runtime.Execution{}, err
 		}
 	}
+	if err := e.holdings.start(x); err != nil {
+		p.Done(ctx, x.RunnerID)
+		return runtime.Execution{}, err
+	}
 	x.Marks.QueuedAt = time.Now()
 	begin := session.Begin{Dir: in.WorkingDirectory, Input: in.input, Fed: x.Batch != nil}
 	begin.Env, begin.Defaults = env.CommandVariables(x.Privileged, x.Terminal != nil, in.Variables)
@@ -78,6 +83,7 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 	begin.Before, begin.Counted = before, err == nil
 	stored, added, err := e.store.AddExecution(ctx, x, begin.Encode())
 	if err != nil || !added {
+		e.holdings.ledger.Give(x.Tenant, quota.Executions)
 		p.Done(ctx, x.RunnerID)
 		return e.repeated(stored, x, err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/runtime/store"
 )
@@ -27,6 +28,9 @@ func (e *Engine) restore(ctx context.Context) error {
 	}
 	if err := e.store.Lead(ctx); err != nil { // now that the cluster is this server's; after this no other begins anything
 		return fmt.Errorf("restore executions: %w", err)
+	}
+	if err := e.holdings.ledger.Load(ctx, e.store); err != nil {
+		return fmt.Errorf("restore what tenants used today: %w", err)
 	}
 	runners, err := e.cluster.Runners(ctx, "")
 	if err != nil {
@@ -53,6 +57,7 @@ func (e *Engine) restore(ctx context.Context) error {
 		known[r.Environment.ID] = append(known[r.Environment.ID], r)
 		byID[r.ID] = r
 		e.runners.byID.Store(r.ID, pool.Adopted(r))
+		e.holdings.adopt(r)
 		if r.Claim.Key != "" {
 			e.claims.Put(r.Claim.Key, r.Claim.Input, r.ID)
 		}
@@ -127,6 +132,7 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 	_ = group.Wait() // none returns an error
 	for _, s := range sessions {
 		e.sessions.add(s)
+		e.holdings.ledger.Restore(s.Execution().Tenant, quota.Executions, 1)
 	}
 	e.counts.resumed.Add(int64(len(sessions)))
 	return sessions

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -82,49 +83,75 @@ func (e *Engine) Runners(filter RunnerFilter) []runtime.Runner {
 // Claim hands out a runner. The same key gives the same runner while it lives,
 // and RUNNER_GONE for a day after; with another input CONFLICT.
 func (e *Engine) Claim(ctx context.Context, in ClaimInput) (runtime.Runner, error) {
-	claim, err := in.claim()
+	claim, err := in.alone()
 	if err != nil {
 		return runtime.Runner{}, err
-	}
-	if in.Key != "" {
-		claim.Claim.Key = keyOf(in.Tenant, "claim/"+in.Key) // apart from the keys of run
 	}
 	return e.claimIn(ctx, in.EnvironmentID, claim)
 }
 
+// alone checks the input of a claim that isn't a part of run.
+func (in ClaimInput) alone() (pool.Claim, error) {
+	claim, err := in.claim()
+	if in.Key != "" {
+		claim.Claim.Key = keyOf(in.Tenant, "claim/"+in.Key) // apart from the keys of run
+	}
+	return claim, err
+}
+
 // claimIn claims, once if there is a key: also where the environment was deleted
-// after that.
-func (e *Engine) claimIn(ctx context.Context, id runtime.EnvironmentID, claim pool.Claim) (r runtime.Runner, err error) {
+// after that. A claim with a key goes on when its caller leaves, so that the retry
+// finds its runner.
+func (e *Engine) claimIn(ctx context.Context, id runtime.EnvironmentID, claim pool.Claim) (runtime.Runner, error) {
+	r, _, err := e.claimBy(ctx, e.jobs.add, id, claim)
+	return r, err
+}
+
+// claimBy is claimIn, where spawn says when a claim with a key ends. First reports
+// that the runner is this claim's, not one that an earlier one with the key has got.
+func (e *Engine) claimBy(ctx context.Context, spawn func(func(context.Context)) error, id runtime.EnvironmentID, claim pool.Claim) (r runtime.Runner, first bool, err error) {
 	began := time.Now()
 	defer func() { e.counts.claimed(id, began, err) }()
 	if claim.Claim.Key != "" {
-		return e.claimOnce(ctx, id, claim)
+		return e.claimOnce(ctx, spawn, id, claim)
 	}
 	p, err := e.pool(id)
 	if err != nil {
-		return runtime.Runner{}, err
+		return runtime.Runner{}, false, err
 	}
-	return p.Claim(ctx, claim)
+	r, err = e.holdings.claim(ctx, p, claim)
+	return r, true, err
 }
 
-// claimOnce claims with a key. The claim goes on when its caller leaves, so that the
-// retry finds its runner.
-func (e *Engine) claimOnce(ctx context.Context, id runtime.EnvironmentID, claim pool.Claim) (runtime.Runner, error) {
+// claimOnce claims with a key.
+func (e *Engine) claimOnce(ctx context.Context, spawn func(func(context.Context)) error, id runtime.EnvironmentID, claim pool.Claim) (runtime.Runner, bool, error) {
 	var claimed runtime.Runner
-	runner, first, err := e.claims.Do(ctx, claim.Claim.Key, claim.Claim.Input, e.jobs.add, func(ctx context.Context) (_ runtime.RunnerID, err error) {
+	var got atomic.Pointer[runtime.RunnerID]
+	unwanted := func(ctx context.Context) bool { return errors.Is(context.Cause(ctx), pool.ErrUnwanted) }
+	runner, first, err := e.claims.Do(ctx, claim.Claim.Key, claim.Claim.Input, spawn, func(ctx context.Context) (_ runtime.RunnerID, err error) {
 		claimed, err = e.claimUnlessSpent(ctx, id, claim)
-		return claimed.ID, err
+		if err != nil {
+			return "", err
+		}
+		if got.Store(&claimed.ID); unwanted(ctx) {
+			e.releaseLater(claimed.ID)
+			return "", pool.ErrUnwanted
+		}
+		return claimed.ID, nil
 	})
+	if id := got.Load(); err != nil && id != nil && unwanted(ctx) { // it got its runner when it wasn't wanted any more
+		e.releaseLater(*id)
+	}
 	switch {
 	case err != nil:
-		return runtime.Runner{}, keyError(err)
+		return runtime.Runner{}, first, keyError(err)
 	case first:
-		return claimed, nil
+		return claimed, true, nil
 	}
 	if r, ok := e.Runner(runner); ok && r.State == runtime.RunnerClaimed {
-		return r, nil
+		return r, false, nil
 	}
-	return runtime.Runner{}, runtime.Gone(runner)
+	return runtime.Runner{}, false, runtime.Gone(runner)
 }
 
 // keyOf returns an idempotency key as it is stored: each tenant has its own. Those of the
@@ -161,7 +188,7 @@ func (e *Engine) claimUnlessSpent(ctx context.Context, id runtime.EnvironmentID,
 		if err != nil {
 			return runtime.Runner{}, err
 		}
-		return p.Claim(ctx, claim)
+		return e.holdings.claim(ctx, p, claim)
 	case spent.Input != claim.Claim.Input:
 		return runtime.Runner{}, keyConflict()
 	default:

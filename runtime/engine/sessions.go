@@ -71,8 +71,10 @@ func (t *sessionTable) len() int {
 
 // ended is of [session.Host].
 func (e *Engine) ended(s *session.Session) {
-	e.counts.finished[s.Execution().End.Outcome].Add(1)
+	x := s.Execution()
+	e.counts.finished[x.End.Outcome].Add(1)
 	e.sessions.remove(s)
+	e.holdings.ended(x)
 }
 
 // findEvery is how often a session is looked for that is being made.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
@@ -111,6 +112,7 @@ const (
 	WatchRunners    WatchKind = "RUNNERS"
 	WatchPools      WatchKind = "POOLS"
 	WatchPoolAlerts WatchKind = "POOL_ALERTS"
+	WatchTickets    WatchKind = "TICKETS"
 )
 
 // What becomes of a claim, beside the code of an error.
@@ -124,7 +126,7 @@ func newCounts() *counts {
 	return &counts{
 		finished: counters(runtime.Outcomes()...),
 		starting: timing.New(250*us, 500*us, ms, 2500*us, 5*ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms, 10000*ms),
-		watchers: counters(WatchExecution, WatchRunners, WatchPools, WatchPoolAlerts),
+		watchers: counters(WatchExecution, WatchRunners, WatchPools, WatchPoolAlerts, WatchTickets),
 		strange:  newClaimCounts(),
 	}
 }
@@ -156,7 +158,7 @@ func (c *counts) claimed(id runtime.EnvironmentID, began time.Time, err error) {
 	switch {
 	case err == nil:
 		of.took.Add(time.Since(began))
-	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, pool.ErrUnwanted):
 		result = ClaimLeft
 	default:
 		result = string(runtime.CodeOf(err))

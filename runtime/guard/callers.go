@@ -8,6 +8,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/identity"
+	"github.com/rockpool/rockpool/runtime/quota"
 )
 
 // Tokens returns the tokens that the caller manages; see [identity.Book.Tokens].
@@ -77,6 +78,19 @@ func (g *Guard) Tenants(ctx context.Context) ([]runtime.Tenant, error) {
 		return nil, err
 	}
 	return g.book.Tenants(p), nil
+}
+
+// Usage returns what a tenant that the caller has got already takes.
+func (g *Guard) Usage(id runtime.TenantID) quota.Usage { return g.engine.Usage(id) }
+
+// Subscribing takes a subscription of the tenant of the caller until done is called. A caller for
+// all tenants needs none.
+func (g *Guard) Subscribing(ctx context.Context) (done func(), err error) {
+	p := access.Of(ctx)
+	if p.AllTenants {
+		return func() {}, nil
+	}
+	return g.engine.Subscribing(p.Tenant)
 }
 
 // PutTenant is as [identity.Book.PutTenant].

@@ -33,12 +33,19 @@ type Store interface {
 	DeleteTenant(ctx context.Context, id runtime.TenantID) error
 }
 
+// Quotas bound what tenants take.
+type Quotas interface {
+	SetTenant(t runtime.Tenant)
+	Remove(id runtime.TenantID)
+}
+
 // Config are a Book's settings.
 type Config struct {
 	Store      Store
 	FirstToken string // of the first administrator, which can't be revoked; "": there is none
 	Open       bool   // callers that show nothing may do everything, until the first token is made
 	Key        []byte // signs grants
+	Quotas     Quotas // learns what tenants may take; nil: nothing does
 	Logger     *zap.Logger
 }
 
@@ -49,6 +56,7 @@ type Book struct {
 	open   bool
 	first  *liveToken // of Config.FirstToken; nil: there is none
 	grants grants
+	quotas Quotas
 	logger *zap.Logger
 
 	changing sync.Mutex // of who changes something: store, then memory
@@ -75,7 +83,7 @@ var (
 
 // New returns a book that knows only the first token. Call Load.
 func New(c Config) *Book {
-	b := &Book{store: c.Store, open: c.Open, grants: newGrants(c.Key), logger: c.Logger, tokens: map[string]*liveToken{}, tenants: map[runtime.TenantID]runtime.Tenant{}}
+	b := &Book{store: c.Store, open: c.Open, grants: newGrants(c.Key), quotas: c.Quotas, logger: c.Logger, tokens: map[string]*liveToken{}, tenants: map[runtime.TenantID]runtime.Tenant{}}
 	if c.FirstToken != "" {
 		sum := sha256.Sum256([]byte(c.FirstToken))
 		b.first = newLive(access.Token{ID: firstID(sum[:]), Kind: access.KindToken, Name: "token file", AllTenants: true, Role: access.Admin, Hash: sum[:]})
@@ -130,8 +138,15 @@ func (b *Book) Load(ctx context.Context) error {
 	}
 	for _, t := range tenants {
 		b.tenants[t.ID] = t
+		b.setQuotas(t)
 	}
 	return nil
+}
+
+func (b *Book) setQuotas(t runtime.Tenant) {
+	if b.quotas != nil {
+		b.quotas.SetTenant(t)
+	}
 }
 
 // flushEvery is how often the last uses of tokens are stored.

@@ -166,6 +166,7 @@ func (b *Book) PutTenant(ctx context.Context, id runtime.TenantID, weight *int, 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.tenants[t.ID] = t
+	b.setQuotas(t)
 	return t, !there, nil
 }
 
@@ -194,5 +195,8 @@ func (b *Book) DeleteTenant(ctx context.Context, id runtime.TenantID) (bool, err
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.tenants, id)
+	if b.quotas != nil {
+		b.quotas.Remove(id)
+	}
 	return true, nil
 }

@@ -20,7 +20,7 @@ func TestAnsweredButAbandoned(t *testing.T) {
 			if len(w.result) != 1 {
 				t.Fatal("not answered")
 			}
-			if err := b.tell(t.Context(), func(o *owner) { o.abandon(w) }); err != nil {
+			if err := b.tell(t.Context(), func(o *owner) { o.abandon(w, false) }); err != nil {
 				t.Fatal(err)
 			}
 			settle(time.Second)

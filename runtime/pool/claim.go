@@ -12,15 +12,19 @@ type waiter struct {
 	claim     Claim
 	deadline  time.Time
 	abandoned bool         // nobody listens any more
+	unwanted  bool         // nor does a key's retry want its runner
 	given     *entry       // the runner that it was answered with
 	result    chan claimed // capacity 1, used once
 
 	// Of the queue.
-	lane          *lane   // nil: it isn't in there
+	flow          *flow   // of its tenant
+	lane          *lane   // of its caller; nil: it isn't in there
 	before, after *waiter // of the same caller
 	place         int     // among the deadlines
 	dry           int     // the queue's, when it came
 	waited        bool    // no runner was idle when it came
+	waits         bool    // it was left waiting
+	done          func()  // to be called once it waits no more; nil: nothing is
 }
 
 type claimed struct {
@@ -31,20 +35,64 @@ type claimed struct {
 
 func (w *waiter) answer(r runtime.Runner, err error) { w.result <- claimed{r, err, w.waited} }
 
-// enqueue takes a claim in; settle serves it.
+// maxWaiting bounds how many claims wait in one pool.
+const maxWaiting = 10_000
+
+// enqueue takes a claim in; settle serves it, or leaves it waiting.
 func (o *owner) enqueue(w *waiter) {
 	if o.goal.deleted {
 		w.answer(runtime.Runner{}, o.goal.errDeleted())
 		return
 	}
+	if o.waiting.length() >= maxWaiting {
+		w.answer(runtime.Runner{}, runtime.Errorf(runtime.CodeQuotaExceeded,
+			"%d claims wait for a runner of environment %s, and no more may: try again later, release runners, or raise poolSize (%d)",
+			maxWaiting, o.goal.env.ID, o.goal.env.PoolSize))
+		return
+	}
 	w.deadline = time.Now().Add(w.claim.WaitFor)
 	o.waiting.push(w)
+	o.came = w
 }
 
-// abandon forgets a claim that nobody waits for any more.
-func (o *owner) abandon(w *waiter) {
+// admit leaves the claim that came last waiting, unless it was answered at once.
+func (o *owner) admit() {
+	w := o.came
+	if o.came = nil; w == nil || w.lane == nil {
+		return
+	}
+	if w.claim.Waits != nil {
+		done, err := w.claim.Waits()
+		if err != nil {
+			o.waiting.remove(w)
+			w.answer(runtime.Runner{}, err)
+			return
+		}
+		w.done = done
+	}
+	w.waits = true
+	if w.claim.Waiting != nil {
+		w.claim.Waiting.begin()
+	}
+}
+
+// left ends what began when it was left waiting.
+func (w *waiter) left() {
+	if w.done != nil {
+		w.done()
+		w.done = nil
+	}
+	if w.claim.Waiting != nil {
+		w.claim.Waiting.end()
+	}
+}
+
+// abandon forgets a claim that nobody waits for any more. A runner that it got already
+// stays for the retry of its key, unless that is unwanted too.
+func (o *owner) abandon(w *waiter, unwanted bool) {
 	w.abandoned = true
-	if w.given != nil && w.claim.Claim.Key == "" {
+	w.unwanted = unwanted || w.claim.Claim.Key == ""
+	if w.given != nil && w.unwanted {
 		o.stop(w.given, runtime.GoneReleased, "the claimer went away before it had its answer")
 	}
 	o.waiting.remove(w)
@@ -60,6 +108,9 @@ func (o *owner) serve(now time.Time) {
 			return
 		}
 		w := o.waiting.pop()
+		if w.waits {
+			o.pace.served(now)
+		}
 		o.mark(e, w, now)
 	}
 }
@@ -96,7 +147,7 @@ func (o *owner) mark(e *entry, w *waiter, now time.Time) {
 			w.answer(runtime.Runner{}, gone(e.ID))
 			return
 		}
-		if w.abandoned && claim.Key == "" {
+		if w.unwanted {
 			o.stop(e, runtime.GoneReleased, "the claimer went away before it had its answer")
 			return
 		}

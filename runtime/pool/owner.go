@@ -21,6 +21,8 @@ type owner struct {
 
 	runners map[runtime.RunnerID]*entry
 	waiting queue
+	came    *waiter  // the claim that was taken in, and is neither served yet nor left waiting
+	pace    pace     // of the claims that wait
 	members []Member // settle's, used again and again: a pool may have a thousand
 
 	listing listing
@@ -88,6 +90,8 @@ func (o *owner) settle(now time.Time) time.Time {
 		o.serve(now)
 	}
 	wake := o.expireWaiters(now)
+	o.admit()
+	o.pace.wait(now, o.waiting.length())
 	if !o.listing.listed() {
 		return earlier(wake, o.watchIdle(now, o.publish(false)))
 	}

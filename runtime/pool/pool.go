@@ -18,6 +18,7 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.uber.org/zap"
@@ -75,6 +76,7 @@ type Pool struct {
 	alert   latest.Value[runtime.PoolAlert]
 	starts  timing.Recent // how long they took
 	history history
+	places  places
 }
 
 // New returns the pool of env. Known are the runners that the cluster has for
@@ -146,14 +148,28 @@ func (p *Pool) Delete(ctx context.Context, endClaimed bool) error {
 type Claim struct {
 	Claim   runtime.Claim // Epoch, ClaimedAt and ExpiresAt are the pool's to set
 	WaitFor time.Duration // for a runner, where none is idle; 0: not at all
-	Caller  string        // whose it is: callers whose claims wait take turns
+	Caller  string        // whose it is: callers of one tenant whose claims wait take turns
+	Weight  int           // turns of its tenant, Claim.Tenant, for each turn of a tenant of weight 1; 0: 1
+	Waiting *Waiting      // follows it while it waits; nil: nobody does
+
+	// Waits is called by the owner before the claim is left waiting, which it isn't
+	// where a runner is there at once. An error answers the claim. Done is called once,
+	// when the claim waits no more for whatever reason, and before it is answered.
+	// Neither must block, nor call the pool. nil: nothing is called; so for done.
+	Waits func() (done func(), err error)
 }
 
+// ErrUnwanted, as the cause of the end of a claim's ctx, says that its runner isn't
+// wanted by the retry of its key either.
+var ErrUnwanted = errors.New("the claim isn't wanted any more")
+
 // Claim returns a runner that nobody else gets; its claim is durable.
-// NO_RUNNER_AVAILABLE means that none was there for as long as it could wait.
-// Callers whose claims wait take turns; the claims of one are served in the order
-// in which they came. Where ctx ends while the claim is being made, a runner
-// claimed with a key stays claimed, for the retry; without a key it goes.
+// NO_RUNNER_AVAILABLE means that none was there for as long as it could wait,
+// QUOTA_EXCEEDED that 10,000 claims wait already. Tenants whose claims wait take
+// turns by weight, and the callers of a tenant within those; the claims of one caller
+// are served in the order in which they came. Where ctx ends while the claim is
+// being made, a runner claimed with a key stays claimed, for the retry, unless the
+// cause is ErrUnwanted; without a key it goes.
 func (p *Pool) Claim(ctx context.Context, claim Claim) (runtime.Runner, error) {
 	began := time.Now()
 	w := &waiter{claim: claim, result: make(chan claimed, 1)}
@@ -167,7 +183,7 @@ func (p *Pool) Claim(ctx context.Context, claim Claim) (runtime.Runner, error) {
 	case <-p.ended:
 	case <-ctx.Done():
 		err := context.Cause(ctx)
-		_ = p.tell(context.WithoutCancel(ctx), func(o *owner) { o.abandon(w) })
+		_ = p.tell(context.WithoutCancel(ctx), func(o *owner) { o.abandon(w, errors.Is(err, ErrUnwanted)) })
 		return runtime.Runner{}, err
 	}
 	select { // it may have been answered just before the end

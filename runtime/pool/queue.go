@@ -2,26 +2,35 @@ package pool
 
 import (
 	"container/heap"
+	"iter"
 	"time"
 
+	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
-// A queue holds the claims that wait. Their callers take turns; the claims of one
-// caller are in the order in which they came. So between two claims of one
-// caller each other caller that waits has one. The zero value is empty. A claim
-// that comes or goes costs the logarithm of how many wait, and allocates nothing
-// itself.
+// A queue holds the claims that wait. Their tenants take turns by weight, the callers of
+// one tenant take turns within those of the tenant, and the claims of one caller are in
+// the order in which they came. So between two claims of one tenant of weight 1 each other
+// tenant that waits has one, however many claims and callers it has, and the same holds for
+// the callers of one tenant. The zero value is empty. A claim that comes or goes costs the
+// logarithm of how many wait, and allocates nothing itself.
 type queue struct {
-	callers   turns.Lanes[string, line]
+	tenants   turns.Fair[runtime.TenantID, callers]
 	deadlines deadlines
 	dry       int // how often no runner was idle for one of them
 }
 
+// callers are what waits of one tenant.
+type callers = turns.Lanes[string, line]
+
 // A line is what waits of one caller. It is never empty.
 type line struct{ first, last *waiter }
 
-type lane = turns.Lane[string, line]
+type (
+	flow = turns.Flow[runtime.TenantID, callers]
+	lane = turns.Lane[string, line]
+)
 
 // length returns how many wait.
 func (q *queue) length() int { return len(q.deadlines) }
@@ -29,7 +38,8 @@ func (q *queue) length() int { return len(q.deadlines) }
 // push appends w to its caller's.
 func (q *queue) push(w *waiter) {
 	w.dry = q.dry
-	w.lane = q.callers.Lane(w.claim.Caller)
+	w.flow = q.tenants.Flow(w.claim.Claim.Tenant, w.claim.Weight)
+	w.lane = w.flow.Queue.Lane(w.claim.Caller)
 	line := &w.lane.Queue
 	if w.before = line.last; w.before == nil {
 		line.first = w
@@ -40,15 +50,17 @@ func (q *queue) push(w *waiter) {
 	heap.Push(&q.deadlines, w)
 }
 
-// pop takes the first claim of the caller whose turn it is; nil: none waits.
+// pop takes the claim that is next; nil: none waits.
 func (q *queue) pop() *waiter {
-	lane := q.callers.First()
-	if lane == nil {
+	flow := q.tenants.First()
+	if flow == nil {
 		return nil
 	}
+	lane := flow.Queue.First()
 	w := lane.Queue.first
 	w.waited = q.dry > w.dry
-	q.callers.Took(lane)
+	flow.Queue.Took(lane)
+	q.tenants.Took(flow)
 	q.remove(w)
 	return w
 }
@@ -71,7 +83,7 @@ func (q *queue) nextDeadline() time.Time {
 	return q.deadlines[0].deadline
 }
 
-// remove takes w out, unless it has gone already.
+// remove takes w out, unless it has gone already. It waits no more then.
 func (q *queue) remove(w *waiter) {
 	if w.lane == nil {
 		return
@@ -88,10 +100,51 @@ func (q *queue) remove(w *waiter) {
 		w.after.before = w.before
 	}
 	if line.first == nil {
-		q.callers.Remove(w.lane)
+		if w.flow.Queue.Remove(w.lane); w.flow.Queue.Len() == 0 {
+			q.tenants.Remove(w.flow)
+		}
 	}
 	heap.Remove(&q.deadlines, w.place)
-	w.lane, w.before, w.after = nil, nil, nil
+	w.flow, w.lane, w.before, w.after = nil, nil, nil, nil
+	w.left()
+}
+
+// order yields all claims in the order in which they would be served if no other one
+// came or left. It costs as much as if they were.
+func (q *queue) order() iter.Seq[*waiter] {
+	return func(yield func(*waiter) bool) {
+		ahead := make(map[*flow][]*waiter, q.tenants.Len()) // of each tenant, in the order of its own turns
+		for flow := range q.tenants.Order(func(f *flow) int {
+			ahead[f] = inTurns(&f.Queue)
+			return len(ahead[f])
+		}) {
+			next := ahead[flow]
+			ahead[flow] = next[1:]
+			if !yield(next[0]) {
+				return
+			}
+		}
+	}
+}
+
+// inTurns returns a tenant's claims in the order in which they would be served if it
+// were the only one.
+func inTurns(c *callers) (all []*waiter) {
+	var round []*waiter // the next claim of each caller that has one
+	for lane := range c.All() {
+		round = append(round, lane.Queue.first)
+	}
+	for len(round) > 0 {
+		all = append(all, round...)
+		next := round[:0]
+		for _, w := range round {
+			if w.after != nil {
+				next = append(next, w.after)
+			}
+		}
+		round = next
+	}
+	return all
 }
 
 // deadlines is a heap.Interface of claims: the first one to expire comes first.

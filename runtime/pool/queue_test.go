@@ -3,6 +3,7 @@ package pool
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,50 +13,78 @@ import (
 )
 
 // TestQueueWalk: against a plain list in the order in which the claims came. Each
-// claim that is served is its caller's oldest, and while a caller waits each other
-// one is served once at most: nobody starves.
+// claim that is served is its caller's oldest. While a caller waits, each other one of
+// its tenant is served once at most; while a tenant waits, each other one has its share
+// by weight, and one turn more, at most: nobody starves. The places say what is served.
 func TestQueueWalk(t *testing.T) {
+	weights := map[runtime.TenantID]int{"": 1, "t": 2, "u": 5}
 	rapid.Check(t, func(t *rapid.T) {
 		var q queue
 		var model []*waiter
-		passed := map[string]map[string]int{} // by a caller that waits: how often each other was served meanwhile
+		callers := passes[string]{}           // by tenant and caller
+		tenants := passes[runtime.TenantID]{} // likewise
 		start := time.Unix(1000, 0)
+		tenant := func(w *waiter) runtime.TenantID { return w.claim.Claim.Tenant }
+		caller := func(w *waiter) string { return string(tenant(w)) + "/" + w.claim.Caller }
 		forget := func(w *waiter) {
 			at := slices.Index(model, w)
 			model = slices.Delete(model, at, at+1)
-			if !slices.ContainsFunc(model, func(o *waiter) bool { return o.claim.Caller == w.claim.Caller }) {
-				delete(passed, w.claim.Caller)
+			if !slices.ContainsFunc(model, func(o *waiter) bool { return caller(o) == caller(w) }) {
+				delete(callers, caller(w))
 			}
+			if !slices.ContainsFunc(model, func(o *waiter) bool { return tenant(o) == tenant(w) }) {
+				delete(tenants, tenant(w))
+			}
+		}
+		pop := func(t *rapid.T) *waiter {
+			w := q.pop()
+			if (w == nil) != (len(model) == 0) {
+				t.Fatalf("popped %+v of %d", w, len(model))
+			}
+			if w == nil {
+				return nil
+			}
+			if at := slices.IndexFunc(model, func(o *waiter) bool { return caller(o) == caller(w) }); model[at] != w {
+				t.Fatalf("a claim of %q came before an older one", caller(w))
+			}
+			for other, times := range callers.served(caller(w)) {
+				if strings.HasPrefix(other, string(tenant(w))+"/") && times > 1 {
+					t.Fatalf("%q was served %d times while %q waited", caller(w), times, other)
+				}
+			}
+			for other, times := range tenants.served(tenant(w)) {
+				if most := weights[tenant(w)]/weights[other] + 2; times >= most {
+					t.Fatalf("%q had %d turns while %q waited", tenant(w), times, other)
+				}
+			}
+			forget(w)
+			return w
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"push": func(t *rapid.T) {
 				w := &waiter{claim: Claim{Caller: rapid.SampledFrom([]string{"a", "b", "c", "d", ""}).Draw(t, "caller")}}
+				w.claim.Claim.Tenant = rapid.SampledFrom([]runtime.TenantID{"", "t", "u"}).Draw(t, "tenant")
+				w.claim.Weight = weights[tenant(w)]
 				w.deadline = start.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "deadline")) * time.Second)
 				q.push(w)
 				model = append(model, w)
-				if passed[w.claim.Caller] == nil {
-					passed[w.claim.Caller] = map[string]int{}
-				}
+				callers.waits(caller(w))
+				tenants.waits(tenant(w))
 			},
-			"pop": func(t *rapid.T) {
-				w := q.pop()
-				if (w == nil) != (len(model) == 0) {
-					t.Fatalf("popped %+v of %d", w, len(model))
+			"pop": func(t *rapid.T) { pop(t) },
+			"places": func(t *rapid.T) {
+				var want []*waiter
+				for w := range q.order() {
+					want = append(want, w)
 				}
-				if w == nil {
-					return
+				if len(want) != len(model) {
+					t.Fatalf("%d have a place, %d wait", len(want), len(model))
 				}
-				caller := w.claim.Caller
-				if at := slices.IndexFunc(model, func(o *waiter) bool { return o.claim.Caller == caller }); model[at] != w {
-					t.Fatalf("a claim of %q came before an older one", caller)
-				}
-				passed[caller] = map[string]int{}
-				for other, times := range passed {
-					if times[caller]++; other != caller && times[caller] > 1 {
-						t.Fatalf("%q was served %d times while %q waited", caller, times[caller], other)
+				for i, w := range want[:min(len(want), rapid.IntRange(0, 20).Draw(t, "served"))] {
+					if pop(t) != w {
+						t.Fatalf("another claim is served as number %d", i+1)
 					}
 				}
-				forget(w)
 			},
 			"remove": func(t *rapid.T) {
 				if len(model) == 0 {
@@ -85,7 +114,7 @@ func TestQueueWalk(t *testing.T) {
 				for _, w := range model {
 					next = earlier(next, w.deadline)
 				}
-				if q.length() != len(model) || !q.nextDeadline().Equal(next) {
+				if q.length() != len(model) || !q.nextDeadline().Equal(next) || q.tenants.Len() != len(tenants) {
 					t.Fatalf("%d wait until %v, want %d until %v", q.length(), q.nextDeadline(), len(model), next)
 				}
 			},
@@ -93,10 +122,60 @@ func TestQueueWalk(t *testing.T) {
 	})
 }
 
+// passes are, for each key that waits, the turns of each other one since it came or had
+// its own last.
+type passes[K comparable] map[K]map[K]int
+
+func (p passes[K]) waits(key K) {
+	if p[key] == nil {
+		p[key] = map[K]int{}
+	}
+}
+
+// served counts a turn, and returns how many the key has had now while each other waited.
+func (p passes[K]) served(key K) map[K]int {
+	p[key] = map[K]int{}
+	now := map[K]int{}
+	for other, turns := range p {
+		if other != key {
+			turns[key]++
+			now[other] = turns[key]
+		}
+	}
+	return now
+}
+
+// TestTenantsHaveTheirShares: within each turn of a tenant of weight 1, however many
+// claims and callers the others have.
+func TestTenantsHaveTheirShares(t *testing.T) {
+	var q queue
+	add := func(tenant runtime.TenantID, weight, callers, claims int) {
+		for i := range claims {
+			w := &waiter{claim: Claim{Caller: fmt.Sprint(i % callers), Weight: weight}}
+			w.claim.Claim.Tenant = tenant
+			q.push(w)
+		}
+	}
+	add("flood", 1, 200, 2000)
+	add("heavy", 3, 1, 600)
+	add("", 0, 1, 200)
+	got := map[runtime.TenantID]int{}
+	for turn := range 200 {
+		for range 5 {
+			got[q.pop().claim.Claim.Tenant]++
+		}
+		for tenant, weight := range map[runtime.TenantID]int{"flood": 1, "heavy": 3, "": 1} {
+			if late := got[tenant] - (turn+1)*weight; max(late, -late) > 1 {
+				t.Fatalf("%q had %d of %d claims: %v", tenant, got[tenant], 5*(turn+1), got)
+			}
+		}
+	}
+}
+
 // TestQueueOfOneAllocatesNothing: a claim that is served at once passes through.
 func TestQueueOfOneAllocatesNothing(t *testing.T) {
 	var q queue
-	w := &waiter{claim: Claim{Caller: "a"}, deadline: time.Unix(1, 0)}
+	w := &waiter{claim: Claim{Claim: runtime.Claim{Tenant: "t"}, Caller: "a", Weight: 3}, deadline: time.Unix(1, 0)}
 	got := testing.AllocsPerRun(1000, func() {
 		q.push(w)
 		if q.pop() != w {
@@ -108,17 +187,39 @@ func TestQueueOfOneAllocatesNothing(t *testing.T) {
 	}
 }
 
+// many returns a queue of claims of 1,000 callers, who belong to so many tenants.
+func many(waiting, tenants int) *queue {
+	var q queue
+	for i := range waiting {
+		caller := i % 1000
+		w := &waiter{claim: Claim{Caller: fmt.Sprint(caller), Weight: 1 + caller%5, Waiting: NewWaiting()}, deadline: time.Unix(int64(i), 0)}
+		w.claim.Claim.Tenant = runtime.TenantID(fmt.Sprint(caller % tenants))
+		q.push(w)
+	}
+	return &q
+}
+
 // BenchmarkQueue serves one claim after another of many that wait.
 func BenchmarkQueue(b *testing.B) {
-	for _, waiting := range []int{0, 100, 100_000} {
-		b.Run(fmt.Sprint(waiting), func(b *testing.B) {
-			var q queue
-			for i := range waiting + 1 {
-				q.push(&waiter{claim: Claim{Caller: fmt.Sprint(i % 1000)}, deadline: time.Unix(int64(i), 0)})
-			}
+	for _, size := range []struct{ waiting, tenants int }{{0, 1}, {100, 1}, {100, 50}, {maxWaiting, 1}, {maxWaiting, 50}, {maxWaiting, 1000}, {100_000, 50}} {
+		b.Run(fmt.Sprint(size.waiting, "/", size.tenants), func(b *testing.B) {
+			q := many(size.waiting+1, size.tenants)
 			b.ReportAllocs()
 			for b.Loop() {
 				q.push(q.pop())
+			}
+		})
+	}
+}
+
+// BenchmarkPlaces looks up the places of all claims that wait.
+func BenchmarkPlaces(b *testing.B) {
+	for _, waiting := range []int{1, 100, maxWaiting} {
+		b.Run(fmt.Sprint(waiting), func(b *testing.B) {
+			o := &owner{pool: &Pool{}, waiting: *many(waiting, 50)}
+			for b.Loop() {
+				o.pool.places.due.Store(0)
+				o.place(time.Unix(1, 0))
 			}
 		})
 	}

@@ -9,7 +9,8 @@ import (
 )
 
 // A Gate limits how many runners are started at once. The others wait in the order
-// of a [Queue]: by priority, then by turns of their environments, then by age.
+// of a [Queue]: by priority, then by turns of their tenants, then by turns of a tenant's
+// environments, then by age.
 type Gate struct {
 	mu      sync.Mutex // guards all below, and what its tickets say
 	free    int
@@ -35,6 +36,7 @@ func (g *Gate) Waiting() int {
 // runner has now. Its methods may be called at once, but for Enter.
 type Ticket struct {
 	gate        *Gate
+	tenant      runtime.TenantID
 	environment runtime.EnvironmentID
 
 	// Guarded by gate.mu.
@@ -43,9 +45,9 @@ type Ticket struct {
 	let      chan struct{} // closed when it is let in; nil: it doesn't wait
 }
 
-// Ticket returns a new one.
-func (g *Gate) Ticket(environment runtime.EnvironmentID, priority runtime.Priority) *Ticket {
-	return &Ticket{gate: g, environment: environment, priority: priority}
+// Ticket returns a new one, for a runner of an environment.
+func (g *Gate) Ticket(env runtime.Environment, priority runtime.Priority) *Ticket {
+	return &Ticket{gate: g, tenant: env.Tenant, environment: env.ID, priority: priority}
 }
 
 // Priority returns the one that was set last.
@@ -59,10 +61,10 @@ func (t *Ticket) Priority() runtime.Priority {
 func (t *Ticket) SetPriority(priority runtime.Priority) {
 	t.gate.mu.Lock()
 	defer t.gate.mu.Unlock()
-	waits := t.gate.waiting.Remove(t.environment, t.priority, t)
+	waits := t.gate.waiting.Remove(t.tenant, t.environment, t.priority, t)
 	t.priority = priority
 	if waits {
-		t.gate.waiting.Push(t.environment, priority, t)
+		t.gate.waiting.Push(t.tenant, t.environment, priority, t)
 	}
 }
 
@@ -74,7 +76,7 @@ func (t *Ticket) Enter(ctx context.Context) (leave func(), err error) {
 	let := make(chan struct{})
 	g.came++
 	t.came, t.let = g.came, let
-	g.waiting.Push(t.environment, t.priority, t)
+	g.waiting.Push(t.tenant, t.environment, t.priority, t)
 	g.next()
 	g.mu.Unlock()
 	select {
@@ -84,7 +86,7 @@ func (t *Ticket) Enter(ctx context.Context) (leave func(), err error) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.waiting.Remove(t.environment, t.priority, t) { // it was let in at the same moment
+	if !g.waiting.Remove(t.tenant, t.environment, t.priority, t) { // it was let in at the same moment
 		g.free++
 		g.next()
 	}

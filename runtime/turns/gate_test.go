@@ -12,7 +12,7 @@ import (
 
 func TestGateAdmitsByPriorityThenByTurns(t *testing.T) {
 	for name, test := range map[string]struct {
-		waiting []string // environment, and ! for one that a claim waits for
+		waiting []string // environment, or tenant/environment, and ! for one that a claim waits for
 		leave   int      // who gives up
 		hurry   int      // for whom a claim comes later
 		calm    int      // whose claim is gone
@@ -20,6 +20,8 @@ func TestGateAdmitsByPriorityThenByTurns(t *testing.T) {
 	}{
 		"claims first":            {[]string{"x", "x!", "x!", "x", "x!"}, 2, -1, -1, "-bead"},
 		"by environments":         {[]string{"x", "x", "x", "y", "y", "z"}, -1, -1, -1, "adfbec"},
+		"by tenants first":        {[]string{"t/x", "t/y", "t/z", "t/x", "u/x", "u/x"}, -1, -1, -1, "aebfcd"},
+		"claims by tenants":       {[]string{"t/x!", "t/y!", "t/z!", "u/x", "v/x!"}, -1, -1, -1, "aebcd"},
 		"claims by turns, too":    {[]string{"x!", "x!", "x!", "y", "z!"}, -1, -1, -1, "aebcd"},
 		"a claim comes later":     {[]string{"x", "x", "x", "y"}, -1, 2, -1, "cadb"},
 		"a claim comes and goes":  {[]string{"x", "x", "x", "y"}, -1, 1, 1, "adbc"},
@@ -28,7 +30,7 @@ func TestGateAdmitsByPriorityThenByTurns(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			gate := NewGate(1)
-			leave, err := gate.Ticket("other", runtime.PriorityRefill).Enter(t.Context())
+			leave, err := gate.Ticket(runtime.Environment{ID: "other"}, runtime.PriorityRefill).Enter(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -45,7 +47,7 @@ func TestGateAdmitsByPriorityThenByTurns(t *testing.T) {
 				if urgent {
 					priority = runtime.PriorityWaiting
 				}
-				ticket := gate.Ticket(runtime.EnvironmentID(environment), priority)
+				ticket := gate.Ticket(of(environment), priority)
 				tickets = append(tickets, ticket)
 				go func() {
 					leave, err := ticket.Enter(ctx)
@@ -80,13 +82,22 @@ func TestGateAdmitsByPriorityThenByTurns(t *testing.T) {
 	}
 }
 
+// of returns an environment: tenant/environment, or environment alone.
+func of(name string) runtime.Environment {
+	tenant, id, found := strings.Cut(name, "/")
+	if !found {
+		tenant, id = "", name
+	}
+	return runtime.Environment{ID: runtime.EnvironmentID(id), Tenant: runtime.TenantID(tenant)}
+}
+
 var errGaveUp = errors.New("gave up")
 
 // One that is admitted at the moment at which it gives up gives its place back.
 func TestGateLosesNoPlace(t *testing.T) {
 	gate := NewGate(1)
 	for range 1000 {
-		leave, err := gate.Ticket("a", 0).Enter(t.Context())
+		leave, err := gate.Ticket(of("a"), 0).Enter(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +105,7 @@ func TestGateLosesNoPlace(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			if leave, err := gate.Ticket("b", 0).Enter(ctx); err == nil {
+			if leave, err := gate.Ticket(of("b"), 0).Enter(ctx); err == nil {
 				leave()
 			}
 		}()
@@ -111,7 +122,7 @@ func TestGateLosesNoPlace(t *testing.T) {
 func TestTicketKeepsItsPriority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := NewGate(1)
-		late := gate.Ticket("a", runtime.PriorityRefill)
+		late := gate.Ticket(of("a"), runtime.PriorityRefill)
 		leave, err := late.Enter(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -121,7 +132,7 @@ func TestTicketKeepsItsPriority(t *testing.T) {
 			t.Errorf("its priority is %d", got)
 		}
 		order := make(chan string, 2)
-		for name, ticket := range map[string]*Ticket{"refill": gate.Ticket("b", runtime.PriorityRefill), "again": late} {
+		for name, ticket := range map[string]*Ticket{"refill": gate.Ticket(of("b"), runtime.PriorityRefill), "again": late} {
 			go func() {
 				if leave, err := ticket.Enter(t.Context()); err == nil {
 					order <- name

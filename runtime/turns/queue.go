@@ -9,9 +9,11 @@ import (
 )
 
 // A Queue holds items by priority, the highest first. Among those of one priority
-// their keys take turns, and the items of one key are in the order of Compare. So
-// whatever else is queued, a key's first item comes no later than after one of
-// every other key that has its priority. It isn't safe for concurrent use.
+// their tenants take turns, and within a tenant its keys. The items of one key are in
+// the order of Compare. So whatever else is queued, the first item of a tenant comes no
+// later than after one of every other tenant that has its priority, however many keys
+// those have. The same holds for the keys of one tenant. It isn't safe for concurrent
+// use.
 type Queue[K, T comparable] struct {
 	Compare func(a, b T) int // the order of the items of one key, in which no two are equal
 
@@ -19,23 +21,23 @@ type Queue[K, T comparable] struct {
 	length int
 }
 
-// A Level is what a Queue holds of one priority: the items of each key, in their
-// order. No lane is empty.
+// A Level is what a Queue holds of one priority: for each tenant the items of each of
+// its keys, in their order. No lane is empty.
 type Level[K, T comparable] struct {
 	Priority runtime.Priority
-	lanes    Lanes[K, []T]
+	tenants  Lanes[runtime.TenantID, Lanes[K, []T]]
 }
 
 // Len returns how many items there are.
 func (q *Queue[K, T]) Len() int { return q.length }
 
-// Push adds an item.
-func (q *Queue[K, T]) Push(key K, priority runtime.Priority, item T) {
+// Push adds an item of a tenant's key.
+func (q *Queue[K, T]) Push(tenant runtime.TenantID, key K, priority runtime.Priority, item T) {
 	at, found := q.find(priority)
 	if !found {
 		q.levels = slices.Insert(q.levels, at, &Level[K, T]{Priority: priority})
 	}
-	lane := q.levels[at].lanes.Lane(key)
+	lane := q.levels[at].tenants.Lane(tenant).Queue.Lane(key)
 	place, _ := slices.BinarySearchFunc(lane.Queue, item, q.Compare)
 	lane.Queue = slices.Insert(lane.Queue, place, item)
 	q.length++
@@ -59,10 +61,12 @@ func (q *Queue[K, T]) Levels() []*Level[K, T] { return slices.Clone(q.levels) }
 // All yields every item of l. They must stay as they are meanwhile.
 func (l *Level[K, T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
-		for lane := range l.lanes.All() {
-			for _, item := range lane.Queue {
-				if !yield(item) {
-					return
+		for tenant := range l.tenants.All() {
+			for lane := range tenant.Queue.All() {
+				for _, item := range lane.Queue {
+					if !yield(item) {
+						return
+					}
 				}
 			}
 		}
@@ -79,39 +83,46 @@ func (q *Queue[K, T]) Pop() (item T, ok bool) {
 
 // Take takes the first item of a level that fits, and returns false if none does.
 func (q *Queue[K, T]) Take(level *Level[K, T], fits func(T) bool) (item T, ok bool) {
-	for lane := range level.lanes.All() {
-		at := slices.IndexFunc(lane.Queue, fits)
-		if at < 0 {
-			continue
+	for tenant := range level.tenants.All() {
+		for lane := range tenant.Queue.All() {
+			at := slices.IndexFunc(lane.Queue, fits)
+			if at < 0 {
+				continue
+			}
+			item = lane.Queue[at]
+			tenant.Queue.Took(lane)
+			level.tenants.Took(tenant)
+			q.drop(level, tenant, lane, at)
+			return item, true
 		}
-		item = lane.Queue[at]
-		level.lanes.Took(lane)
-		q.drop(level, lane, at)
-		return item, true
 	}
 	return item, false
 }
 
-// Remove takes an item out that was pushed with this key and priority, and reports
-// whether it was there.
-func (q *Queue[K, T]) Remove(key K, priority runtime.Priority, item T) bool {
+// Remove takes an item out that was pushed with this tenant, key and priority, and
+// reports whether it was there.
+func (q *Queue[K, T]) Remove(tenant runtime.TenantID, key K, priority runtime.Priority, item T) bool {
 	level, found := q.find(priority)
 	if !found {
 		return false
 	}
-	lane := q.levels[level].lanes.Find(key)
+	keys := q.levels[level].tenants.Find(tenant)
+	if keys == nil {
+		return false
+	}
+	lane := keys.Queue.Find(key)
 	if lane == nil {
 		return false
 	}
 	at := slices.Index(lane.Queue, item)
 	if at >= 0 {
-		q.drop(q.levels[level], lane, at)
+		q.drop(q.levels[level], keys, lane, at)
 	}
 	return at >= 0
 }
 
 // drop takes out one item of a lane, and what is empty then.
-func (q *Queue[K, T]) drop(level *Level[K, T], lane *Lane[K, []T], at int) {
+func (q *Queue[K, T]) drop(level *Level[K, T], tenant *Lane[runtime.TenantID, Lanes[K, []T]], lane *Lane[K, []T], at int) {
 	if at == 0 {
 		var none T
 		lane.Queue[0] = none
@@ -123,7 +134,10 @@ func (q *Queue[K, T]) drop(level *Level[K, T], lane *Lane[K, []T], at int) {
 	if len(lane.Queue) > 0 {
 		return
 	}
-	if level.lanes.Remove(lane); level.lanes.Len() == 0 {
+	if tenant.Queue.Remove(lane); tenant.Queue.Len() > 0 {
+		return
+	}
+	if level.tenants.Remove(tenant); level.tenants.Len() == 0 {
 		q.levels = slices.DeleteFunc(q.levels, func(l *Level[K, T]) bool { return l == level })
 	}
 }

@@ -3,6 +3,7 @@ package turns
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -12,21 +13,23 @@ import (
 
 type item struct {
 	id       int
+	tenant   runtime.TenantID
 	key      string
 	priority runtime.Priority
 	since    int
 }
 
-// Against a plain list: what comes is of the highest priority, the oldest of
-// its key, and no key comes again before every other one of
-// that priority that waited all the while.
+// Against a plain list: what comes is of the highest priority and the oldest of its key.
+// No tenant comes again before every other one of that priority that waited all the
+// while, however many keys it has. The same holds for the keys of one tenant.
 func TestQueueWalk(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := Queue[string, *item]{Compare: func(a, b *item) int { return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.id, b.id)) }}
 		var model []*item
-		passed := map[string]int{} // how often others came since a lane's first waited
+		passed := map[string]int{} // how often others came since a lane's or a tenant's first waited
 		created := 0
-		key := func(e *item) string { return fmt.Sprint(e.priority, e.key) }
+		tenant := func(e *item) string { return fmt.Sprint(e.priority, e.tenant) }
+		key := func(e *item) string { return fmt.Sprint(e.priority, e.tenant, "/", e.key) }
 		forget := func(e *item) {
 			for i, o := range model {
 				if o == e {
@@ -34,23 +37,23 @@ func TestQueueWalk(t *testing.T) {
 					break
 				}
 			}
-			for _, o := range model {
-				if key(o) == key(e) {
-					return
+			for _, name := range []func(*item) string{tenant, key} {
+				if !slices.ContainsFunc(model, func(o *item) bool { return name(o) == name(e) }) {
+					delete(passed, name(e))
 				}
 			}
-			delete(passed, key(e))
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"push": func(t *rapid.T) {
 				created++
 				e := &item{
 					id:       created,
+					tenant:   rapid.SampledFrom([]runtime.TenantID{"", "t", "u"}).Draw(t, "tenant"),
 					key:      rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "key"),
 					priority: runtime.Priority(rapid.IntRange(1, 3).Draw(t, "priority")),
 					since:    rapid.IntRange(0, 3).Draw(t, "since"),
 				}
-				q.Push(e.key, e.priority, e)
+				q.Push(e.tenant, e.key, e.priority, e)
 				model = append(model, e)
 			},
 			"pop": func(t *rapid.T) {
@@ -61,7 +64,7 @@ func TestQueueWalk(t *testing.T) {
 				if !ok {
 					return
 				}
-				lanes := map[string]bool{}
+				tenants, lanes := map[string]bool{}, map[string]bool{}
 				for _, o := range model {
 					if o.priority > e.priority {
 						t.Fatalf("%+v came before %+v", e, o)
@@ -70,16 +73,23 @@ func TestQueueWalk(t *testing.T) {
 						t.Fatalf("%+v came before the older %+v", e, o)
 					}
 					if o.priority == e.priority {
+						tenants[tenant(o)] = true
+					}
+					if tenant(o) == tenant(e) {
 						lanes[key(o)] = true
 					}
 				}
-				for lane := range lanes {
-					if lane == key(e) {
-						passed[lane] = 0
-					} else if passed[lane]++; passed[lane] > 3 {
-						t.Fatalf("%s was passed %d times", lane, passed[lane])
+				passes := func(all map[string]bool, served string, most int) {
+					for name := range all {
+						if name == served {
+							passed[name] = 0
+						} else if passed[name]++; passed[name] > most {
+							t.Fatalf("%s was passed %d times", name, passed[name])
+						}
 					}
 				}
+				passes(tenants, tenant(e), 2)
+				passes(lanes, key(e), 3)
 				forget(e)
 			},
 			"remove": func(t *rapid.T) {
@@ -87,7 +97,7 @@ func TestQueueWalk(t *testing.T) {
 					t.Skip()
 				}
 				e := rapid.SampledFrom(model).Draw(t, "item")
-				if !q.Remove(e.key, e.priority, e) || q.Remove(e.key, e.priority, e) {
+				if !q.Remove(e.tenant, e.key, e.priority, e) || q.Remove(e.tenant, e.key, e.priority, e) {
 					t.Fatalf("%+v isn't removed once", e)
 				}
 				forget(e)
@@ -97,8 +107,13 @@ func TestQueueWalk(t *testing.T) {
 					t.Fatalf("length %d of %d, top %d", q.Len(), len(model), top)
 				}
 				for _, l := range q.levels {
-					if l.lanes.Len() == 0 {
+					if l.tenants.Len() == 0 {
 						t.Fatal("an empty level is kept")
+					}
+					for lane := range l.tenants.All() {
+						if lane.Queue.Len() == 0 {
+							t.Fatal("an empty tenant is kept")
+						}
 					}
 				}
 			},

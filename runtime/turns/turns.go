@@ -1,7 +1,7 @@
-// Package turns decides who is next. [Lanes] let keys take turns: the environments
-// whose evaluations wait, or the callers whose claims do. Between two turns of a key
-// every other key that waits has one. A [Queue] orders by priority first, a [Gate] has
-// runners' starts wait in one.
+// Package turns decides who is next. [Lanes] let keys take turns: between two turns of a
+// key every other key that waits has one. [Fair] does the same for keys with weights: the
+// tenants whose claims wait in a pool. A [Queue] orders by priority, then by turns of
+// tenants and of their environments. Runners' starts wait for a [Gate] in one.
 package turns
 
 import "iter"

@@ -1,0 +1,69 @@
+package graph
+
+import (
+	"context"
+
+	"github.com/rockpool/rockpool/graph/generated"
+	"github.com/rockpool/rockpool/graph/model"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/ticket"
+)
+
+// claimLater answers a claim that doesn't wait for its runner.
+func (r mutation) claimLater(ctx context.Context, in engine.ClaimInput) (generated.ClaimRunnerPayload, error) {
+	made, err := r.guard.ClaimLater(ctx, in)
+	if err != nil {
+		return generated.ClaimRunnerPayload{}, err
+	}
+	claimed, err := tickets(r).Runner(ctx, &made)
+	return generated.ClaimRunnerPayload{Runner: claimed, Ticket: &made}, err
+}
+
+func (r query) Ticket(ctx context.Context, id string) (*ticket.Ticket, error) {
+	found, err := r.guard.Ticket(ctx, runtime.TicketID(id))
+	if err != nil {
+		return nil, err
+	}
+	return &found, nil
+}
+
+func (r mutation) CancelTicket(ctx context.Context, id string) (generated.CancelTicketPayload, error) {
+	ended, err := r.guard.CancelTicket(ctx, runtime.TicketID(id))
+	return generated.CancelTicketPayload{Ticket: ended}, err
+}
+
+func (r subscription) TicketEvents(ctx context.Context, id string) (<-chan ticket.Ticket, error) {
+	return r.guard.WatchTicket(ctx, runtime.TicketID(id))
+}
+
+func (r tickets) Position(_ context.Context, of *ticket.Ticket) (*int, error) {
+	return orNull(of.Position), nil
+}
+
+func (r tickets) EstimatedWaitMs(_ context.Context, of *ticket.Ticket) (*float64, error) {
+	return orNull(model.Milliseconds(of.EstimatedWait)), nil
+}
+
+func (r tickets) Runner(ctx context.Context, of *ticket.Ticket) (*runtime.Runner, error) {
+	if of.Runner == "" {
+		return nil, nil
+	}
+	return r.there(ctx, of.Runner)
+}
+
+func (r tickets) Code(_ context.Context, of *ticket.Ticket) (*runtime.Code, error) {
+	if of.Err == nil {
+		return nil, nil
+	}
+	code := runtime.CodeOf(of.Err)
+	return &code, nil
+}
+
+// Message leaves out what an error of ours would disclose.
+func (r tickets) Message(_ context.Context, of *ticket.Ticket) (*string, error) {
+	if of.Err == nil || runtime.CodeOf(of.Err) == runtime.CodeInternal {
+		return nil, nil
+	}
+	return orNull(runtime.MessageOf(of.Err)), nil
+}

@@ -1,0 +1,162 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/runtime/quota"
+)
+
+// holdings are what tenants have of the engine: runners and executions. They are taken from
+// the ledger where they are made, and given back when they go.
+type holdings struct {
+	ledger *quota.Ledger
+	weight func(runtime.TenantID) int
+	there  func(runtime.RunnerID) (runtime.Runner, bool)
+
+	mu    sync.Mutex // guards what follows
+	held  map[runtime.RunnerID]runtime.TenantID
+	freed chan struct{} // closed and replaced when a runner is given back
+}
+
+func newHoldings(config Config, there func(runtime.RunnerID) (runtime.Runner, bool)) *holdings {
+	h := &holdings{ledger: config.Quotas, weight: config.Weight, there: there, held: map[runtime.RunnerID]runtime.TenantID{}, freed: make(chan struct{})}
+	if h.ledger == nil {
+		h.ledger = quota.New()
+	}
+	if h.weight == nil {
+		h.weight = func(runtime.TenantID) int { return runtime.DefaultWeight }
+	}
+	return h
+}
+
+// claim claims for the claim's tenant. Where that holds as many runners as it may, it waits for
+// one to go, as it would for an idle one. The claims of a batch count with that, not each by
+// itself.
+func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (runtime.Runner, error) {
+	tenant := claim.Claim.Tenant
+	claim.Weight = h.weight(tenant)
+	claim.Waits = func() (func(), error) {
+		if err := h.ledger.Take(tenant, quota.Waiting); err != nil {
+			return nil, err
+		}
+		return func() { h.ledger.Give(tenant, quota.Waiting) }, nil
+	}
+	if !ofBatch(claim.Claim.Key) {
+		if err := h.ledger.Claim(tenant); err != nil {
+			return runtime.Runner{}, err
+		}
+	}
+	began := time.Now()
+	if err := h.reserve(ctx, claim); err != nil {
+		return runtime.Runner{}, err
+	}
+	claim.WaitFor = max(claim.WaitFor-time.Since(began), 0)
+	r, err := p.Claim(ctx, claim)
+	if err != nil {
+		h.giveBack(tenant)
+		return r, err
+	}
+	h.mu.Lock()
+	h.held[r.ID] = tenant
+	h.mu.Unlock()
+	if now, ok := h.there(r.ID); !ok || now.State != runtime.RunnerClaimed { // it went before left could know of it
+		h.left(r.ID)
+	}
+	return r, nil
+}
+
+// reserve takes a runner of the tenant's quota, and waits for it as long as the claim may.
+func (h *holdings) reserve(ctx context.Context, claim pool.Claim) error {
+	tenant := claim.Claim.Tenant
+	err := h.ledger.Take(tenant, quota.Runners)
+	if err == nil || claim.WaitFor == 0 {
+		return err
+	}
+	waited, refused := claim.Waits()
+	if refused != nil {
+		return refused
+	}
+	defer waited()
+	late := time.NewTimer(claim.WaitFor)
+	defer late.Stop()
+	for {
+		h.mu.Lock()
+		freed := h.freed
+		h.mu.Unlock()
+		if err = h.ledger.Take(tenant, quota.Runners); err == nil {
+			return nil
+		}
+		select {
+		case <-freed:
+		case <-late.C:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// giveBack gives back a runner, and lets those try again who wait for one.
+func (h *holdings) giveBack(tenant runtime.TenantID) {
+	h.ledger.Give(tenant, quota.Runners)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	close(h.freed)
+	h.freed = make(chan struct{})
+}
+
+// left gives back a runner that goes. The owner of a pool calls it.
+func (h *holdings) left(id runtime.RunnerID) {
+	h.mu.Lock()
+	tenant, held := h.held[id]
+	delete(h.held, id)
+	h.mu.Unlock()
+	if held {
+		h.giveBack(tenant)
+	}
+}
+
+// adopt counts a runner that an earlier server handed out.
+func (h *holdings) adopt(r runtime.Runner) {
+	if r.State != runtime.RunnerClaimed {
+		return
+	}
+	h.ledger.Restore(r.Claim.Tenant, quota.Runners, 1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.held[r.ID] = r.Claim.Tenant
+}
+
+// start takes an execution of its tenant's quota. Those of a batch after its first one are
+// counted, and never refused: the batch has begun.
+func (h *holdings) start(x runtime.Execution) error {
+	if x.Batch != nil && x.Batch.Case > 0 {
+		h.ledger.Restore(x.Tenant, quota.Executions, 1)
+		return nil
+	}
+	if err := h.ledger.Start(x.Tenant); err != nil {
+		return err
+	}
+	return h.ledger.Take(x.Tenant, quota.Executions)
+}
+
+// ended gives an execution back, and counts what it used today.
+func (h *holdings) ended(x runtime.Execution) {
+	h.ledger.Give(x.Tenant, quota.Executions)
+	h.ledger.Spend(x)
+}
+
+// Usage returns what a tenant takes, and its limits.
+func (e *Engine) Usage(id runtime.TenantID) quota.Usage { return e.holdings.ledger.Usage(id) }
+
+// Subscribing takes a subscription of a tenant's quota until done is called.
+func (e *Engine) Subscribing(id runtime.TenantID) (done func(), err error) {
+	if err := e.holdings.ledger.Take(id, quota.Subscriptions); err != nil {
+		return nil, err
+	}
+	return func() { e.holdings.ledger.Give(id, quota.Subscriptions) }, nil
+}

@@ -1,0 +1,61 @@
+package guard
+
+import (
+	"context"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/ticket"
+)
+
+// ClaimLater claims a runner for the caller's tenant in the background; see
+// [engine.Engine.ClaimLater].
+func (g *Guard) ClaimLater(ctx context.Context, in engine.ClaimInput) (ticket.Ticket, error) {
+	p, err := caller(ctx, "claimRunner")
+	if err != nil {
+		return ticket.Ticket{}, err
+	}
+	if in.Tenant, err = g.claimant(p, in.EnvironmentID); err != nil {
+		return ticket.Ticket{}, err
+	}
+	return g.engine.ClaimLater(ctx, in)
+}
+
+// allowTicket returns an error unless the caller may use an operation on a ticket, and
+// TICKET_NOT_FOUND for one of another tenant.
+func (g *Guard) allowTicket(ctx context.Context, op access.Operation, id runtime.TicketID) error {
+	p, err := caller(ctx, op)
+	if err != nil {
+		return err
+	}
+	tenant, err := g.engine.TicketTenant(id)
+	if err == nil && !p.SeesTenant(tenant) {
+		return ticket.NotFound(id)
+	}
+	return err
+}
+
+// Ticket returns one of the caller's; see [engine.Engine.Ticket].
+func (g *Guard) Ticket(ctx context.Context, id runtime.TicketID) (ticket.Ticket, error) {
+	if err := g.allowTicket(ctx, "ticket", id); err != nil {
+		return ticket.Ticket{}, err
+	}
+	return g.engine.Ticket(ctx, id)
+}
+
+// WatchTicket follows one of the caller's; see [engine.Engine.WatchTicket].
+func (g *Guard) WatchTicket(ctx context.Context, id runtime.TicketID) (<-chan ticket.Ticket, error) {
+	if err := g.allowTicket(ctx, "ticketEvents", id); err != nil {
+		return nil, err
+	}
+	return g.engine.WatchTicket(ctx, id)
+}
+
+// CancelTicket ends one of the caller's; see [engine.Engine.CancelTicket].
+func (g *Guard) CancelTicket(ctx context.Context, id runtime.TicketID) (ticket.Ticket, error) {
+	if err := g.allowTicket(ctx, "cancelTicket", id); err != nil {
+		return ticket.Ticket{}, err
+	}
+	return g.engine.CancelTicket(ctx, id)
+}

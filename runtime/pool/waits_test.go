@@ -1,0 +1,314 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// hold keeps runners from starting, until the channel that it returns is closed, or
+// gets one thing for each.
+func (b *bed) hold() chan struct{} {
+	gate := make(chan struct{})
+	b.fake.OnStart(func(runtime.RunnerID) error { <-gate; return nil })
+	return gate
+}
+
+// counted counts how often a claim's Waits and done are called.
+type counted struct{ waits, done atomic.Int64 }
+
+func (c *counted) hook() (func(), error) {
+	c.waits.Add(1)
+	return func() { c.done.Add(1) }, nil
+}
+
+func (c *counted) calls() [2]int64 { return [2]int64{c.waits.Load(), c.done.Load()} }
+
+// A claim that gets its runner at once, or that doesn't wait at all, never waits.
+func TestServedAtOnceNeverWaits(t *testing.T) {
+	run(t, 1, func(t *testing.T, b *bed) {
+		b.want(t, 1, 0)
+		gate := b.hold()
+		defer close(gate)
+		var c counted
+		waiting := NewWaiting()
+		b.claim(t, Claim{Waits: c.hook, Waiting: waiting, WaitFor: time.Minute})
+		if _, err := b.Claim(t.Context(), Claim{Waits: c.hook}); runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable {
+			t.Errorf("without waiting: %v", err)
+		}
+		select {
+		case <-waiting.Began():
+			t.Error("it began to wait")
+		default:
+		}
+		if c.calls() != [2]int64{} || b.Place(t.Context(), waiting) != (Place{}) {
+			t.Errorf("%v; %+v", c.calls(), b.Place(t.Context(), waiting))
+		}
+	})
+}
+
+// However a claim stops waiting, done is called once, and before its answer.
+func TestDoneIsCalledOnce(t *testing.T) {
+	for name, stop := range map[string]func(t *testing.T, b *bed, gate chan struct{}, leave func()){
+		"served":    func(_ *testing.T, _ *bed, gate chan struct{}, _ func()) { gate <- struct{}{} },
+		"expired":   func(*testing.T, *bed, chan struct{}, func()) { settle(time.Hour) },
+		"abandoned": func(_ *testing.T, _ *bed, _ chan struct{}, leave func()) { leave() },
+		"deleted": func(t *testing.T, b *bed, gate chan struct{}, _ func()) {
+			if err := b.Delete(t.Context(), true); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, 0, func(t *testing.T, b *bed) {
+				gate := b.hold()
+				defer close(gate)
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				var c counted
+				waiting := NewWaiting()
+				answered := make(chan [2]int64, 1)
+				go func() {
+					_, _ = b.Claim(ctx, Claim{Waits: c.hook, Waiting: waiting, WaitFor: time.Minute})
+					answered <- c.calls()
+				}()
+				settle(time.Second)
+				<-waiting.Began()
+				if c.calls() != [2]int64{1, 0} || b.Place(t.Context(), waiting).Position != 1 {
+					t.Fatalf("while it waits: %v; %+v", c.calls(), b.Place(t.Context(), waiting))
+				}
+				stop(t, b, gate, leave)
+				settle(time.Second)
+				got := <-answered
+				if name == "abandoned" { // its caller left before
+					got = c.calls()
+				}
+				if got != [2]int64{1, 1} || b.Status().Waiting != 0 || b.Place(t.Context(), waiting) != (Place{}) {
+					t.Errorf("%+v; %d wait; %+v", got, b.Status().Waiting, b.Place(t.Context(), waiting))
+				}
+			})
+		})
+	}
+}
+
+// The claims of a pool that ends have waited.
+func TestDoneIsCalledAtTheEnd(t *testing.T) {
+	var c counted
+	run(t, 0, func(t *testing.T, b *bed) {
+		p := b.open()
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan error, 2)
+		go func() { ended <- p.Run(ctx) }()
+		gate := b.hold()
+		go func() {
+			_, err := p.Claim(t.Context(), Claim{Waits: c.hook, WaitFor: time.Minute})
+			if runtime.CodeOf(err) != runtime.CodeClusterUnavailable || c.calls() != [2]int64{1, 1} {
+				t.Errorf("%v; %v", err, c.calls())
+			}
+			ended <- err
+		}()
+		settle(time.Second)
+		end()
+		close(gate)
+		<-ended
+		<-ended
+	})
+}
+
+var errQuota = runtime.Errorf(runtime.CodeQuotaExceeded, "enough of yours wait")
+
+// A quota that is exceeded answers the claim that would wait; the others aren't touched.
+func TestWaitsRefuses(t *testing.T) {
+	run(t, 0, func(t *testing.T, b *bed) {
+		gate := b.hold()
+		defer close(gate)
+		waiting := NewWaiting()
+		_, err := b.Claim(t.Context(), Claim{WaitFor: time.Minute, Waiting: waiting, Waits: func() (func(), error) { return nil, errQuota }})
+		if !errors.Is(err, errQuota) || b.Status().Waiting != 0 || waiting.waits.Load() {
+			t.Errorf("%v; %d wait", err, b.Status().Waiting)
+		}
+		if _, err := b.Claim(t.Context(), Claim{WaitFor: time.Minute, Waits: func() (func(), error) { return nil, nil }}); runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable {
+			t.Errorf("without done: %v", err)
+		}
+	})
+}
+
+// TestQueueIsBounded: one more claim is refused at once, until one leaves.
+func TestQueueIsBounded(t *testing.T) {
+	run(t, 0, func(t *testing.T, b *bed) {
+		gate := b.hold()
+		defer close(gate)
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		left := make(chan error, maxWaiting)
+		for range maxWaiting {
+			go func() {
+				_, err := b.Claim(ctx, Claim{WaitFor: time.Hour})
+				left <- err
+			}()
+		}
+		settle(time.Second)
+		began := time.Now()
+		_, err := b.Claim(t.Context(), Claim{WaitFor: time.Hour})
+		if runtime.CodeOf(err) != runtime.CodeQuotaExceeded || !strings.Contains(err.Error(), "try again later") || time.Since(began) > 0 {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		if got := b.Status().Waiting; got != maxWaiting {
+			t.Errorf("%d wait", got)
+		}
+		gate <- struct{}{}
+		if err := <-left; err != nil {
+			t.Error(err)
+		}
+		if _, err := b.Claim(t.Context(), Claim{WaitFor: time.Second}); runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable {
+			t.Errorf("with room again: %v", err)
+		}
+		leave()
+		for range maxWaiting - 1 {
+			<-left
+		}
+	})
+}
+
+// TestPlaces: by weighted turns, with the wait that the pace of the last ones says.
+func TestPlaces(t *testing.T) {
+	run(t, 0, func(t *testing.T, b *bed) {
+		gate := b.hold()
+		defer close(gate)
+		served := make(chan string, 10)
+		all := map[string]*Waiting{}
+		for i, c := range []struct {
+			tenant runtime.TenantID
+			weight int
+			caller string
+		}{{"a", 1, "x"}, {"a", 1, "x"}, {"a", 1, "y"}, {"b", 2, "x"}, {"b", 2, "x"}, {"b", 2, "x"}} {
+			name := fmt.Sprint(c.tenant, i)
+			all[name] = NewWaiting()
+			go func() {
+				claim := Claim{Claim: runtime.Claim{Tenant: c.tenant}, Weight: c.weight, Caller: c.caller, WaitFor: time.Hour, Waiting: all[name]}
+				if _, err := b.Claim(t.Context(), claim); err == nil {
+					served <- name
+				}
+			}()
+			settle(time.Millisecond)
+		}
+		places := func() (order []string, turn time.Duration) {
+			order = make([]string, len(all))
+			for name, w := range all {
+				place := b.Place(t.Context(), w)
+				if place.Position == 0 {
+					t.Fatalf("%s has no place", name)
+				}
+				order[place.Position-1] = name
+				turn = place.EstimatedWait / time.Duration(place.Position)
+			}
+			return order, turn
+		}
+		first, turn := places()
+		if want := []string{"a0", "b3", "b4", "a2", "b5", "a1"}; !slices.Equal(first, want) || turn != 0 {
+			t.Errorf("the order is %q, want %q; a turn takes %v", first, want, turn)
+		}
+		for len(all) > 2 {
+			settle(10 * time.Second)
+			gate <- struct{}{}
+			settle(time.Second)
+			name := <-served
+			delete(all, name)
+			left, turn := places()
+			if name != first[0] || !slices.Equal(left, first[1:]) || turn < 9*time.Second || turn > 12*time.Second {
+				t.Errorf("%s was served, of %q; now %q, a turn takes %v", name, first, left, turn)
+			}
+			first = left
+		}
+		settle(5 * time.Minute) // nothing comes: what is known gets worse
+		if _, turn := places(); turn < time.Minute || turn > 2*time.Minute {
+			t.Errorf("after a long time a turn takes %v", turn)
+		}
+	})
+}
+
+// Places that were looked up a moment ago are used again.
+func TestPlacesAreShared(t *testing.T) {
+	run(t, 0, func(t *testing.T, b *bed) {
+		gate := b.hold()
+		defer close(gate)
+		claim := func() *Waiting {
+			w := NewWaiting()
+			go func() { _, _ = b.Claim(t.Context(), Claim{WaitFor: time.Minute, Waiting: w}) }()
+			<-w.Began()
+			return w
+		}
+		first := claim()
+		if got := b.Place(t.Context(), first).Position; got != 1 {
+			t.Errorf("place %d", got)
+		}
+		second := claim()
+		if got := b.Place(t.Context(), second).Position; got != 0 {
+			t.Errorf("place %d at the same moment", got)
+		}
+		settle(2 * placeFor)
+		if got := b.Place(t.Context(), second).Position; got != 2 {
+			t.Errorf("place %d", got)
+		}
+	})
+}
+
+func TestPace(t *testing.T) {
+	var p pace
+	now := time.Unix(1000, 0)
+	p.wait(now, 1)
+	if got := p.turn(now.Add(time.Hour)); got != 0 {
+		t.Errorf("without a basis: %v", got)
+	}
+	for range 5 {
+		now = now.Add(4 * time.Second)
+		p.served(now)
+	}
+	p.wait(now, 0)
+	if got := p.turn(now.Add(time.Hour)); got != 4*time.Second { // nobody waited: it says nothing
+		t.Errorf("%v", got)
+	}
+	now = now.Add(time.Hour)
+	p.wait(now, 3)
+	for range 100 {
+		now = now.Add(time.Second)
+		p.served(now)
+	}
+	if got := p.turn(now); got < time.Second || got > 1100*time.Millisecond {
+		t.Errorf("after it became faster: %v", got)
+	}
+}
+
+// The runner of a claim that isn't wanted goes, also where it has a key.
+func TestUnwantedRunnerGoes(t *testing.T) {
+	for cause, claimed := range map[error]int{ErrUnwanted: 0, errGivenUp: 1} {
+		run(t, 1, func(t *testing.T, b *bed) {
+			b.want(t, 1, 0)
+			marking := make(chan struct{})
+			b.fake.OnMark(func(runtime.RunnerID, runtime.Claim) error { <-marking; return nil })
+			ctx, leave := context.WithCancelCause(t.Context())
+			answered := make(chan error, 1)
+			go func() {
+				_, err := b.Claim(ctx, Claim{Claim: runtime.Claim{Key: "k"}})
+				answered <- err
+			}()
+			settle(time.Second)
+			leave(cause)
+			if err := <-answered; !errors.Is(err, cause) {
+				t.Error(err)
+			}
+			settle(time.Second)
+			close(marking)
+			b.want(t, 1, claimed)
+		})
+	}
+}
+
+var errGivenUp = errors.New("given up")

@@ -1,0 +1,223 @@
+package ticket
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/pool"
+)
+
+// Options are what a Book works with. Zero durations and bounds mean the defaults.
+type Options struct {
+	// Spawn starts a goroutine that its caller waits for. The goroutine's ctx ends when
+	// it is to end.
+	Spawn func(func(context.Context)) error
+	// Release ends the claim of a runner that nobody wants.
+	Release func(context.Context, runtime.RunnerID)
+
+	Grace time.Duration // how long a holder may stay away
+	Keep  time.Duration // how long a ticket that ended is known
+	Max   int           // tickets that are known at once
+}
+
+// Defaults of Options.
+const (
+	DefaultGrace = 30 * time.Second
+	DefaultKeep  = 5 * time.Minute
+	DefaultMax   = 10_000
+)
+
+// Pauses of a Book.
+const (
+	prompt     = 100 * time.Millisecond // for so long Open waits to know how a claim begins
+	watchEvery = 250 * time.Millisecond // so often a watcher may get another position
+)
+
+// A Book keeps tickets. Its methods are safe for concurrent use.
+type Book struct {
+	options Options
+
+	mu    sync.Mutex // guards all below, and all entries
+	byID  map[runtime.TicketID]*entry
+	byKey map[key]*entry
+	ended []*entry // whose claims need nothing more, in the order in which they came there
+}
+
+// A key is an idempotency key. Two tenants may use the same.
+type key struct {
+	tenant runtime.TenantID
+	text   string
+}
+
+// An Order says what a ticket is for.
+type Order struct {
+	Tenant        runtime.TenantID
+	EnvironmentID runtime.EnvironmentID
+	WaitFor       time.Duration // how long Claim waits
+	Key           string        // the same gives the same ticket while that is known; "": there is none
+	Input         string        // digest of what is asked with Key
+
+	// Claim makes the claim, with this Waiting, until ctx ends. NO_RUNNER_AVAILABLE
+	// means that none was there for as long as it could wait. If the cause of ctx's
+	// end is pool.ErrUnwanted, no runner may be left.
+	// Ours reports that the runner is this claim's. Otherwise another request with Key
+	// has it, and the ticket never releases it.
+	Claim func(context.Context, *pool.Waiting) (id runtime.RunnerID, ours bool, err error)
+	// Place says where the claim is.
+	Place func(context.Context, *pool.Waiting) pool.Place
+}
+
+// An entry is a ticket of a Book. Book.mu guards what changes.
+type entry struct {
+	order   Order
+	waiting *pool.Waiting
+	decided chan struct{} // closed when it isn't WAITING any more
+	seen    chan struct{} // closed when CLAIMED was seen
+
+	ticket   Ticket
+	cancel   context.CancelCauseFunc // ends the claim, or the wait for somebody to see it; nil: it hasn't begun
+	looked   time.Time               // when its holder looked at it last
+	watchers int
+	left     *time.Timer // fires when its holder may have stayed away for too long
+	forgetAt time.Time   // once it is among the ended
+}
+
+// New returns an empty Book.
+func New(options Options) *Book {
+	options.Grace = cmp.Or(options.Grace, DefaultGrace)
+	options.Keep = cmp.Or(options.Keep, DefaultKeep)
+	options.Max = cmp.Or(options.Max, DefaultMax)
+	return &Book{options: options, byID: map[runtime.TicketID]*entry{}, byKey: map[key]*entry{}}
+}
+
+// Open returns a new ticket, and with a key that is known the ticket of that: CONFLICT
+// means that its input was another one. It returns when the claim was answered or began
+// to wait, or after a tenth of a second. A claim that fails before it waits makes no
+// ticket: Open returns its error. QUOTA_EXCEEDED means that too many tickets wait.
+func (b *Book) Open(ctx context.Context, order Order) (Ticket, error) {
+	t, isNew, err := b.enter(order)
+	switch {
+	case err != nil:
+		return Ticket{}, err
+	case !isNew:
+		return b.read(ctx, t, true), nil
+	}
+	if err := b.options.Spawn(func(ctx context.Context) { b.follow(ctx, t) }); err != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		t.left.Stop()
+		b.forget(t)
+		return Ticket{}, err
+	}
+	late := time.NewTimer(prompt)
+	defer late.Stop()
+	select {
+	case <-t.waiting.Began():
+	case <-t.decided:
+		if err := b.rejected(t); err != nil {
+			return Ticket{}, err
+		}
+	case <-late.C:
+	case <-ctx.Done():
+		if order.Key == "" { // nobody will ever know its id
+			_, _ = b.Cancel(t.ticket.ID)
+		}
+		return Ticket{}, context.Cause(ctx)
+	}
+	return b.read(ctx, t, true), nil
+}
+
+// rejected forgets a ticket whose claim failed before it waited, and returns why.
+func (b *Book) rejected(t *entry) error {
+	select {
+	case <-t.waiting.Began():
+		return nil
+	default:
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t.ticket.State != Failed && t.ticket.State != Expired {
+		return nil
+	}
+	b.forget(t)
+	return t.ticket.Err
+}
+
+// Tenant returns whose a ticket is, without looking at it for its holder.
+// TICKET_NOT_FOUND: there is none (any more).
+func (b *Book) Tenant(id runtime.TicketID) (runtime.TenantID, error) {
+	t, err := b.find(id)
+	if err != nil {
+		return "", err
+	}
+	return t.order.Tenant, nil
+}
+
+// Get returns a ticket as it is. Its holder has looked at it then. TICKET_NOT_FOUND:
+// there is none (any more).
+func (b *Book) Get(ctx context.Context, id runtime.TicketID) (Ticket, error) {
+	t, err := b.find(id)
+	if err != nil {
+		return Ticket{}, err
+	}
+	return b.read(ctx, t, true), nil
+}
+
+// Watch sends a ticket as it is, then each change, at most four in a second and the
+// latest only where the receiver is slow. It returns nil once the ticket was sent as it
+// ended, and ctx's cause. Meanwhile its holder looks at it. TICKET_NOT_FOUND: there is
+// none (any more).
+func (b *Book) Watch(ctx context.Context, id runtime.TicketID, out chan<- Ticket) error {
+	t, err := b.find(id)
+	if err != nil {
+		return err
+	}
+	b.watching(t, 1)
+	defer b.watching(t, -1)
+	again := time.NewTicker(watchEvery)
+	defer again.Stop()
+	var sent Ticket
+	for {
+		ticket := b.read(ctx, t, false)
+		receiver, decided := out, t.decided
+		if !ticket.news(sent) {
+			receiver = nil
+		}
+		if ticket.State != Waiting {
+			decided = nil
+		}
+		select {
+		case receiver <- ticket:
+			if b.saw(t, ticket); ticket.State != Waiting {
+				return nil
+			}
+			sent = ticket
+			select { // a while until the next one
+			case <-again.C:
+			case <-t.decided:
+			case <-ctx.Done():
+			}
+		case <-decided:
+		case <-again.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Cancel ends a ticket that waits, or whose runner nobody has seen, which goes then. Any
+// other one stays as it is: a runner that was seen is released as usual.
+// TICKET_NOT_FOUND: there is none (any more).
+func (b *Book) Cancel(id runtime.TicketID) (Ticket, error) {
+	t, err := b.find(id)
+	if err != nil {
+		return Ticket{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.end(t, "it was cancelled")
+	return t.ticket, nil
+}

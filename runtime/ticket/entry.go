@@ -1,0 +1,209 @@
+package ticket
+
+import (
+	"context"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/pool"
+)
+
+// enter makes the entry of an order, or returns that of its key.
+func (b *Book) enter(order Order) (t *entry, isNew bool, err error) {
+	now := time.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sweep(now)
+	if t := b.byKey[order.key()]; order.Key != "" && t != nil {
+		if t.order.Input != order.Input || t.order.EnvironmentID != order.EnvironmentID {
+			return nil, false, runtime.Errorf(runtime.CodeConflict, "this idempotencyKey was used before with another input")
+		}
+		return t, false, nil
+	}
+	for len(b.byID) >= b.options.Max {
+		if len(b.ended) == 0 {
+			return nil, false, runtime.Errorf(runtime.CodeQuotaExceeded, "%d tickets wait, and no more may: try again later, or cancel some", b.options.Max)
+		}
+		b.forget(b.ended[0])
+	}
+	t = &entry{
+		order: order, waiting: pool.NewWaiting(), decided: make(chan struct{}), seen: make(chan struct{}), looked: now,
+		ticket: Ticket{
+			ID: runtime.NewTicketID(), Tenant: order.Tenant, EnvironmentID: order.EnvironmentID, State: Waiting, CreatedAt: now, ExpiresAt: now.Add(order.WaitFor),
+		},
+	}
+	t.left = time.AfterFunc(b.options.Grace, func() { b.check(t) })
+	b.byID[t.ticket.ID] = t
+	if order.Key != "" {
+		b.byKey[order.key()] = t
+	}
+	return t, true, nil
+}
+
+func (o Order) key() key { return key{o.Tenant, o.Key} }
+
+// follow leads a ticket from its claim until nothing is left to do for it.
+func (b *Book) follow(running context.Context, t *entry) {
+	ctx, cancel := context.WithCancelCause(running)
+	defer cancel(nil)
+	b.mu.Lock()
+	t.cancel = cancel
+	if t.ticket.State != Waiting { // it was cancelled before
+		cancel(pool.ErrUnwanted)
+	}
+	b.mu.Unlock()
+	runner, ours, err := t.order.Claim(ctx, t.waiting)
+	b.answer(t, runner, err, running.Err() != nil)
+	if err == nil {
+		select {
+		case <-t.seen:
+		case <-ctx.Done():
+		}
+	}
+	b.mu.Lock()
+	unwanted := err == nil && ours && t.ticket.State == Cancelled
+	t.left.Stop()
+	t.forgetAt = time.Now().Add(b.options.Keep)
+	if b.byID[t.ticket.ID] == t {
+		b.ended = append(b.ended, t)
+	}
+	b.mu.Unlock()
+	if unwanted {
+		b.options.Release(running, runner)
+	}
+}
+
+// answer takes in what came of a claim, unless the ticket was cancelled meanwhile.
+func (b *Book) answer(t *entry, runner runtime.RunnerID, err error, stopping bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t.ticket.State != Waiting {
+		return
+	}
+	now := time.Now()
+	t.ticket.EndedAt = now
+	switch {
+	case err == nil:
+		t.ticket.State, t.ticket.Runner = Claimed, runner
+		t.looked = now // its holder has all of the grace to see it
+	case stopping:
+		t.ticket.State, t.ticket.Err = Failed, runtime.Wrap(runtime.CodeClusterUnavailable, err, "the server is stopping: claim again")
+	case runtime.CodeOf(err) == runtime.CodeNoRunnerAvailable:
+		t.ticket.State, t.ticket.Err = Expired, err
+	default:
+		t.ticket.State, t.ticket.Err = Failed, err
+	}
+	close(t.decided)
+}
+
+// end cancels a ticket that waits, or that nobody has seen since it got its runner. The
+// caller holds mu.
+func (b *Book) end(t *entry, why string) {
+	switch {
+	case t.ticket.State == Waiting:
+		t.ticket.EndedAt = time.Now()
+		close(t.decided)
+	case t.ticket.State == Claimed && !closed(t.seen):
+	default:
+		return
+	}
+	t.ticket.State, t.ticket.Runner = Cancelled, ""
+	t.ticket.Err = runtime.Errorf(runtime.CodeNoRunnerAvailable, "%s: claim again", why)
+	if t.cancel != nil {
+		t.cancel(pool.ErrUnwanted)
+	}
+}
+
+// check cancels a ticket whose holder has stayed away for the grace.
+func (b *Book) check(t *entry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	left := b.options.Grace - time.Since(t.looked)
+	switch {
+	case t.watchers > 0:
+		t.left.Reset(b.options.Grace)
+	case left > 0:
+		t.left.Reset(left)
+	default:
+		b.end(t, "nobody looked at it for "+b.options.Grace.String())
+	}
+}
+
+// read returns a ticket as it is. With look, that is to its holder.
+func (b *Book) read(ctx context.Context, t *entry, look bool) Ticket {
+	b.mu.Lock()
+	ticket := t.ticket
+	if look {
+		t.see()
+	}
+	b.mu.Unlock()
+	if ticket.State == Waiting {
+		place := t.order.Place(ctx, t.waiting)
+		ticket.Position, ticket.EstimatedWait = place.Position, place.EstimatedWait
+	}
+	return ticket
+}
+
+// saw notes that a watcher got a ticket as it was.
+func (b *Book) saw(t *entry, was Ticket) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if was.State == t.ticket.State {
+		t.see()
+	}
+}
+
+// see notes that the holder sees the ticket. The caller holds mu.
+func (t *entry) see() {
+	t.looked = time.Now()
+	if t.ticket.State == Claimed && !closed(t.seen) {
+		close(t.seen)
+	}
+}
+
+// watching notes that so many more watch a ticket.
+func (b *Book) watching(t *entry, more int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t.watchers += more
+	t.looked = time.Now()
+}
+
+// find returns a ticket that is known.
+func (b *Book) find(id runtime.TicketID) (*entry, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sweep(time.Now())
+	if t := b.byID[id]; t != nil {
+		return t, nil
+	}
+	return nil, NotFound(id)
+}
+
+// sweep forgets what ended long ago. The caller holds mu.
+func (b *Book) sweep(now time.Time) {
+	for len(b.ended) > 0 && !now.Before(b.ended[0].forgetAt) {
+		b.forget(b.ended[0])
+	}
+}
+
+// forget lets go of a ticket. The caller holds mu.
+func (b *Book) forget(t *entry) {
+	delete(b.byID, t.ticket.ID)
+	if b.byKey[t.order.key()] == t {
+		delete(b.byKey, t.order.key())
+	}
+	if len(b.ended) > 0 && b.ended[0] == t {
+		b.ended[0] = nil
+		b.ended = b.ended[1:]
+	}
+}
+
+func closed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

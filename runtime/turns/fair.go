@@ -1,0 +1,197 @@
+package turns
+
+import (
+	"container/heap"
+	"iter"
+)
+
+// Fair is what waits, by key, where each key has a weight. A key of weight w gets w
+// turns for each turn of a key of weight 1, evenly interleaved: while two keys wait,
+// the turns that they get, divided by their weights, differ by at most one turn of each.
+// A key that leaves and comes back gains nothing: its next turn is no earlier than if it
+// had stayed, and it gets no turns for the time at which it didn't wait.
+//
+// The algorithm is start-time fair queueing: Goyal, Vin and Cheng, "Start-time Fair
+// Queuing: A Scheduling Algorithm for Integrated Services Packet Switching Networks",
+// SIGCOMM 1996. A turn is a packet of length 1.
+//
+// The zero value is empty. A turn costs the logarithm of the number of keys, and a key
+// that comes and goes allocates nothing. It isn't safe for concurrent use.
+type Fair[K comparable, Q any] struct {
+	flows   map[K]*Flow[K, Q]
+	clock   clock
+	waiting int
+	spare   *Flow[K, Q] // so that a flow that comes and goes allocates nothing
+}
+
+// A Flow is what waits for the turns of one key of a [Fair].
+type Flow[K comparable, Q any] struct {
+	Key   K
+	Queue Q // it has no items when the Flow is new and when it is removed; what it has allocated may serve another key
+
+	tag tag
+}
+
+// Len returns how many keys wait.
+func (f *Fair[K, Q]) Len() int { return f.waiting }
+
+// First returns the flow whose turn it is; nil: there is none.
+func (f *Fair[K, Q]) First() *Flow[K, Q] {
+	if len(f.clock.tags) == 0 {
+		return nil
+	}
+	return f.clock.tags[0].flow.(*Flow[K, Q])
+}
+
+// Flow returns the flow of a key, which has this weight from its next turn on; less
+// than 1 means 1. Where there is none it makes an empty one. The caller puts an item into
+// it, or removes it.
+func (f *Fair[K, Q]) Flow(key K, weight int) *Flow[K, Q] {
+	flow := f.flows[key]
+	switch {
+	case flow == nil:
+		if flow = f.spare; flow == nil {
+			flow = new(Flow[K, Q])
+		}
+		f.spare = nil
+		flow.Key = key
+		if f.flows == nil {
+			f.flows = map[K]*Flow[K, Q]{}
+		}
+		f.flows[key] = flow
+		flow.tag = tag{flow: flow, start: f.clock.now, waits: true}
+		f.clock.number(&flow.tag)
+		heap.Push(&f.clock.tags, &flow.tag)
+		f.waiting++
+	case !flow.tag.waits:
+		flow.tag.waits = true
+		flow.tag.start = max(flow.tag.start, f.clock.now)
+		f.clock.number(&flow.tag)
+		heap.Fix(&f.clock.tags, flow.tag.place)
+		f.waiting++
+	}
+	flow.tag.weight = max(weight, 1)
+	return flow
+}
+
+// Took ends a flow's turn. The flow needn't be the first one. A flow that was passed
+// stays before it, but gets one turn then, not all that it missed.
+func (f *Fair[K, Q]) Took(flow *Flow[K, Q]) {
+	f.clock.took(&flow.tag)
+	f.forget()
+}
+
+// Remove removes a flow that has no items any more. The caller doesn't use it any more.
+func (f *Fair[K, Q]) Remove(flow *Flow[K, Q]) {
+	flow.tag.waits = false
+	f.waiting--
+	f.forget()
+}
+
+// forget lets go of flows that left. One is remembered until its next turn would be the
+// first of all. No other flow's turn starts before that, so virtual time may pass it.
+func (f *Fair[K, Q]) forget() {
+	for len(f.clock.tags) > 0 && !f.clock.tags[0].waits {
+		left := heap.Pop(&f.clock.tags).(*tag)
+		f.clock.now = max(f.clock.now, left.start)
+		f.spare = left.flow.(*Flow[K, Q])
+		delete(f.flows, f.spare.Key)
+	}
+	if len(f.clock.tags) == 0 {
+		f.clock.now, f.clock.came = 0, 0
+	}
+}
+
+// Order yields the flow of each turn that follows if no item comes or leaves unserved.
+// Items returns how many a flow has. All must stay as it is meanwhile.
+func (f *Fair[K, Q]) Order(items func(*Flow[K, Q]) int) iter.Seq[*Flow[K, Q]] {
+	return func(yield func(*Flow[K, Q]) bool) {
+		ahead := clock{now: f.clock.now, came: f.clock.came}
+		copies := make([]tag, 0, f.waiting)
+		for _, t := range f.clock.tags {
+			if t.waits {
+				copied := *t
+				copied.items = items(t.flow.(*Flow[K, Q]))
+				copies = append(copies, copied)
+			}
+		}
+		for i := range copies {
+			heap.Push(&ahead.tags, &copies[i])
+		}
+		for len(ahead.tags) > 0 {
+			next := ahead.tags[0]
+			if !yield(next.flow.(*Flow[K, Q])) {
+				return
+			}
+			ahead.took(next)
+			if next.items--; next.items == 0 {
+				heap.Remove(&ahead.tags, next.place)
+			}
+		}
+	}
+}
+
+// turn is the virtual time that a turn of weight 1 takes. Shares are exact to 1 in
+// 16,000 for weights up to 1,000. Virtual time lasts for 10^12 turns, and begins anew
+// whenever nothing waits.
+const turn = 1 << 24
+
+// A clock is the virtual time of a [Fair], and what will have its turns in it.
+type clock struct {
+	now  uint64 // the start of the last turn
+	came uint64 // counts tags that got their start: of equal ones the first goes first
+	tags tags
+}
+
+// A tag says when the next turn of a flow starts.
+type tag struct {
+	flow   any
+	weight int
+	start  uint64 // in virtual time
+	came   uint64
+	waits  bool // false: the flow left, and is remembered
+	place  int  // in the heap
+	items  int  // in a copy of Order: that are left
+}
+
+func (c *clock) number(t *tag) {
+	c.came++
+	t.came = c.came
+}
+
+func (c *clock) took(t *tag) {
+	c.now = max(c.now, t.start)
+	t.start = c.now + turn/uint64(t.weight)
+	c.number(t)
+	heap.Fix(&c.tags, t.place)
+}
+
+// tags is a heap.Interface: the turn that is next comes first.
+type tags []*tag
+
+func (h tags) Len() int { return len(h) }
+func (h tags) Less(i, j int) bool {
+	if h[i].start != h[j].start {
+		return h[i].start < h[j].start
+	}
+	return h[i].came < h[j].came
+}
+func (h tags) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+
+// Push implements heap.Interface.
+func (h *tags) Push(t any) {
+	t.(*tag).place = len(*h)
+	*h = append(*h, t.(*tag))
+}
+
+// Pop implements heap.Interface.
+func (h *tags) Pop() any {
+	last := len(*h) - 1
+	t := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return t
+}
