@@ -43,13 +43,13 @@ func (s *SignIn) attempt(r *http.Request, query url.Values) (attempt, *problem) 
 	sealed, _ := s.value(r, attemptCookie)
 	attempt, err := s.attempts.open(sealed, time.Now())
 	if err != nil {
-		return attempt, foreign(err)
+		return attempt, s.foreign(err)
 	}
 	if subtle.ConstantTimeCompare([]byte(query.Get("state")), []byte(attempt.State)) != 1 {
-		return attempt, foreign(errors.New("the state is of another attempt"))
+		return attempt, s.foreign(errors.New("the state is of another attempt"))
 	}
 	if !s.attempts.use(attempt.State, time.Now()) {
-		return attempt, foreign(errors.New("the attempt was used before"))
+		return attempt, s.foreign(errors.New("the attempt was used before"))
 	}
 	return attempt, nil
 }

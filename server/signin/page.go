@@ -18,10 +18,10 @@ type problem struct {
 }
 
 // foreign is the problem of a callback that ends no attempt of this browser.
-func foreign(cause error) *problem {
+func (s *SignIn) foreign(cause error) *problem {
 	return &problem{
 		status: http.StatusBadRequest, title: "This sign-in didn't begin in this browser", back: "/", cause: cause,
-		text: "It was used before, took longer than ten minutes, or began in another browser. Or another tab began one since, or the server was restarted. If it fails again, allow cookies of this server.",
+		text: "It was used before, took longer than ten minutes, or began in another browser. Or another tab began one since, or the server was restarted. If it fails again, open this server as " + s.origin + ", and allow its cookies.",
 	}
 }
 
@@ -63,7 +63,7 @@ var page = template.Must(template.New("").Parse(`<!doctype html>
 // refuse shows and logs a problem.
 func (s *SignIn) refuse(w http.ResponseWriter, r *http.Request, p *problem) {
 	cause := p.cause.Error()
-	s.options.Logger.Warn("sign-in refused", zap.Int("status", p.status), zap.String("cause", cause[:min(len(cause), 500)]), zap.String("subject", p.subject), zap.String("address", s.options.Address(r)))
+	s.refusals.Warn("sign-in refused", zap.Int("status", p.status), zap.String("cause", cause[:min(len(cause), 500)]), zap.String("subject", p.subject), zap.String("address", s.options.Address(r)))
 	if p.status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "5")
 	}

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -79,8 +80,12 @@ type SignIn struct {
 	secure   bool   // whether that is https
 	provider *provider
 	attempts *attempts
+	refusals *zap.Logger // of problems, a few of each kind a second: anybody can cause them
 	mux      *http.ServeMux
 }
+
+// mostRefusals is how many problems are logged in a second.
+const mostRefusals = 10
 
 // New returns the sign-in of a server. It asks the provider for nothing until somebody signs in.
 func New(options Options) *SignIn {
@@ -91,6 +96,9 @@ func New(options Options) *SignIn {
 		options.Logger = zap.NewNop()
 	}
 	s := &SignIn{options: options, attempts: newAttempts(), mux: http.NewServeMux()}
+	s.refusals = options.Logger.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(core, time.Second, mostRefusals, 0)
+	}))
 	s.mux.HandleFunc("GET /auth/session", s.session)
 	if options.Issuer == "" {
 		s.mux.HandleFunc("/auth/", s.unconfigured)

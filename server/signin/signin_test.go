@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 func TestOnlyATokenForThisSignInIsTaken(t *testing.T) {
@@ -351,6 +353,23 @@ func TestWithoutSignIn(t *testing.T) {
 	if _, found := (*SignIn)(nil).Secret(r); found {
 		t.Error("nobody found a cookie")
 	}
+}
+
+// Anybody can cause refusals, and none fills the log.
+func TestRefusalsDoNotFillTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logged := observer.New(zap.DebugLevel)
+		s := New(Options{Issuer: "https://login.example.org", RedirectURL: "https://pool.example.org/auth/callback", Logger: zap.New(core)})
+		for second := 1; second <= 2; second++ {
+			for range 100 {
+				s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/auth/callback", nil))
+			}
+			if logged.Len() != second*mostRefusals {
+				t.Errorf("%d lines in second %d", logged.Len(), second)
+			}
+			time.Sleep(time.Second)
+		}
+	})
 }
 
 func TestSessionsThatCannotBeStored(t *testing.T) {
