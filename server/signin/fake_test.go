@@ -40,12 +40,18 @@ type fake struct {
 	asked  int                                      // tokens
 }
 
-func newFake(t *testing.T, serve func(http.Handler) *httptest.Server) *fake {
-	t.Helper()
+// fakeKey is the key of all fakes: to make one takes long under the race detector.
+var fakeKey = sync.OnceValue(func() *rsa.PrivateKey {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
+	return key
+})
+
+func newFake(t *testing.T, serve func(http.Handler) *httptest.Server) *fake {
+	t.Helper()
+	key := fakeKey()
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
