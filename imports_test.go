@@ -133,6 +133,7 @@ var mayImport = map[string][]string{
 	"server/metrics": {"graph/transport/peers", "local", "local/scheduler", "nomad", "nomad/outcome", "runtime", "runtime/engine", "runtime/tasks", "runtime/timing"},
 	"server/peering": {"graph/transport/socket"},
 	"server/private": {"config", "local", "runtime/lockfile", "server"},
+	"server/signin":  {"runtime"},
 
 	"client": {"runtime"},
 
@@ -174,6 +175,7 @@ var mayImport = map[string][]string{
 	"test/chaos/schedule":        {"test/chaos/moment"},
 	"test/commandline":           {"cli"},
 	"test/descriptors":           {},
+	"test/dextest":               {"test/need", "test/repository"},
 	"test/disk":                  {"test/need"},
 	"test/e2e/api":               {},
 	"test/e2e/bed":               {"cli", "client", "config", "runtime", "server", "test/artifacts", "test/need", "test/repository", "test/sandboxtest", "test/wait"},
@@ -220,6 +222,8 @@ var onlyIn = map[string][]string{
 	"github.com/goccy/go-yaml":               {"cli/...", "config", "test/e2e/scraping"},
 	"golang.org/x/term":                      {"cli/..."},
 	"github.com/prometheus":                  {"server/metrics", "test/e2e/scraping"},
+	"github.com/coreos/go-oidc":              {"server/signin"},
+	"golang.org/x/oauth2":                    {"server/signin"},
 }
 
 // A listed package is what `go list` says of one of ours.

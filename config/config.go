@@ -57,6 +57,7 @@ type Config struct {
 	Images   Images   `embed:"" prefix:"image-"`
 	Networks Network  `embed:"" prefix:"network-"`
 	Nomad    Nomad    `embed:"" prefix:"nomad-"`
+	OIDC     OIDC     `embed:"" prefix:"oidc-"`
 
 	Token string `kong:"-"` // Check reads it from TokenFile
 }
@@ -117,6 +118,13 @@ func (c *Config) Check() error {
 	}
 	if err := c.checkCluster(); err != nil {
 		return err
+	}
+	public, err := c.OIDC.check()
+	if err != nil {
+		return err
+	}
+	if public != "" {
+		c.AllowedHosts = append(c.AllowedHosts, public)
 	}
 	switch c.OnStop {
 	case StopKeeps, StopRemoves:

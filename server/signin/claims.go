@@ -1,0 +1,79 @@
+package signin
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// values returns the texts that a claim has: itself, or those of its list. Dots of the path lead
+// into objects, but a claim whose name has dots itself goes first.
+func values(claims map[string]any, path string) []string {
+	if claim, has := claims[path]; has {
+		return texts(claim)
+	}
+	for end := len(path); ; {
+		if end = strings.LastIndexByte(path[:end], '.'); end < 0 {
+			return nil
+		}
+		if inner, isObject := claims[path[:end]].(map[string]any); isObject {
+			return values(inner, path[end+1:])
+		}
+	}
+}
+
+func texts(claim any) (all []string) {
+	switch claim := claim.(type) {
+	case string:
+		return []string{claim}
+	case []any:
+		for _, item := range claim {
+			if text, isText := item.(string); isText {
+				all = append(all, text)
+			}
+		}
+	}
+	return all
+}
+
+// role returns the first rule's role that a claim's values match; "" if none does.
+func role(rules []Rule, values []string) string {
+	for _, rule := range rules {
+		if slices.Contains(values, rule.Value) {
+			return rule.Role
+		}
+	}
+	return ""
+}
+
+// tenant returns the tenant that a claim's values name: exactly one, with a valid name.
+func tenant(values []string) (id runtime.TenantID, named bool) {
+	if len(values) != 1 {
+		return "", false
+	}
+	id, err := runtime.ParseTenant("tenant", values[0])
+	return id, err == nil
+}
+
+// maxName is how many characters of a name are kept.
+const maxName = 100
+
+// name returns what people call somebody, without what a terminal or a line of the log could take for
+// more than text.
+func name(claims map[string]any) string {
+	for _, claim := range []string{"name", "preferred_username", "email", "sub"} {
+		text, _ := claims[claim].(string)
+		text = strings.Map(func(r rune) rune {
+			if r != ' ' && !unicode.IsGraphic(r) || r == unicode.ReplacementChar {
+				return -1
+			}
+			return r
+		}, text)
+		if text = strings.TrimSpace(text); text != "" {
+			return string([]rune(text)[:min(maxName, len([]rune(text)))])
+		}
+	}
+	return ""
+}

@@ -1,0 +1,82 @@
+package signin
+
+import (
+	"html/template"
+	"net/http"
+	"net/url"
+
+	"go.uber.org/zap"
+)
+
+// A problem is why somebody isn't signed in. Its text is for them, its cause for the log.
+type problem struct {
+	status      int
+	title, text string
+	back        string // path that they wanted to go to
+	cause       error
+	subject     string // who it is, as the provider proved; "": nobody knows
+}
+
+// foreign is the problem of a callback that ends no attempt of this browser.
+func (s *SignIn) foreign(cause error) *problem {
+	return &problem{
+		status: http.StatusBadRequest, title: "This sign-in didn't begin in this browser", back: "/", cause: cause,
+		text: "It was used before, took longer than ten minutes, or began in another browser. Or another tab began one since, or the server was restarted. If it fails again, open this server as " + s.origin + ", and allow its cookies.",
+	}
+}
+
+// unproven is the problem of an answer that doesn't prove who somebody is.
+func unproven(back string, cause error) *problem {
+	return &problem{
+		status: http.StatusForbidden, title: "The provider's answer was refused", back: back, cause: cause,
+		text: "It doesn't prove who you are. Sign in again. If it fails again, the server's log says why.",
+	}
+}
+
+// unavailable is the problem of a provider that can't be reached.
+func unavailable(back string, cause error) *problem {
+	return &problem{
+		status: http.StatusServiceUnavailable, title: "The provider can't be reached", back: back, cause: cause,
+		text: "Try again in a few seconds. An administrator finds the reason in the server's log, and checks that the provider runs and that --oidc-issuer names it. Tokens of this server work meanwhile.",
+	}
+}
+
+// internal is the problem of a server that can't store a session.
+func internal(back string, cause error) *problem {
+	return &problem{
+		status: http.StatusServiceUnavailable, title: "The server can't sign you in now", back: back, cause: cause,
+		text: "Try again in a few seconds. The server's log says why.",
+	}
+}
+
+var page = template.Must(template.New("").Parse(`<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{{.Title}} – Rockpool</title></head>
+<body>
+<h1>{{.Title}}</h1>
+<p>{{.Text}}</p>
+<p>{{if .Login}}<a href="{{.Login}}">Sign in again</a> · {{end}}<a href="/">To the dashboard</a></p>
+</body>
+</html>
+`))
+
+// refuse shows and logs a problem.
+func (s *SignIn) refuse(w http.ResponseWriter, r *http.Request, p *problem) {
+	cause := p.cause.Error()
+	s.refusals.Warn("sign-in refused", zap.Int("status", p.status), zap.String("cause", cause[:min(len(cause), 500)]), zap.String("subject", p.subject), zap.String("address", s.options.Address(r)))
+	if p.status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "5")
+	}
+	show(w, p.status, p.title, p.text, "/auth/login?"+url.Values{"return": {p.back}}.Encode())
+}
+
+// unconfigured answers where the settings name no provider.
+func (s *SignIn) unconfigured(w http.ResponseWriter, _ *http.Request) {
+	show(w, http.StatusNotFound, "This server has no sign-in", "Use a token. An administrator sets --oidc-issuer to let people sign in.", "")
+}
+
+func show(w http.ResponseWriter, status int, title, text, login string) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_ = page.Execute(w, struct{ Title, Text, Login string }{title, text, login}) // a client that left needs no answer
+}

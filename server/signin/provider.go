@@ -1,0 +1,197 @@
+package signin
+
+import (
+	"context"
+	"crypto/subtle"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+	"golang.org/x/sync/singleflight"
+)
+
+// How the provider is asked.
+const (
+	askWithin   = 10 * time.Second // for one answer
+	mostAnswer  = 1 << 20          // bytes of one answer
+	mostAtOnce  = 16               // sign-ins that ask it at once
+	clockLeeway = 30 * time.Second // how far its clock may be behind
+)
+
+// A provider is discovered when somebody first signs in, so that the server starts without it. Its
+// methods may be called at once.
+type provider struct {
+	options Options
+	client  *http.Client
+	asking  singleflight.Group // so that at most one discovery is under way
+	found   atomic.Pointer[discovered]
+	slots   chan struct{} // of sign-ins that ask it
+}
+
+// discovered is a provider whose endpoints are known.
+type discovered struct {
+	oauth    oauth2.Config
+	verifier *oidc.IDTokenVerifier
+}
+
+func newProvider(options Options) *provider {
+	authorities, err := x509.SystemCertPool()
+	if err != nil {
+		authorities = x509.NewCertPool()
+	}
+	authorities.AppendCertsFromPEM(options.CA)
+	return &provider{
+		options: options,
+		client: &http.Client{
+			Timeout: askWithin,
+			Transport: bounded{&http.Transport{
+				Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12},
+				TLSHandshakeTimeout: askWithin, MaxResponseHeaderBytes: 64 << 10, MaxIdleConnsPerHost: mostAtOnce, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
+			}},
+			// The code and the client's secret go to the endpoint that was discovered, and no further.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		slots: make(chan struct{}, mostAtOnce),
+	}
+}
+
+// discover returns the provider's endpoints. Where they aren't known it asks, each time until it succeeds.
+func (p *provider) discover() (*discovered, error) {
+	if found := p.found.Load(); found != nil {
+		return found, nil
+	}
+	found, err, _ := p.asking.Do("", func() (any, error) {
+		// It is for all who wait, and what is found outlives the request.
+		ctx, cancel := context.WithTimeout(oidc.ClientContext(context.Background(), p.client), askWithin)
+		defer cancel()
+		return p.ask(ctx)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("discover the provider %s: %w", p.options.Issuer, err)
+	}
+	p.found.Store(found.(*discovered))
+	return found.(*discovered), nil
+}
+
+func (p *provider) ask(ctx context.Context) (*discovered, error) {
+	answer, err := oidc.NewProvider(ctx, p.options.Issuer)
+	if err != nil {
+		return nil, err
+	}
+	var metadata struct {
+		Keys    string   `json:"jwks_uri"`
+		Methods []string `json:"token_endpoint_auth_methods_supported"`
+	}
+	if err := answer.Claims(&metadata); err != nil {
+		return nil, err
+	}
+	endpoint := answer.Endpoint()
+	for name, address := range map[string]string{"authorization_endpoint": endpoint.AuthURL, "token_endpoint": endpoint.TokenURL, "jwks_uri": metadata.Keys} {
+		if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != scheme(p.options.Issuer) {
+			return nil, fmt.Errorf("its %s isn't the https URL of a host", name)
+		}
+	}
+	// Without this the library tries one way after the other, and the first one uses up the code.
+	endpoint.AuthStyle = oauth2.AuthStyleInHeader
+	if p.options.ClientSecret == "" || len(metadata.Methods) > 0 && !slices.Contains(metadata.Methods, "client_secret_basic") {
+		endpoint.AuthStyle = oauth2.AuthStyleInParams
+	}
+	return &discovered{
+		oauth: oauth2.Config{
+			ClientID: p.options.ClientID, ClientSecret: p.options.ClientSecret, Endpoint: endpoint, RedirectURL: p.options.RedirectURL, Scopes: p.options.Scopes,
+		},
+		// It takes signatures by public keys only, of the kinds that the provider says that it makes.
+		verifier: answer.VerifierContext(ctx, &oidc.Config{ClientID: p.options.ClientID, Now: func() time.Time { return time.Now().Add(-clockLeeway) }}),
+	}, nil
+}
+
+func scheme(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Scheme
+}
+
+// authorize returns where an attempt goes on at the provider.
+func (d *discovered) authorize(a attempt) string {
+	return d.oauth.AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier))
+}
+
+// errBusy is returned while too many sign-ins ask the provider.
+var errBusy = errors.New("too many sign-ins ask the provider at once")
+
+// A refusedToken is an answer of the provider's that doesn't prove who somebody is.
+type refusedToken struct{ error }
+
+// redeem returns the claims of the ID token that the provider gives for an attempt's code. The error is a
+// refusedToken unless the provider can't be reached.
+func (p *provider) redeem(ctx context.Context, a attempt, code string) (claims map[string]any, err error) {
+	provider, err := p.discover()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case p.slots <- struct{}{}:
+		defer func() { <-p.slots }()
+	default:
+		return nil, errBusy
+	}
+	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, p.client), askWithin)
+	defer cancel()
+	tokens, err := provider.oauth.Exchange(ctx, code, oauth2.VerifierOption(a.Verifier))
+	var answered *oauth2.RetrieveError
+	if errors.As(err, &answered) && answered.Response.StatusCode < 500 {
+		return nil, refusedToken{fmt.Errorf("the token endpoint answered %d %.64q", answered.Response.StatusCode, answered.ErrorCode)} // not with what else it says
+	}
+	if errors.As(err, &answered) {
+		return nil, fmt.Errorf("the token endpoint answered %d", answered.Response.StatusCode)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask the token endpoint: %w", err)
+	}
+	raw, _ := tokens.Extra("id_token").(string)
+	token, err := provider.verifier.Verify(ctx, raw)
+	if err != nil {
+		return nil, refusedToken{fmt.Errorf("verify the ID token: %w", err)}
+	}
+	if subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(a.Nonce)) != 1 {
+		return nil, refusedToken{errors.New("the ID token has the nonce of another sign-in")}
+	}
+	if err := token.Claims(&claims); err != nil {
+		return nil, refusedToken{fmt.Errorf("read the ID token's claims: %w", err)}
+	}
+	// OpenID Connect Core 1.0, 3.1.3.7: a token for several clients says for whom it was made.
+	if party, has := claims["azp"]; has && party != p.options.ClientID || !has && len(token.Audience) > 1 {
+		return nil, refusedToken{errors.New("the ID token was made for another client")}
+	}
+	if token.Subject == "" || len(token.Subject) > 255 {
+		return nil, refusedToken{errors.New("the ID token has no subject of 1 to 255 bytes")}
+	}
+	return claims, nil
+}
+
+// bounded bounds the answers of a transport.
+type bounded struct{ of http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := b.of.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	response.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(response.Body, mostAnswer), response.Body}
+	return response, nil
+}

@@ -1,0 +1,172 @@
+// Package dextest runs Dex, a real provider of OpenID Connect, for tests.
+package dextest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/repository"
+)
+
+// What the example in docs/operations.md sets up.
+const (
+	ClientID     = "rockpool"
+	ClientSecret = "change-me-rockpool"
+	Email        = "admin@example.com" // of somebody with a password and without groups
+	Password     = "password"
+	MockGroup    = "authors" // of the person whom the connector "mock" always signs in
+)
+
+// A Server is a Dex of the caller's own, on loopback. It has the settings of the example in docs/operations.md, and the
+// connector "mock", which signs in the same person without asking. One goroutine uses it.
+type Server struct {
+	Issuer string
+
+	dir     string
+	program string
+	process *exec.Cmd     // nil: it doesn't run
+	input   io.Closer     // ends it
+	ended   chan struct{} // closed once it has
+}
+
+// New prepares one that redirects to a URL. It doesn't run yet. Dex is built by scripts/dex, which takes a minute or two the
+// first time.
+func New(t testing.TB, redirectURL string) *Server {
+	t.Helper()
+	need.Sandboxes(t)
+	root, err := repository.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), filepath.Join(root, "scripts/dex"))
+	var said bytes.Buffer
+	build.Stderr = &said
+	program, err := build.Output()
+	if err != nil {
+		t.Fatalf("build Dex: %v\n%s", err, said.Bytes())
+	}
+	address := freeAddress(t)
+	s := &Server{Issuer: "http://" + address + "/dex", dir: t.TempDir(), program: strings.TrimSpace(string(program))}
+	settings, err := settings(root, address, redirectURL)
+	if err == nil {
+		err = os.WriteFile(s.settings(), []byte(settings), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.Stop()
+		if t.Failed() {
+			t.Log(s.said())
+		}
+	})
+	return s
+}
+
+func (s *Server) settings() string { return filepath.Join(s.dir, "dex.yaml") }
+func (s *Server) log() string      { return filepath.Join(s.dir, "log") }
+
+// said returns what it has logged.
+func (s *Server) said() string {
+	text, _ := os.ReadFile(s.log())
+	return string(text)
+}
+
+var example = regexp.MustCompile("(?s)```yaml\n(issuer: .*?)```")
+
+// settings returns the example's for an address.
+func settings(root, address, redirectURL string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(root, "docs/operations.md"))
+	if err != nil {
+		return "", err
+	}
+	found := example.FindSubmatch(text)
+	if found == nil {
+		return "", errors.New("docs/operations.md has no settings of Dex")
+	}
+	replaced := strings.NewReplacer("127.0.0.1:5556", address, "http://127.0.0.1:8080/auth/callback", redirectURL).Replace(string(found[1]))
+	if !strings.Contains(replaced, address) || !strings.Contains(replaced, redirectURL) {
+		return "", fmt.Errorf("the example has other addresses: %s", replaced)
+	}
+	return replaced + "connectors:\n- type: mockCallback\n  id: mock\n  name: Mock\n", nil
+}
+
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// Run starts it, and returns when it answers. It knows nothing of what was before a Stop, and signs with another key.
+func (s *Server) Run(t testing.TB) {
+	t.Helper()
+	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close() // Dex has its own
+	// It ends with the caller, whose end is that of its input.
+	process := exec.Command("/bin/sh", "-c", `exec 3<&0; "$0" serve "$1" </dev/null 3<&- & (read -r _ <&3; kill -KILL $!) 2>/dev/null & wait %1`, s.program, s.settings())
+	process.Dir, process.Env = s.dir, []string{"PATH=/usr/bin:/bin"}
+	process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the caller
+	process.Stdout, process.Stderr = log, log
+	if s.input, err = process.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	s.process, s.ended = process, ended
+	go func() {
+		_ = process.Wait() // whatever it says
+		close(ended)
+	}()
+	for !s.answers(t) {
+		select {
+		case <-ended:
+			t.Fatalf("Dex ended: %s", s.said())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func (s *Server) answers(t testing.TB) bool {
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.Issuer+"/.well-known/openid-configuration", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false
+	}
+	defer response.Body.Close()
+	return response.StatusCode == http.StatusOK
+}
+
+// Stop ends it. It may be stopped already.
+func (s *Server) Stop() {
+	if s.process == nil {
+		return
+	}
+	_ = s.input.Close()
+	<-s.ended
+	s.process = nil
+}
