@@ -26,6 +26,7 @@ const Patience = time.Minute
 type Flags struct {
 	Server    string `env:"ROCKPOOL_SERVER" placeholder:"URL" help:"The server to use. (http://127.0.0.1:8080; $$${env})"`
 	TokenFile string `env:"ROCKPOOL_TOKEN_FILE" placeholder:"FILE" complete:"file" help:"File with the token that the server needs. ($$${env}, or the token itself in $$ROCKPOOL_TOKEN)"`
+	TLS       `embed:""`
 }
 
 // url returns the server's address.
@@ -50,7 +51,15 @@ func (f Flags) Client() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.New(address).WithToken(token), nil
+	trust, err := f.Config()
+	if err != nil {
+		return nil, err
+	}
+	c := client.New(address).WithToken(token)
+	if trust != nil {
+		c = c.WithTLS(trust)
+	}
+	return c, nil
 }
 
 // Patient returns a patient Sender of the server.

@@ -36,7 +36,9 @@ func (p *Peers) Hold(ctx context.Context) Hold {
 		return Hold{}
 	}
 	h := Hold{peers: p}
-	if of, ok := socket.Of(ctx).(*conn); ok {
+	if from, ok := clientOf(ctx); ok {
+		h.peer = from.peer
+	} else if of, ok := socket.Of(ctx).(*conn); ok {
 		h.peer = of.peer
 	}
 	return h
