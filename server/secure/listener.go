@@ -53,6 +53,7 @@ type Conn struct {
 	begun     *tls.Conn // see tls
 	report    sync.Once // a handshake that failed
 	preface   int       // how many bytes of clientPreface were read; -1: all, or it isn't HTTP/2
+	wrong     error     // of the first bytes; nil: they fit, so far
 }
 
 // tls returns the connection with the certificate of its first use.
@@ -102,7 +103,7 @@ func plainHTTP(header [5]byte) bool {
 // clientPreface is how a client begins HTTP/2. net/http takes it for the choice of HTTP/2.
 const clientPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-var errPreface = errors.New("the protocol isn't the one that the handshake chose")
+var errPreface error = &net.OpError{Op: "read", Net: "tls", Err: errors.New("the protocol isn't the one that the handshake chose")}
 
 // Read reads what the client sent. It fails where a client speaks HTTP/1 after it chose
 // HTTP/2, which the checks of HTTP/1 would miss, or the other way round.
@@ -110,9 +111,13 @@ func (c *Conn) Read(p []byte) (int, error) {
 	if err := c.handshake(); err != nil {
 		return 0, err
 	}
+	if c.wrong != nil {
+		return 0, c.wrong
+	}
 	n, err := c.tls().Read(p)
 	if c.preface >= 0 && n > 0 && !c.begins(p[:n]) {
-		return 0, errPreface
+		c.wrong = errPreface
+		return 0, c.wrong
 	}
 	return n, err
 }

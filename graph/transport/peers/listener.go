@@ -74,7 +74,8 @@ func (l *Listener) refuse(conn net.Conn, err error) {
 		_ = conn.Close()
 		return
 	}
-	if encrypted, ok := socket.Within[interface{ OnlyHTTP1() }](conn); ok {
+	encrypted, isEncrypted := socket.Within[interface{ OnlyHTTP1() }](conn)
+	if isEncrypted {
 		encrypted.OnlyHTTP1() // which the answer is in
 	}
 	code := runtime.CodeOf(err)
@@ -84,6 +85,9 @@ func (l *Listener) refuse(conn net.Conn, err error) {
 	l.refusing.Go(func() {
 		defer func() { <-l.turns }()
 		_ = conn.SetDeadline(time.Now().Add(l.RefuseTime))
+		if isEncrypted { // the end of a handshake would bring an answer before the request
+			_, _ = conn.Read(make([]byte, 512))
+		}
 		_, _ = fmt.Fprintf(conn, "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: %d\r\nRetry-After: %s\r\nConnection: close\r\n\r\n%s",
 			len(body), RetryAfter, body)
 		_ = closeWrite(conn)             // it is closed anyway
