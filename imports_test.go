@@ -190,6 +190,7 @@ var mayImport = map[string][]string{
 	"test/repository":            {},
 	"test/sandboxtest":           {"test/need", "test/repository"},
 	"test/sandboxtest/without":   {"test/sandboxtest"},
+	"test/tlstest":               {},
 	"test/wait":                  {},
 }
 

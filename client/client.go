@@ -245,8 +245,9 @@ func Persist(ctx context.Context, patience time.Duration, again func(error) bool
 // for it.
 func Passing(err error) bool {
 	var refused *Error
+	var untrusted *tls.CertificateVerificationError
 	if !errors.As(err, &refused) {
-		return true
+		return !errors.As(err, &untrusted)
 	}
 	switch refused.Extensions.Code {
 	case runtime.CodeClusterUnavailable, runtime.CodeQuotaExceeded, runtime.CodeSlowConsumer:

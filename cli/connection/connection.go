@@ -4,6 +4,7 @@ package connection
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -103,6 +104,9 @@ func Patient(c *client.Client, patience time.Duration) client.Sender {
 		err := client.Persist(ctx, patience, again, func() error { return send(ctx) })
 		if Absent(err) {
 			return noServer(c)
+		}
+		if untrusted := (*tls.CertificateVerificationError)(nil); errors.As(err, &untrusted) {
+			return fmt.Errorf("%w: the authority that the certificate is by is named with --ca-file (or ROCKPOOL_CA_FILE)", err)
 		}
 		return err
 	})
