@@ -3,6 +3,7 @@ package secure
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/server/peering"
 	"github.com/rockpool/rockpool/test/tlstest"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -362,5 +364,56 @@ func TestClosingWaitsForNobody(t *testing.T) {
 	<-closed
 	if took := time.Since(began); took > 2*time.Second { // crypto/tls waits for 5 s
 		t.Errorf("it took %s", took)
+	}
+}
+
+// TestOtherServersPassTLSOn: a server that passes connections on decrypts nothing, and the one
+// that leads knows the client.
+func TestOtherServersPassTLSOn(t *testing.T) {
+	authority := tlstest.New(t)
+	cert, key := authority.Write(t, t.TempDir(), "pool.example.org")
+	certificates, err := Load(Files{Cert: cert, Key: key, MinVersion: tls.VersionTLS13}, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tcp := func() net.Listener {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	front, back := tcp(), tcp()
+	defer back.Close()
+	leader := peering.Leader{Address: back.Addr().String(), Secret: "between-servers"}
+	passing := peering.Pass(front, 10, func() peering.Leader { return leader })
+	defer passing.Close()
+	known := peers.New(peers.Bounds{})
+	server := &http.Server{ConnContext: socket.ConnContext, Handler: Handler(known.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s %t %s", r.Proto, r.TLS != nil, r.RemoteAddr)
+	})))}
+	Configure(server)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- server.Serve(known.Listen(Listen(peering.Take(back, leader.Secret, nil), certificates, zap.NewNop())))
+	}()
+	defer func() {
+		_ = server.Close()
+		<-ended
+	}()
+	for http2, want := range map[bool]string{true: "HTTP/2.0 true 127.0.0.1:", false: "HTTP/1.1 true 127.0.0.1:"} {
+		c := bed{authority: authority}.client(t, http2, nil)
+		local := ""
+		dial := c.Transport.(*http.Transport)
+		dial.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			if err == nil {
+				local = conn.LocalAddr().String()
+			}
+			return conn, err
+		}
+		if _, text := get(t, c, "https://"+front.Addr().String()); !strings.HasPrefix(text, want) || !strings.HasSuffix(text, local) {
+			t.Errorf("%s for %s", text, local)
+		}
 	}
 }
