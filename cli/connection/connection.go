@@ -106,7 +106,7 @@ func Patient(c *client.Client, patience time.Duration) client.Sender {
 			return noServer(c)
 		}
 		if untrusted := (*tls.CertificateVerificationError)(nil); errors.As(err, &untrusted) {
-			return fmt.Errorf("%w: the authority that the certificate is by is named with --ca-file (or ROCKPOOL_CA_FILE)", err)
+			return fmt.Errorf("%w: name the authority of the server's certificate with --ca-file (or ROCKPOOL_CA_FILE)", err)
 		}
 		return err
 	})

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
@@ -85,10 +86,23 @@ func (c *Conn) handshake() error {
 	c.report.Do(func() {
 		c.of.logger.Debug("a TLS handshake failed", zap.Stringer("peer", c.RemoteAddr()), zap.Error(err))
 		if wrong := (tls.RecordHeaderError{}); errors.As(err, &wrong) && wrong.Conn != nil && plainHTTP(wrong.RecordHeader) {
-			_, _ = io.WriteString(wrong.Conn, "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThis server speaks TLS: use https://\n")
+			c.refusePlain()
 		}
 	})
 	return errHandshake
+}
+
+// refuseTime is how long a client may still send that doesn't speak TLS: what isn't read would
+// take the answer along.
+const refuseTime = time.Second
+
+func (c *Conn) refusePlain() {
+	_, _ = io.WriteString(c.Conn, "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThis server speaks TLS: use https://\n")
+	if below, ok := socket.Within[interface{ CloseWrite() error }](c.Conn); ok {
+		_ = below.CloseWrite() // it is closed anyway
+	}
+	_ = c.Conn.SetReadDeadline(time.Now().Add(refuseTime))
+	_, _ = io.Copy(io.Discard, c.Conn)
 }
 
 // plainHTTP reports whether a client that should begin with TLS begins with a request.

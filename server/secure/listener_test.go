@@ -258,9 +258,20 @@ func TestTheProtocolIsTheOneThatWasChosen(t *testing.T) {
 
 func TestPlainHTTPIsToldToUseTLS(t *testing.T) {
 	b := serve(t, setup{}, http.NotFoundHandler())
-	response, text := get(t, http.DefaultClient, "http://"+b.address)
-	if http.DefaultClient.CloseIdleConnections(); response.StatusCode != http.StatusBadRequest || !strings.Contains(text, "https://") {
-		t.Errorf("%s %q", response.Status, text)
+	for _, size := range []int{0, 100_000} {
+		conn, err := net.Dial("tcp", b.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(wait.Limit))
+		if _, err := fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", size, strings.Repeat("x", size)); err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.(*net.TCPConn).CloseWrite()
+		if text, err := io.ReadAll(conn); err != nil || !bytes.HasPrefix(text, []byte("HTTP/1.0 400")) || !bytes.Contains(text, []byte("https://")) {
+			t.Errorf("with %d bytes: %q, %v", size, text, err)
+		}
+		_ = conn.Close()
 	}
 }
 
