@@ -20,7 +20,7 @@ const (
 	policyGraphiQL = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; " +
 		"connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 	policyAsset = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'" // workers obey that of their script
-	permissions = "camera=(), microphone=(), geolocation=(), payment=(), usb=(), serial=(), bluetooth=(), hid=(), midi=(), display-capture=()"
+	permissions = "camera=(), microphone=(), geolocation=(), payment=(), usb=(), serial=(), hid=(), midi=(), display-capture=()"
 )
 
 // The pages.
