@@ -162,6 +162,24 @@ func TestASlowDiskHoldsUpNoRequest(t *testing.T) {
 	}
 }
 
+// TestTheLastLinesAreWritten at the end of a server.
+func TestTheLastLinesAreWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "access.log")
+	l, err := Open(path, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.add([]byte(`{"path": "/last"}`))
+	<-l.wake
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	l.Run(ctx)
+	l.Close()
+	if lines := read(t, path); len(lines) != 1 || lines[0].Path != "/last" {
+		t.Errorf("%+v", lines)
+	}
+}
+
 func BenchmarkHandler(b *testing.B) {
 	l, err := Open(filepath.Join(b.TempDir(), "access.log"), zap.NewNop())
 	if err != nil {

@@ -133,7 +133,8 @@ func TestBothProtocolsAreSpoken(t *testing.T) {
 				t.Errorf("HTTP/2 %t: %q", http2, text)
 			}
 		}
-		long := strings.Repeat("0123456789", 100_000)
+		// What would end a connection of HTTP/1 is any content of HTTP/2.
+		long := strings.Repeat("\r\n\r\nPOST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 10_000)
 		response, err := c.Post("https://"+b.address+"/", "text/plain", strings.NewReader(long))
 		if err != nil {
 			t.Fatal(err)
@@ -344,39 +345,81 @@ func TestConcurrentRequestsCountAsConnections(t *testing.T) {
 
 // TestClosingWaitsForNobody: one who reads nothing doesn't hold up the end of a server.
 func TestClosingWaitsForNobody(t *testing.T) {
-	accepted := make(chan net.Conn, 1)
-	written := make(chan struct{})
+	full := make(chan net.Conn, 1)
 	b := serve(t, setup{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		_ = conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-		for err == nil { // until the kernel takes no more
-			_, err = conn.Write(make([]byte, 1<<20))
+		below := socket.Carrier(conn)
+		for _, size := range []int{1 << 20, 1} { // until the kernel takes not even a byte more
+			for err = nil; err == nil; {
+				_ = below.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+				_, err = below.Write(make([]byte, size))
+			}
 		}
-		_ = conn.SetWriteDeadline(time.Time{})
-		accepted <- conn
-		close(written)
+		_ = below.SetWriteDeadline(time.Time{})
+		full <- conn
 	}))
 	conn := b.dial(t, "http/1.1")
 	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	stalled := wait.Receive(t, accepted, "the connection is full")
-	<-written
-	closed := make(chan struct{})
+	stalled := wait.Receive(t, full, "the connection is full")
 	began := time.Now()
-	go func() {
-		_ = stalled.Close()
-		close(closed)
-	}()
-	<-closed
-	if took := time.Since(began); took > 2*time.Second { // crypto/tls waits for 5 s
+	_ = stalled.Close()
+	if took := time.Since(began); took > 4*time.Second { // crypto/tls waits for 5 s
 		t.Errorf("it took %s", took)
 	}
 }
+
+// TestClosingSaysSo: a client can tell the end of an answer, or of a WebSocket, from a connection
+// that was cut.
+func TestClosingSaysSo(t *testing.T) {
+	b := serve(t, setup{files: Files{MinVersion: tls.VersionTLS12}}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/hijacked" {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = conn.Close()
+		}
+	}))
+	for _, path := range []string{"/", "/hijacked"} {
+		tcp, err := net.Dial("tcp", b.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tcp.Close()
+		_ = tcp.SetDeadline(time.Now().Add(wait.Limit))
+		var received bytes.Buffer
+		conn := tls.Client(tapped{tcp, io.TeeReader(tcp, &received)}, &tls.Config{RootCAs: b.authority.Pool, ServerName: "localhost", MaxVersion: tls.VersionTLS12})
+		if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.0\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(conn); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		last := byte(0)
+		for records := received.Bytes(); len(records) > 5; {
+			last = records[0]
+			records = records[5+int(records[3])<<8+int(records[4]):]
+		}
+		if last != 21 { // alert
+			t.Errorf("%s: the last record is of type %d", path, last)
+		}
+	}
+}
+
+// A tapped is a connection whose reads are seen.
+type tapped struct {
+	net.Conn
+	reader io.Reader
+}
+
+func (c tapped) Read(p []byte) (int, error) { return c.reader.Read(p) }
 
 // TestOtherServersPassTLSOn: a server that passes connections on decrypts nothing, and the one
 // that leads knows the client.
