@@ -263,6 +263,10 @@ var ErrStopping error = runtime.Errorf(runtime.CodeClusterUnavailable, "the serv
 // order and within about 5 s: requests, the engine, the runners (or just their
 // watching, see Config.OnStop), the store. It returns nil if ctx ended.
 func (s *Server) Run(ctx context.Context) error {
+	known, err := s.knownPeers()
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	// Each part has its own context, for what stands on a part ends before it.
 	parts := context.WithoutCancel(ctx)
@@ -271,10 +275,6 @@ func (s *Server) Run(ctx context.Context) error {
 	clusterCtx, endCluster := context.WithCancelCause(parts)
 	served, engineDone, clusterDone := make(chan struct{}), make(chan struct{}), make(chan struct{})
 
-	known, err := s.knownPeers()
-	if err != nil {
-		return errors.Join(err, s.Close())
-	}
 	requests := newRequests()
 	httpServer := s.newHTTP(streams, known, requests)
 	front := s.listener

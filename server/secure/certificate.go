@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -175,14 +174,4 @@ func Pin(file string) *tls.Config {
 			return errors.New("the certificate isn't that in " + file)
 		},
 	}
-}
-
-// Names returns the names and addresses that the certificate is for.
-func (c *Certificates) Names() (all []string) {
-	leaf := c.config(false).Certificates[0].Leaf
-	all = slices.Clone(leaf.DNSNames)
-	for _, address := range leaf.IPAddresses {
-		all = append(all, address.String())
-	}
-	return all
 }
