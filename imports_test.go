@@ -129,11 +129,13 @@ var mayImport = map[string][]string{
 
 	"config": {"agent/embedded", "graph/transport", "local/network", "local/sandbox/oci", "runtime"},
 
-	"server":         {"agent/embedded", "client", "config", "graph", "graph/download", "graph/transport", "graph/transport/peers", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/attacks", "runtime/engine", "runtime/finding", "runtime/identity", "runtime/pool", "runtime/store", "server/metrics", "server/peering", "web"},
-	"server/metrics": {"graph/transport/peers", "local", "local/scheduler", "nomad", "nomad/outcome", "runtime", "runtime/engine", "runtime/tasks", "runtime/timing"},
-	"server/peering": {"graph/transport/socket"},
-	"server/private": {"config", "local", "runtime/lockfile", "server"},
-	"server/signin":  {"runtime"},
+	"server":           {"agent/embedded", "client", "config", "graph", "graph/download", "graph/transport", "graph/transport/peers", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/access", "runtime/attacks", "runtime/engine", "runtime/finding", "runtime/identity", "runtime/pool", "runtime/quota", "runtime/store", "server/accesslog", "server/metrics", "server/peering", "server/secure", "server/signin", "web"},
+	"server/accesslog": {},
+	"server/metrics":   {"graph/transport/peers", "local", "local/scheduler", "nomad", "nomad/outcome", "runtime", "runtime/engine", "runtime/tasks", "runtime/timing"},
+	"server/peering":   {"graph/transport/socket"},
+	"server/private":   {"config", "local", "runtime/lockfile", "server"},
+	"server/secure":    {"graph/transport/socket"},
+	"server/signin":    {"runtime"},
 
 	"client": {"runtime"},
 
@@ -146,7 +148,7 @@ var mayImport = map[string][]string{
 	"cli/output":     {},
 	"cli/terminal":   {"client"},
 
-	"doctor":               {"cli", "cli/connection", "client", "config", "doctor/attack", "doctor/attack/world", "local/network", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/spec", "local/thread", "local/tiers", "local/uids", "runtime", "runtime/attacks", "runtime/engine", "runtime/finding", "runtime/store", "server", "server/private"},
+	"doctor":               {"cli", "cli/connection", "client", "config", "doctor/attack", "doctor/attack/world", "local/network", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/spec", "local/thread", "local/tiers", "local/uids", "runtime", "runtime/attacks", "runtime/engine", "runtime/finding", "runtime/store", "server", "server/private", "server/secure"},
 	"doctor/attack":        {"client", "doctor/attack/world", "runtime"},
 	"doctor/attack/prober": {},
 	"doctor/attack/world":  {},
@@ -194,6 +196,7 @@ var mayImport = map[string][]string{
 	"test/repository":            {},
 	"test/sandboxtest":           {"test/need", "test/repository"},
 	"test/sandboxtest/without":   {"test/sandboxtest"},
+	"test/tlstest":               {},
 	"test/wait":                  {},
 }
 

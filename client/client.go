@@ -11,6 +11,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,8 +28,9 @@ import (
 
 // A Client sends operations to one server. Many goroutines may use it at once.
 type Client struct {
-	url  string // of the API itself
-	http *http.Client
+	url       string // of the API itself
+	http      *http.Client
+	transport *http.Transport // of http
 }
 
 // New returns a client of the server at an address, for example
@@ -52,15 +54,22 @@ func newTransport() *http.Transport {
 }
 
 func with(transport *http.Transport, server string) *Client {
-	return &Client{url: strings.TrimSuffix(server, "/") + "/graphql", http: &http.Client{Transport: transport}}
+	return &Client{url: strings.TrimSuffix(server, "/") + "/graphql", http: &http.Client{Transport: transport}, transport: transport}
 }
 
 // WithToken returns c after having it show a token to the server's API, and to
 // nobody else. It must be called before c is used.
 func (c *Client) WithToken(token string) *Client {
 	if token != "" {
-		c.http.Transport = bearer{c.http.Transport.(*http.Transport), c.url, token}
+		c.http.Transport = bearer{c.transport, c.url, token}
 	}
+	return c
+}
+
+// WithTLS returns c after setting how it speaks TLS: with an authority of one's own, for
+// example. It must be called before c is used, and leaves c the owner of config.
+func (c *Client) WithTLS(config *tls.Config) *Client {
+	c.transport.TLSClientConfig = config
 	return c
 }
 
@@ -241,8 +250,9 @@ func Persist(ctx context.Context, patience time.Duration, again func(error) bool
 // for it.
 func Passing(err error) bool {
 	var refused *Error
+	var untrusted *tls.CertificateVerificationError
 	if !errors.As(err, &refused) {
-		return true
+		return !errors.As(err, &untrusted)
 	}
 	switch refused.Extensions.Code {
 	case runtime.CodeClusterUnavailable, runtime.CodeQuotaExceeded, runtime.CodeSlowConsumer:

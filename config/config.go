@@ -21,7 +21,7 @@ import (
 // Config are a server's settings. Each is a flag of rockpool serve, a variable,
 // or a key of the settings file.
 type Config struct {
-	Listen           string        `env:"ROCKPOOL_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address and port to serve on, a loopback address unless there is a --token-file. Port 0: any that is free. (${default}; $$${env})"`
+	Listen           string        `env:"ROCKPOOL_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address and port to serve on, a loopback address unless there are a --token-file, and --tls-cert or --behind-proxy. Port 0: any that is free. (${default}; $$${env})"`
 	Data             string        `env:"ROCKPOOL_DATA" placeholder:"DIR" help:"Directory for everything that is kept. ($$XDG_STATE_HOME/rockpool, as root /var/lib/rockpool, else ~/.local/state/rockpool; $$${env})"`
 	TokenFile        string        `env:"ROCKPOOL_TOKEN_FILE" placeholder:"FILE" complete:"file" help:"File with a token that whoever uses the API must show; needed to serve beyond loopback. ($$${env})"`
 	Cluster          string        `env:"ROCKPOOL_CLUSTER" default:"local" placeholder:"KIND" help:"Where runners are: local, on this machine, or nomad. (${default}; $$${env})"`
@@ -49,8 +49,11 @@ type Config struct {
 	StopWithin       time.Duration `env:"ROCKPOOL_STOP_WITHIN" default:"4500ms" placeholder:"DURATION" help:"How long a stop may take, 0s to 1h. After that the server exits with 125, and the next start takes over, or cleans up, what is left. Removing many runners may take longer. (4500ms; $$${env})"`
 	LogLevel         string        `env:"ROCKPOOL_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"Least level to log: debug, info, warn or error. (${default}; $$${env})"`
 	LogFormat        string        `env:"ROCKPOOL_LOG_FORMAT" default:"console" placeholder:"FORMAT" help:"How to log, to stderr: console or json. (${default}; $$${env})"`
+	AccessLog        string        `env:"ROCKPOOL_ACCESS_LOG" default:"off" placeholder:"FILE" help:"Where each request is logged as a line of JSON: off, a file, or - for stdout. Renaming the file starts a new one. (${default}; $$${env})"`
 	DebugAddress     string        `env:"ROCKPOOL_DEBUG_ADDRESS" placeholder:"ADDRESS" help:"Loopback address and port to serve Go's profiles on, at /debug/pprof/; else none are. ($$${env})"`
 
+	TLS      TLS      `embed:"" prefix:"tls-"`
+	Proxies  Proxies  `embed:""`
 	Disk     Disk     `embed:"" prefix:"disk-"`
 	Bounds   Bounds   `embed:""`
 	Runtimes Runtimes `embed:""`
@@ -150,6 +153,9 @@ func (c *Config) Check() error {
 	if c.LogFormat != "console" && c.LogFormat != "json" {
 		return &Error{"log-format", c.LogFormat, "console or json"}
 	}
+	if err := c.checkAccessLog(); err != nil {
+		return err
+	}
 	if err := c.Disk.Check(); err != nil {
 		return err
 	}
@@ -172,22 +178,6 @@ func (c *Config) Check() error {
 	return c.Images.check(c.Data)
 }
 
-// leastToken is how many characters a token of this server must have: as many as
-// 96 random bits take.
-const leastToken = 16
-
-// checkListen checks whom the server is for, and returns its address without the
-// port.
-func (c *Config) checkListen() (host string, err error) {
-	if c.TokenFile == "" {
-		return Loopback("listen", c.Listen, " without a --token-file: every client that reaches the server can run programs on it")
-	}
-	if c.Token, err = readToken("token-file", c.TokenFile, leastToken); err != nil {
-		return "", err
-	}
-	return splitAddress("listen", c.Listen)
-}
-
 // LocalURL returns where a server with these settings is reached on its own machine; "" if
 // the kernel chooses its port.
 func (c *Config) LocalURL() string {
@@ -201,7 +191,7 @@ func (c *Config) LocalURL() string {
 	case ip.Equal(net.IPv6unspecified):
 		host = "::1"
 	}
-	return "http://" + net.JoinHostPort(host, port)
+	return c.TLS.Scheme() + "://" + net.JoinHostPort(host, port)
 }
 
 // Loopback checks an address and a port, and returns the address.

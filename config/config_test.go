@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -125,6 +126,20 @@ func wrongServers(file, token string, write func(name, text string) string) []wr
 		{"a token of two words", func(c *Config) { c.TokenFile = write("words", "1234567890 1234567890") }, "--token-file"},
 		{"no token's file", func(c *Config) { c.TokenFile = "/nonesuch" }, `--token-file is "/nonesuch", but must be a file that can be read: no such file`},
 		{"a port, with a token", func(c *Config) { c.TokenFile, c.Listen = token, ":x" }, "0 to 65535"},
+		{"every address, with a token alone", func(c *Config) { c.TokenFile, c.Listen = token, ":8080" }, "--behind-proxy"},
+		{"a port, behind a proxy", func(c *Config) { c.TokenFile, c.Listen, c.Proxies.Behind = token, ":x", true }, "0 to 65535"},
+		{"every address, with TLS alone", func(c *Config) { c.TLS.Cert, c.TLS.Key, c.Listen = file, file, ":8080" }, "--token-file"},
+		{"every address, behind a proxy alone", func(c *Config) { c.Proxies.Behind, c.Listen = true, ":8080" }, "--token-file"},
+		{"a certificate without its key", func(c *Config) { c.TLS.Cert = file }, "--tls-key"},
+		{"a key without its certificate", func(c *Config) { c.TLS.Key = file }, "--tls-cert"},
+		{"an old TLS", func(c *Config) { c.TLS.MinVersion = "1.1" }, `--tls-min-version is "1.1", but must be 1.3 or 1.2`},
+		{"clients' authority without TLS", func(c *Config) { c.TLS.ClientCA = file }, "--tls-client-ca"},
+		{"clients' certificates", func(c *Config) { c.TLS.ClientAuth = "none" }, "require or optional"},
+		{"every proxy", func(c *Config) { c.Proxies.Trusted = []string{"0.0.0.0/0"} }, "--trusted-proxies"},
+		{"a proxy's name", func(c *Config) { c.Proxies.Trusted = []string{"proxy.example.org"} }, "--trusted-proxies"},
+		{"a network that is none", func(c *Config) { c.Proxies.Trusted = []string{"10.0.0.1/8"} }, `"10.0.0.1/8"`},
+		{"an access log nowhere", func(c *Config) { c.AccessLog = "/nonesuch/access.log" }, "--access-log"},
+		{"no access log", func(c *Config) { c.AccessLog = "" }, "off, a file"},
 	}
 }
 
@@ -166,17 +181,32 @@ func TestGoodSettingsAreTaken(t *testing.T) {
 	}
 }
 
-func TestATokenLetsTheServerListenAnywhere(t *testing.T) {
+// TestATokenAndTLSLetTheServerListenAnywhere: a proxy in front may speak TLS instead.
+func TestATokenAndTLSLetTheServerListenAnywhere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(path, []byte("  correct-horse-battery\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, listen := range []string{":8080", "0.0.0.0:8080", "[::]:0", "192.0.2.1:80", "pool.example.org:80"} {
-		c := valid(t)
-		c.Listen, c.TokenFile = listen, path
-		if err := c.Check(); err != nil || c.Token != "correct-horse-battery" {
-			t.Errorf("%s: %q, %v", listen, c.Token, err)
+		for _, encrypt := range []func(c *Config){
+			func(c *Config) { c.TLS.Cert, c.TLS.Key = "server.pem", "server.key" },
+			func(c *Config) { c.Proxies.Behind = true },
+		} {
+			c := valid(t)
+			c.Listen, c.TokenFile = listen, path
+			encrypt(&c)
+			if err := c.Check(); err != nil || c.Token != "correct-horse-battery" {
+				t.Errorf("%s: %q, %v", listen, c.Token, err)
+			}
 		}
+	}
+}
+
+func TestTrustedProxiesAreNetworks(t *testing.T) {
+	p := Proxies{Trusted: []string{"127.0.0.1", "::ffff:10.0.0.7", "10.1.0.0/16", "fd00::/8", "2001:db8::1"}}
+	networks, err := p.Networks()
+	if got := fmt.Sprint(networks); err != nil || got != "[127.0.0.1/32 10.0.0.7/32 10.1.0.0/16 fd00::/8 2001:db8::1/128]" {
+		t.Errorf("%s, %v", got, err)
 	}
 }
 
@@ -237,7 +267,7 @@ func TestSettingsOfNomadAreTaken(t *testing.T) {
 
 func TestPrivateReadsTheSettings(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	text := "data: /srv/pool\ncgroup-parent: rockpool/mine\nlisten: 0.0.0.0:80\non-stop: keep\nparallel: 3\nlog-level: warn\n"
+	text := "data: /srv/pool\ncgroup-parent: rockpool/mine\nlisten: 0.0.0.0:80\ntls-cert: /nonesuch\naccess-log: /nonesuch/log\ntls-min-version: 1.3\non-stop: keep\nparallel: 3\nlog-level: warn\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -277,5 +307,9 @@ func TestWhereAServerIsReachedOnItsOwnMachine(t *testing.T) {
 		if got := c.LocalURL(); got != want {
 			t.Errorf("%s: %q", listen, got)
 		}
+	}
+	c := Config{Listen: ":443", TLS: TLS{Cert: "server.pem"}}
+	if got := c.LocalURL(); got != "https://127.0.0.1:443" {
+		t.Errorf("with TLS: %q", got)
 	}
 }

@@ -168,8 +168,11 @@ func settingValue(node ast.Node, kind reflect.Type) (value any, wanted string) {
 		}
 		return nil, "a number"
 	default:
-		if text, ok := node.(*ast.StringNode); ok {
+		switch text := node.(type) {
+		case *ast.StringNode:
 			return text.Value, ""
+		case *ast.FloatNode: // a version, such as 1.3
+			return text.GetToken().Value, ""
 		}
 		return nil, "text"
 	}

@@ -80,7 +80,7 @@ func (c *Command) Run(s cli.Streams) error {
 		return errors.New("attacks are carried out in runners on this machine, and these settings have them on Nomad: name others with --config, or /dev/null for none")
 	}
 	if err == nil && served.Cluster == config.ClusterNomad {
-		tell(listening(ctx, url, served.Token))
+		tell(listening(ctx, url, c.trust(served), served.Token))
 		examineNomad(ctx, served, tell)
 		return c.conclude(s.Out, all, "This Nomad")
 	}
@@ -110,7 +110,7 @@ func (c *Command) Run(s cli.Streams) error {
 	tell(kernel(), clock(), openFiles(), languages())
 	tell(accounts()...)
 	tell(disk(settings.Data)...)
-	tell(listening(ctx, url, served.Token))
+	tell(listening(ctx, url, c.trust(served), served.Token))
 	if os.Geteuid() == 0 {
 		tell(finding.Fine("root", "this is root"))
 	} else {

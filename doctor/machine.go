@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -14,8 +15,10 @@ import (
 
 	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/runtime/finding"
 	"github.com/rockpool/rockpool/server"
+	"github.com/rockpool/rockpool/server/secure"
 )
 
 // oldestKernel is the first that has time namespaces, which every sandbox has.
@@ -127,8 +130,18 @@ func judgeRoom(data string, free int64) finding.Finding {
 	return finding.Fine("data", "%s", room)
 }
 
+// trust returns how to speak TLS with the server to look for: the one of the settings has the
+// certificate that they name, for any names.
+func (c *Command) trust(served config.Config) *tls.Config {
+	if c.Server == "" && served.TLS.Enabled() {
+		return secure.Pin(served.TLS.Cert)
+	}
+	trust, _ := connection.TLS{CAFile: os.Getenv("ROCKPOOL_CA_FILE"), CertFile: os.Getenv("ROCKPOOL_CERT_FILE"), KeyFile: os.Getenv("ROCKPOOL_KEY_FILE")}.Config()
+	return trust // without it the finding says what is wrong
+}
+
 // listening looks for the server at url; "": its settings leave its port to the kernel.
-func listening(ctx context.Context, url, token string) finding.Finding {
+func listening(ctx context.Context, url string, trust *tls.Config, token string) finding.Finding {
 	const name = "server"
 	if url == "" {
 		return finding.Warning(name, "name it with --server", "its settings leave its port to the kernel, so that it isn't known where it listens")
@@ -139,6 +152,9 @@ func listening(ctx context.Context, url, token string) finding.Finding {
 		token, _ = connection.Token("") // what other commands would use
 	}
 	server := client.New(url).WithToken(token)
+	if trust != nil {
+		server = server.WithTLS(trust)
+	}
 	defer server.CloseIdle()
 	out, err := client.GetHealth(ctx, server)
 	switch {

@@ -11,6 +11,7 @@ package graph
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	gqlcomplexity "github.com/99designs/gqlgen/complexity"
 	"github.com/99designs/gqlgen/graphql"
@@ -35,15 +36,19 @@ import (
 // Options are what a handler needs beside the engine.
 type Options struct {
 	Version         string
-	AllowedHosts    []string        // names in the Host header that are answered, without port
-	AllowedOrigins  []string        // origins beside the server's own, for example "https://admin.example.org"
-	NoIntrospection bool            // the schema isn't shown, nor names suggested
-	SigningKey      []byte          // of download.KeySize bytes, for addresses that outlive this process
-	Book            *identity.Book  // knows the callers
-	Started         <-chan struct{} // closed when the engine knows what there is; nil: it does
-	Agents          http.Handler    // what is below /agent/, for everybody; nil: nothing
-	Logger          *zap.Logger
-	Metrics         http.Handler // served at /metrics; nil: nothing is
+	AllowedHosts    []string       // names in the Host header that are answered, without port
+	AllowedOrigins  []string       // origins beside the server's own, for example "https://admin.example.org"
+	NoIntrospection bool           // the schema isn't shown, nor names suggested
+	SigningKey      []byte         // of download.KeySize bytes, for addresses that outlive this process
+	Book            *identity.Book // knows the callers
+	SignIn          http.Handler   // what is below /auth/, for everybody; nil: nothing
+	// Session returns the session of a request's cookie, if no page of another origin sent it;
+	// nil: there are no sessions.
+	Session func(r *http.Request) (secret string, ok bool)
+	Started <-chan struct{} // closed when the engine knows what there is; nil: it does
+	Agents  http.Handler    // what is below /agent/, for everybody; nil: nothing
+	Logger  *zap.Logger
+	Metrics http.Handler // served at /metrics; nil: nothing is
 
 	Settings // the bounds; the rest is filled in
 }
@@ -77,7 +82,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	settings := options.Settings
 	follower := &follower{resolver: resolver, presenter: present}
 	settings.Source, settings.Present, settings.Recover = follower.follow, present.Present, present.Recover
-	admission := &gate.Admission{Book: options.Book}
+	admission := &gate.Admission{Book: options.Book, Session: options.Session}
 	settings.Admit, settings.Subscribing = admission.Admit, guarded.Subscribing
 	counted := generated.NewExecutableSchema(generated.Config{Complexity: fields()})
 	settings.Fields = func(op *graphql.OperationContext) int {
@@ -122,7 +127,19 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 		ExposedHeaders:  []string{"Content-Disposition", "Content-Length", "Content-Range", "ETag", download.LostHeader},
 		MaxAge:          600,
 	})
-	return gate.CheckHost(options.AllowedHosts, gate.CheckOrigin(options.AllowedOrigins, crossOrigin.Handler(mux)))
+	return gate.CheckHost(options.AllowedHosts, signIn(options.SignIn, gate.CheckOrigin(options.AllowedOrigins, crossOrigin.Handler(mux))))
+}
+
+// signIn serves what is below /auth/ with a handler that checks by itself which page a request is
+// from: a provider of sign-in sends browsers there. Nil serves nothing.
+func signIn(handler, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if handler != nil && strings.HasPrefix(r.URL.Path, "/auth/") {
+			handler.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // newExecutor returns an executor whose errors are presented.

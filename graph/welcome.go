@@ -3,26 +3,32 @@ package graph
 import (
 	"fmt"
 	"net/http"
+
+	"github.com/rockpool/rockpool/graph/transport/peers"
 )
 
 // welcome tells whoever opens the server's address where the API is.
 func welcome(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	scheme := "http"
+	if peers.Encrypted(r) {
+		scheme = "https"
+	}
 	_, _ = fmt.Fprintf(w, `Rockpool runs other people's programs, each in an isolated runner. In a browser,
 this address is its dashboard.
 
-The API is GraphQL, at http://%[1]s/graphql: queries and mutations by POST,
+The API is GraphQL, at %[2]s://%[1]s/graphql: queries and mutations by POST,
 subscriptions over a WebSocket with the subprotocol graphql-transport-ws, or as
 server-sent events (Accept: text/event-stream).
 
-    curl http://%[1]s/graphql -H 'Content-Type: application/json' \
+    curl %[2]s://%[1]s/graphql -H 'Content-Type: application/json' \
          -d '{"query": "{ version environments { id pool { idle size reason } } }"}'
 
 Or run a program:
 
     rockpool run --env python hello.py
 
-Prometheus scrapes http://%[1]s/metrics.
-`, r.Host)
+Prometheus scrapes %[2]s://%[1]s/metrics.
+`, r.Host, scheme)
 }

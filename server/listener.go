@@ -28,7 +28,7 @@ func (l patientListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, passing(err)
 	}
-	return patientConn{conn, l.patience}, nil
+	return &patientConn{Conn: conn, patience: l.patience}, nil
 }
 
 // A passingError is one of accept(2) that says nothing of the listener: the server
@@ -61,13 +61,21 @@ func passing(err error) error {
 type patientConn struct {
 	net.Conn
 	patience time.Duration
+	handed   bool // deadlines are its user's
 }
 
 // Unwrap returns the connection itself, for a writer with deadlines of its own.
-func (c patientConn) Unwrap() net.Conn { return c.Conn }
+func (c *patientConn) Unwrap() net.Conn { return c.Conn }
+
+// HandDeadlines leaves the deadlines of writes to the caller, who speaks TLS, and is written to
+// with patience. Call it before the first Write.
+func (c *patientConn) HandDeadlines() { c.handed = true }
 
 // Write writes p piece by piece.
-func (c patientConn) Write(p []byte) (int, error) {
+func (c *patientConn) Write(p []byte) (int, error) {
+	if c.handed {
+		return c.Conn.Write(p)
+	}
 	written := 0
 	for written < len(p) {
 		if err := c.SetWriteDeadline(time.Now().Add(c.patience)); err != nil {

@@ -19,9 +19,9 @@ import (
 )
 
 // patientPipe returns a connection under test and its peer.
-func patientPipe(patience time.Duration) (patientConn, net.Conn) {
+func patientPipe(patience time.Duration) (*patientConn, net.Conn) {
 	ours, theirs := net.Pipe()
-	return patientConn{ours, patience}, theirs
+	return &patientConn{Conn: ours, patience: patience}, theirs
 }
 
 func TestSlowReadersAreWaitedFor(t *testing.T) {

@@ -22,8 +22,6 @@ import (
 	"github.com/rockpool/rockpool/agent/embedded"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config"
-	"github.com/rockpool/rockpool/graph"
-	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/local"
 	"github.com/rockpool/rockpool/local/tiers"
 	"github.com/rockpool/rockpool/nomad"
@@ -34,9 +32,9 @@ import (
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/store"
-	"github.com/rockpool/rockpool/server/metrics"
+	"github.com/rockpool/rockpool/server/accesslog"
 	"github.com/rockpool/rockpool/server/peering"
-	"github.com/rockpool/rockpool/web"
+	"github.com/rockpool/rockpool/server/secure"
 )
 
 // A cluster is one that a server runs.
@@ -80,7 +78,9 @@ type Server struct {
 	key      []byte       // signs addresses of downloads, and grants
 	book     *identity.Book
 	quotas   *quota.Ledger
-	debug    net.Listener // of the profiles; nil: they aren't served
+	debug    net.Listener         // of the profiles; nil: they aren't served
+	secure   *secure.Certificates // nil: without TLS
+	access   *accesslog.Log       // nil: requests aren't logged
 
 	// Socket is a Unix socket to serve on, instead of Config.Listen; "": none. Set it
 	// before Open.
@@ -112,6 +112,9 @@ func (s *Server) Open(ctx context.Context) (err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	if err := s.openFront(); err != nil {
+		return err
+	}
 	if s.listener, err = s.listen(ctx); err != nil {
 		return err
 	}
@@ -138,7 +141,7 @@ func (s *Server) Open(ctx context.Context) (err error) {
 		return err
 	}
 	s.quotas = quota.New()
-	s.book = identity.New(identity.Config{Store: s.store, FirstToken: s.config.Token, Open: s.config.Token == "", Key: s.key, Quotas: s.quotas, Logger: s.logger.Named("identity")})
+	s.book = identity.New(identity.Config{Store: s.store, FirstToken: s.config.Token, Open: s.config.Token == "" && s.config.OIDC.Issuer == "", Key: s.key, Quotas: s.quotas, Logger: s.logger.Named("identity")})
 	if err := s.book.Load(ctx); err != nil {
 		return fmt.Errorf("read the tokens: %w", err)
 	}
@@ -261,11 +264,15 @@ func (s *Server) Client() *client.Client {
 	if s.Socket != "" {
 		return client.NewSocket(s.Socket).WithToken(s.config.Token)
 	}
-	return client.New(s.URL()).WithToken(s.config.Token)
+	c := client.New(s.URL()).WithToken(s.config.Token)
+	if s.secure != nil {
+		c = c.WithTLS(secure.Pin(s.config.TLS.Cert))
+	}
+	return c
 }
 
 // URL is where the server is reached: "http://127.0.0.1:8080".
-func (s *Server) URL() string { return "http://" + s.listener.Addr().String() }
+func (s *Server) URL() string { return s.config.TLS.Scheme() + "://" + s.listener.Addr().String() }
 
 // ErrStopping is why what runs is to end: somebody asked for it.
 var ErrStopping error = runtime.Errorf(runtime.CodeClusterUnavailable, "the server is stopping")
@@ -274,6 +281,10 @@ var ErrStopping error = runtime.Errorf(runtime.CodeClusterUnavailable, "the serv
 // order and within about 5 s: requests, the engine, the runners (or just their
 // watching, see Config.OnStop), the store. It returns nil if ctx ended.
 func (s *Server) Run(ctx context.Context) error {
+	known, err := s.knownPeers()
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	// Each part has its own context, for what stands on a part ends before it.
 	parts := context.WithoutCancel(ctx)
@@ -282,38 +293,12 @@ func (s *Server) Run(ctx context.Context) error {
 	clusterCtx, endCluster := context.WithCancelCause(parts)
 	served, engineDone, clusterDone := make(chan struct{}), make(chan struct{}), make(chan struct{})
 
-	memory, _, _ := serverMemory() // limitMemory has logged what it is
-	known := peers.New(bounds(s.config.Bounds, s.config.MaxBody, memory, fileLimit()))
-	c := s.config
-	options := graph.Options{
-		Version: Version(), AllowedHosts: c.AllowedHosts, AllowedOrigins: c.AllowedOrigins, NoIntrospection: c.NoIntrospection, Book: s.book,
-		Settings: graph.Settings{MaxBody: c.MaxBody, Peers: known}, SigningKey: s.key, Started: s.Engine.Restored(), Logger: s.logger.Named("graph"),
-	}
-	if s.agents != nil {
-		options.Agents = s.agents
-	}
-	sources := metrics.Sources{Version: Version(), Engine: s.Engine.Stats, Peers: known.Usage, Logger: s.logger.Named("metrics")}
-	switch here := s.cluster.(type) {
-	case countedLocal:
-		sources.Local = here.Stats
-	case countedNomad:
-		sources.Nomad = here.Stats
-	}
-	options.Metrics = metrics.Handler(sources)
 	requests := newRequests()
-	httpServer := &http.Server{
-		Handler:           graph.BoundUnread(requests.count(graph.RefuseFraming(web.Handler(graph.Handler(s.Engine, options))))),
-		BaseContext:       func(net.Listener) context.Context { return streams },
-		ConnContext:       graph.ConnContext,
-		ReadHeaderTimeout: 10 * time.Second,
-		MaxHeaderBytes:    maxHead,
-		IdleTimeout:       2 * time.Minute,
-		ErrorLog:          zap.NewStdLog(s.logger.Named("http")),
-	}
+	httpServer := s.newHTTP(streams, known, requests)
 	front := s.listener
 	var serving sync.WaitGroup
 	serve := func(of net.Listener) {
-		listener := known.Listen(of)
+		listener := known.Listen(s.encrypt(of))
 		serving.Add(1)
 		group.Go(func() error {
 			defer serving.Done()
@@ -332,6 +317,13 @@ func (s *Server) Run(ctx context.Context) error {
 		serve(peering.Take(s.peers, here.Secret(), here.LockID))
 	}
 	serve(front)
+	logCtx, endLog := context.WithCancel(parts)
+	if s.access != nil {
+		group.Go(func() error {
+			s.access.Run(logCtx)
+			return nil
+		})
+	}
 	go func() { // ends with the listeners
 		serving.Wait()
 		close(served)
@@ -354,6 +346,7 @@ func (s *Server) Run(ctx context.Context) error {
 		drain(httpServer)
 		<-served
 		requests.wait()
+		endLog()
 		endEngine(ErrStopping)
 		<-engineDone
 		endCluster(ErrStopping)
@@ -410,6 +403,7 @@ func (s *Server) Close() error {
 	if s.peers != nil {
 		_ = s.peers.Close() // likewise
 	}
+	s.access.Close()
 	if s.store == nil {
 		return nil
 	}

@@ -19,6 +19,8 @@ const (
 		"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 	policyGraphiQL = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; " +
 		"connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	policyAsset = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'" // workers obey that of their script
+	permissions = "camera=(), microphone=(), geolocation=(), payment=(), usb=(), serial=(), hid=(), midi=(), display-capture=()"
 )
 
 // The pages.
@@ -97,6 +99,7 @@ func serve(w http.ResponseWriter, r *http.Request, name string, f file) {
 	if strings.HasPrefix(name, assets) {
 		header.Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
+	header.Set("Content-Security-Policy", policyAsset)
 	if name == dashboard || name == explorer {
 		header.Set("Content-Security-Policy", policy)
 		if name == explorer {
@@ -104,6 +107,7 @@ func serve(w http.ResponseWriter, r *http.Request, name string, f file) {
 		}
 		header.Set("Referrer-Policy", "no-referrer")
 		header.Set("Cross-Origin-Opener-Policy", "same-origin")
+		header.Set("Permissions-Policy", permissions)
 		header.Add("Vary", "Accept")
 	}
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")

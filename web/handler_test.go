@@ -150,7 +150,8 @@ func TestPolicy(t *testing.T) {
 		if strings.Contains(policy, "unsafe") == strict {
 			t.Errorf("%s: %q", address, policy)
 		}
-		if header.Get("X-Content-Type-Options") != "nosniff" || header.Get("Referrer-Policy") != "no-referrer" {
+		if header.Get("X-Content-Type-Options") != "nosniff" || header.Get("Referrer-Policy") != "no-referrer" ||
+			header.Get("Cross-Origin-Opener-Policy") != "same-origin" || !strings.Contains(header.Get("Permissions-Policy"), "camera=()") {
 			t.Errorf("%s: %v", address, header)
 		}
 	}

@@ -4,6 +4,7 @@ package connection
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -26,6 +27,7 @@ const Patience = time.Minute
 type Flags struct {
 	Server    string `env:"ROCKPOOL_SERVER" placeholder:"URL" help:"The server to use. (http://127.0.0.1:8080; $$${env})"`
 	TokenFile string `env:"ROCKPOOL_TOKEN_FILE" placeholder:"FILE" complete:"file" help:"File with the token that the server needs. ($$${env}, or the token itself in $$ROCKPOOL_TOKEN)"`
+	TLS       `embed:""`
 }
 
 // url returns the server's address.
@@ -50,7 +52,15 @@ func (f Flags) Client() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.New(address).WithToken(token), nil
+	trust, err := f.Config()
+	if err != nil {
+		return nil, err
+	}
+	c := client.New(address).WithToken(token)
+	if trust != nil {
+		c = c.WithTLS(trust)
+	}
+	return c, nil
 }
 
 // Patient returns a patient Sender of the server.
@@ -94,6 +104,9 @@ func Patient(c *client.Client, patience time.Duration) client.Sender {
 		err := client.Persist(ctx, patience, again, func() error { return send(ctx) })
 		if Absent(err) {
 			return noServer(c)
+		}
+		if untrusted := (*tls.CertificateVerificationError)(nil); errors.As(err, &untrusted) {
+			return fmt.Errorf("%w: name the authority of the server's certificate with --ca-file (or ROCKPOOL_CA_FILE)", err)
 		}
 		return err
 	})

@@ -73,7 +73,7 @@ func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecut
 	header.Set("X-Content-Type-Options", "nosniff")
 	out := &events{w: w, control: http.NewResponseController(w), patience: t.Patience}
 	if conn := socket.Of(r.Context()); conn != nil {
-		out.tcp = socket.TCP(conn)
+		out.tcp = socket.Carrier(conn)
 	}
 	if out.tcp != nil {
 		socket.BoundUnsent(out.tcp)
@@ -144,7 +144,7 @@ func (t SSE) serve(r *http.Request, op operation, h *hold, refused *graphql.Resp
 type events struct {
 	w        http.ResponseWriter
 	control  *http.ResponseController
-	tcp      *net.TCPConn // nil if it isn't plain TCP
+	tcp      *net.TCPConn // nil if none carries it
 	patience time.Duration
 	scratch  []byte
 }

@@ -336,6 +336,6 @@ func (c *connection) keep(ctx context.Context) error {
 // gone judges a peer that didn't answer a ping. One whose kernel answers may
 // have much to read before: it has as long as a slow reader has.
 func (c *connection) gone(quiet time.Duration) bool {
-	vanished, known := socket.Vanished(c.conn.TCP)
+	vanished, known := socket.Vanished(c.conn.Carrier)
 	return vanished || !known || quiet > c.Patience
 }

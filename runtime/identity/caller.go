@@ -101,3 +101,18 @@ func (b *Book) ByID(id string) (Caller, error) {
 	}
 	return known.caller()
 }
+
+// Token returns the token that a text is, if it hasn't ended.
+func (b *Book) Token(text string) (access.Token, bool) {
+	caller, err := b.Authenticate(text)
+	if err != nil || caller.Grant != nil {
+		return access.Token{}, false
+	}
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	t := b.tokens[caller.ID]
+	if t == nil {
+		return access.Token{}, false
+	}
+	return t.Token, true
+}

@@ -97,6 +97,27 @@ func validateName(field, name string) error {
 	return nil
 }
 
+// PersonName returns a name for the session of somebody whom a provider calls name, or else subject:
+// without what a token's name can't have.
+func PersonName(name, subject string) string {
+	for _, text := range []string{name, subject} {
+		text = strings.Map(func(r rune) rune {
+			if unicode.IsControl(r) {
+				return -1
+			}
+			return r
+		}, strings.ToValidUTF8(text, ""))
+		for len(text) > maxNameBytes {
+			_, size := utf8.DecodeLastRuneInString(text)
+			text = text[:len(text)-size]
+		}
+		if text != "" {
+			return text
+		}
+	}
+	return "somebody"
+}
+
 func unknownTenant(id runtime.TenantID) error {
 	return runtime.Invalid("tenant", "no tenant %s: create it with putTenant", id)
 }

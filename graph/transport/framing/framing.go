@@ -73,22 +73,36 @@ const ending = header + ": %s\r\nConnection: close\r\n\r\n"
 const maxFields = 100
 
 // Refuse answers requests whose head a Reader has ended, by refuse. The
-// connection ends then.
+// connection ends then. It refuses a request of HTTP/2, which no Reader follows, for its
+// number of fields alone.
 func Refuse(refuse func(w http.ResponseWriter, status int, err *runtime.Error), next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		why, refused := r.Header[header]
-		if !refused {
+		tooMany := refused && why[0] == string(Fields)
+		if r.ProtoMajor == 2 {
+			refused, tooMany = false, count(r.Header) > maxFields
+		}
+		if !refused && !tooMany {
 			next.ServeHTTP(w, r)
 			return
 		}
-		w.Header().Set("Connection", "close")
-		if why[0] == string(Fields) {
+		if refused {
+			w.Header().Set("Connection", "close")
+		}
+		if tooMany {
 			refuse(w, http.StatusRequestHeaderFieldsTooLarge, runtime.Errorf(runtime.CodeLimitExceeded, "a request has at most %d header fields", maxFields))
 			return
 		}
 		refuse(w, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput,
 			"a request has either Content-Length, which is one number, or Transfer-Encoding, which needs HTTP/1.1"))
 	})
+}
+
+func count(header http.Header) (fields int) {
+	for _, values := range header {
+		fields += len(values)
+	}
+	return fields
 }
 
 // Off says that what comes isn't HTTP any more.

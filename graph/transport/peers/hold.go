@@ -39,7 +39,9 @@ func (p *Peers) Hold(ctx context.Context, token string) Hold {
 		return Hold{}
 	}
 	h := Hold{peers: p, name: token}
-	if of, ok := socket.Of(ctx).(*conn); ok {
+	if from, ok := clientOf(ctx); ok {
+		h.peer = from.peer
+	} else if of, ok := socket.Of(ctx).(*conn); ok {
 		h.peer = of.peer
 	}
 	return h

@@ -48,15 +48,9 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		of := l.peers.known(accepted.RemoteAddr())
-		var exceeded Bound
-		switch {
-		case !of.connections.take(1):
-			exceeded = PeerConnections
-		case !l.peers.connections.take(1):
-			of.connections.give(1)
-			exceeded = Connections
-		default:
+		of := l.peers.known(addressOf(accepted.RemoteAddr()))
+		refused := l.peers.take(of)
+		if refused == nil {
 			c := &conn{Conn: accepted, peers: l.peers, peer: of}
 			c.framing.Refused = func(why framing.Reason) {
 				refused := Framing
@@ -68,7 +62,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 			return c, nil
 		}
 		l.peers.forget(of) // before the peer hears of it
-		l.refuse(accepted, l.peers.refuse(exceeded))
+		l.refuse(accepted, refused)
 	}
 }
 
@@ -80,6 +74,10 @@ func (l *Listener) refuse(conn net.Conn, err error) {
 		_ = conn.Close()
 		return
 	}
+	encrypted, isEncrypted := socket.Within[interface{ OnlyHTTP1() }](conn)
+	if isEncrypted {
+		encrypted.OnlyHTTP1() // which the answer is in
+	}
 	code := runtime.CodeOf(err)
 	body := response.Append(nil, &graphql.Response{Errors: gqlerror.List{{
 		Message: err.Error(), Extensions: map[string]any{"code": code, "retryable": code.Retryable()},
@@ -87,6 +85,9 @@ func (l *Listener) refuse(conn net.Conn, err error) {
 	l.refusing.Go(func() {
 		defer func() { <-l.turns }()
 		_ = conn.SetDeadline(time.Now().Add(l.RefuseTime))
+		if isEncrypted { // the end of a handshake would bring an answer before the request
+			_, _ = conn.Read(make([]byte, 512))
+		}
 		_, _ = fmt.Fprintf(conn, "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: %d\r\nRetry-After: %s\r\nConnection: close\r\n\r\n%s",
 			len(body), RetryAfter, body)
 		_ = closeWrite(conn)             // it is closed anyway
@@ -104,6 +105,8 @@ type conn struct {
 	peers   *Peers
 	peer    *caller
 	framing framing.Reader
+	begun   bool         // something was read
+	streams atomic.Int64 // requests that it carries now
 	closed  atomic.Bool
 }
 
@@ -111,7 +114,15 @@ type conn struct {
 func (c *conn) Unwrap() net.Conn { return c.Conn }
 
 // Read reads.
-func (c *conn) Read(p []byte) (int, error) { return c.framing.Read(c.Conn, p) }
+func (c *conn) Read(p []byte) (int, error) {
+	if !c.begun {
+		c.begun = true
+		if encrypted, ok := socket.Within[interface{ HTTP2() bool }](c.Conn); ok && encrypted.HTTP2() {
+			c.framing.Off() // frames say once how long a body is
+		}
+	}
+	return c.framing.Read(c.Conn, p)
+}
 
 // Hijacked says that what comes isn't HTTP any more.
 func (c *conn) Hijacked() { c.framing.Off() }
@@ -130,8 +141,7 @@ func closeWrite(conn net.Conn) error {
 func (c *conn) Close() error {
 	err := c.Conn.Close()
 	if !c.closed.Swap(true) {
-		c.peer.connections.give(1)
-		c.peers.connections.give(1)
+		c.peers.give(c.peer)
 		c.peers.forget(c.peer)
 	}
 	return err

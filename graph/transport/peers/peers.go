@@ -90,14 +90,15 @@ func (b *budget) give(n int64) { b.used.Add(-n) }
 
 // Peers know what each peer has, and bound it. A peer is an IPv4 address or an
 // IPv6 network of 64 bits, which one machine can have all to itself. The callers of
-// a Unix socket are one peer, and so are all who come through one proxy. A nil
-// Peers bounds nothing.
+// a Unix socket are one peer, and so are all who come through one proxy that isn't
+// trusted; see [Peers.Handler]. A nil Peers bounds nothing.
 type Peers struct {
-	bounds Bounds
-	all    takings // of all, which aren't bounded together
-	bodies budget
-	turns  *semaphore.Weighted // of those who decode much
-	most   int64               // of turns
+	bounds  Bounds
+	proxies []netip.Prefix
+	all     takings // of all, which aren't bounded together
+	bodies  budget
+	turns   *semaphore.Weighted // of those who decode much
+	most    int64               // of turns
 
 	refused     [bounds]atomic.Int64
 	connections budget
@@ -148,27 +149,35 @@ type caller struct {
 	takings
 	address     netip.Addr
 	name        string // see Name
+	trusted     bool   // it is a proxy, whose connections aren't bounded
 	connections budget
 	bodies      budget
 	holders     int // connections, and what keeps it known
 }
 
-// New returns one that knows nobody.
-func New(b Bounds) *Peers {
-	p := &Peers{bounds: b, bodies: budget{most: b.Bodies}, connections: budget{most: int64(b.AllConnections)}, peers: map[netip.Addr]*caller{}, tokens: map[string]*token{}}
+// New returns one that knows nobody, and trusts proxies at these addresses.
+func New(b Bounds, proxies ...netip.Prefix) *Peers {
+	p := &Peers{bounds: b, proxies: proxies, bodies: budget{most: b.Bodies}, connections: budget{most: int64(b.AllConnections)}, peers: map[netip.Addr]*caller{}, tokens: map[string]*token{}}
 	p.most = max(b.Bodies/decodeShare, DefaultBody)
 	p.turns = semaphore.NewWeighted(p.most)
 	return p
 }
 
-// known returns the peer of an address, and holds it until forget.
-func (p *Peers) known(address net.Addr) *caller {
-	key := identity(address)
+// known returns the peer of an address, and holds it until forget. An IPv6 proxy isn't the
+// same as others in its network.
+func (p *Peers) known(address netip.Addr) *caller {
+	key, trusted := identity(address), p.trusts(address)
+	if trusted {
+		key = address
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	of := p.peers[key]
 	if of == nil {
-		of = &caller{address: key, name: peerName(key), connections: budget{most: int64(p.bounds.Connections)}, bodies: budget{most: p.bounds.PeerBodies}}
+		of = &caller{address: key, name: peerName(key), trusted: trusted, connections: budget{most: int64(p.bounds.Connections)}, bodies: budget{most: p.bounds.PeerBodies}}
+		if trusted {
+			of.connections.most = 0
+		}
 		of.operations.most, of.subscriptions.most = int64(p.bounds.Operations), int64(p.bounds.Subscriptions)
 		p.peers[key] = of
 	}
@@ -184,17 +193,29 @@ func (p *Peers) forget(of *caller) {
 	}
 }
 
-// identity returns what a peer is known by; that of a Unix socket is zero.
-func identity(address net.Addr) netip.Addr {
-	tcp, ok := address.(*net.TCPAddr)
-	if !ok {
-		return netip.Addr{}
+// take counts a connection of a peer, or what is bounded as one.
+func (p *Peers) take(of *caller) error {
+	switch {
+	case !of.connections.take(1):
+		return p.refuse(PeerConnections)
+	case !p.connections.take(1):
+		of.connections.give(1)
+		return p.refuse(Connections)
 	}
-	ip := tcp.AddrPort().Addr().Unmap()
+	return nil
+}
+
+func (p *Peers) give(of *caller) {
+	of.connections.give(1)
+	p.connections.give(1)
+}
+
+// identity returns what a peer is known by; that of a Unix socket is zero.
+func identity(ip netip.Addr) netip.Addr {
 	if ip.Is4() {
 		return ip
 	}
-	network, err := ip.WithZone("").Prefix(64)
+	network, err := ip.Prefix(64)
 	if err != nil { // it is no address
 		return netip.Addr{}
 	}
@@ -204,11 +225,14 @@ func identity(address net.Addr) netip.Addr {
 // Name returns what tells the peer of a request from others; "" where the server
 // lacks [socket.ConnContext].
 func Name(ctx context.Context) string {
+	if from, ok := clientOf(ctx); ok {
+		return from.peer.name
+	}
 	switch of := socket.Of(ctx).(type) {
 	case *conn:
 		return of.peer.name
 	case net.Conn:
-		return peerName(identity(of.RemoteAddr()))
+		return peerName(identity(addressOf(of.RemoteAddr())))
 	}
 	return ""
 }

@@ -24,7 +24,7 @@ func TestPeersAreAddressesAndNetworks(t *testing.T) {
 		{&net.UnixAddr{Name: "a"}, &net.UnixAddr{Name: ""}, true},
 		{&net.UnixAddr{}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, false},
 	} {
-		if same := identity(test.a) == identity(test.b); same != test.same {
+		if same := identity(addressOf(test.a)) == identity(addressOf(test.b)); same != test.same {
 			t.Errorf("%s and %s: %v", test.a, test.b, same)
 		}
 	}

@@ -36,6 +36,25 @@ func TCP(conn net.Conn) *net.TCPConn {
 	return tcp
 }
 
+// An encrypted connection changes what is written to the one below it: tls.Conn, for
+// example.
+type encrypted interface{ NetConn() net.Conn }
+
+// Carrier returns the TCP connection that carries conn, encrypted or not; nil if none does.
+// Nothing may be read from it or written to it.
+func Carrier(conn net.Conn) *net.TCPConn {
+	for {
+		if tcp := TCP(conn); tcp != nil {
+			return tcp
+		}
+		above, ok := Within[encrypted](conn)
+		if !ok {
+			return nil
+		}
+		conn = above.NetConn()
+	}
+}
+
 // Within returns the first of conn and the connections that it wraps that is a T.
 func Within[T any](conn net.Conn) (is T, ok bool) {
 	for {
@@ -79,7 +98,9 @@ func Vanished(tcp *net.TCPConn) (gone, known bool) {
 // off. Its methods are safe for concurrent use.
 type Conn struct {
 	net.Conn
-	TCP      *net.TCPConn // nil if it isn't plain TCP
+	Carrier  *net.TCPConn // see [Carrier]
+	tcp      *net.TCPConn // nil if it isn't plain TCP
+	to       net.Conn     // Conn, without what sets deadlines
 	patience time.Duration
 	heard    atomic.Int64 // when something was read, in Unix nanoseconds
 	writing  sync.Mutex   // held during a message, also while it waits for its peer
@@ -105,9 +126,12 @@ func BoundUnsent(tcp *net.TCPConn) {
 }
 
 func guard(conn net.Conn, patience time.Duration) *Conn {
-	c := &Conn{Conn: conn, TCP: TCP(conn), patience: patience}
-	if c.TCP != nil {
-		BoundUnsent(c.TCP)
+	c := &Conn{Conn: conn, Carrier: Carrier(conn), tcp: TCP(conn), to: conn, patience: patience}
+	if below, ok := Within[encrypted](conn); ok {
+		c.to, _ = below.(net.Conn)
+	}
+	if c.Carrier != nil {
+		BoundUnsent(c.Carrier)
 	}
 	c.heard.Store(time.Now().UnixNano())
 	return c
@@ -154,7 +178,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 func (c *Conn) WriteAll(buffers net.Buffers) (int64, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	if c.TCP == nil {
+	if c.tcp == nil {
 		return c.writePieces(buffers)
 	}
 	written := int64(0)
@@ -162,7 +186,7 @@ func (c *Conn) WriteAll(buffers net.Buffers) (int64, error) {
 		if err := c.extend(); err != nil {
 			return written, err
 		}
-		n, err := buffers.WriteTo(c.TCP)
+		n, err := buffers.WriteTo(c.tcp)
 		written += n
 		if err == nil || n == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return written, err
@@ -170,23 +194,40 @@ func (c *Conn) WriteAll(buffers net.Buffers) (int64, error) {
 	}
 }
 
-// writePieces is for what can't say how much of a late write was taken.
+// writePieces is for what can't say how much of a late write was taken. Short buffers
+// are written together: each write is a record of TLS, and a call of the kernel.
 func (c *Conn) writePieces(buffers net.Buffers) (int64, error) {
 	written := int64(0)
+	write := func(piece []byte) error {
+		if err := c.extend(); err != nil {
+			return err
+		}
+		n, err := c.to.Write(piece)
+		written += int64(n)
+		return err
+	}
+	all := 0
+	for _, buffer := range buffers {
+		all += len(buffer)
+	}
+	joined := make([]byte, 0, min(all, WritePiece))
 	for _, buffer := range buffers {
 		for len(buffer) > 0 {
-			if err := c.extend(); err != nil {
-				return written, err
-			}
-			n, err := c.Conn.Write(buffer[:min(len(buffer), WritePiece)])
-			written += int64(n)
-			if err != nil {
-				return written, err
-			}
+			n := min(len(buffer), WritePiece-len(joined))
+			joined = append(joined, buffer[:n]...)
 			buffer = buffer[n:]
+			if len(joined) == WritePiece {
+				if err := write(joined); err != nil {
+					return written, err
+				}
+				joined = joined[:0]
+			}
 		}
 	}
-	return written, nil
+	if len(joined) == 0 {
+		return written, nil
+	}
+	return written, write(joined)
 }
 
 // A Hijacker hands a guarded connection to whom takes one over.

@@ -1,0 +1,133 @@
+package config
+
+import (
+	"crypto/tls"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// TLS are the settings for serving by TLS.
+type TLS struct {
+	Cert       string `env:"ROCKPOOL_TLS_CERT" placeholder:"FILE" complete:"file" help:"Certificate to serve with, PEM, with those of intermediate authorities after it. A changed file is read within a second. ($$${env})"`
+	Key        string `env:"ROCKPOOL_TLS_KEY" placeholder:"FILE" complete:"file" help:"Its private key. ($$${env})"`
+	MinVersion string `env:"ROCKPOOL_TLS_MIN_VERSION" default:"1.3" placeholder:"VERSION" help:"Least version of TLS that is spoken: 1.3 or 1.2. (${default}; $$${env})"`
+	ClientCA   string `name:"client-ca" env:"ROCKPOOL_TLS_CLIENT_CA" placeholder:"FILE" complete:"file" help:"Certificates of the authorities that certificates of clients must be by. Empty: no client is asked for one. ($$${env})"`
+	ClientAuth string `env:"ROCKPOOL_TLS_CLIENT_AUTH" default:"require" placeholder:"WHAT" help:"With --tls-client-ca: require a certificate of each client, or optional. The token is needed all the same. (${default}; $$${env})"`
+}
+
+// The values of TLS.ClientAuth.
+const (
+	ClientAuthRequire  = "require"
+	ClientAuthOptional = "optional"
+)
+
+// Enabled reports whether the server speaks TLS.
+func (t *TLS) Enabled() bool { return t.Cert != "" }
+
+// Scheme is that of the server's addresses.
+func (t *TLS) Scheme() string {
+	if t.Enabled() {
+		return "https"
+	}
+	return "http"
+}
+
+// Version returns MinVersion as crypto/tls names it.
+func (t *TLS) Version() uint16 {
+	if t.MinVersion == "1.2" {
+		return tls.VersionTLS12
+	}
+	return tls.VersionTLS13
+}
+
+// check refuses settings that don't go together. What is in the files is checked when they are
+// read.
+func (t *TLS) check() error {
+	switch {
+	case t.Cert != "" && t.Key == "":
+		return &Error{"tls-key", "", "the file with the private key of --tls-cert"}
+	case t.Key != "" && t.Cert == "":
+		return &Error{"tls-cert", "", "the file with the certificate of --tls-key"}
+	case t.ClientCA != "" && t.Cert == "":
+		return &Error{"tls-client-ca", t.ClientCA, "left out without --tls-cert: clients show certificates by TLS only"}
+	case t.MinVersion != "1.3" && t.MinVersion != "1.2":
+		return &Error{"tls-min-version", t.MinVersion, "1.3 or 1.2"}
+	case t.ClientAuth != ClientAuthRequire && t.ClientAuth != ClientAuthOptional:
+		return &Error{"tls-client-auth", t.ClientAuth, "require or optional"}
+	}
+	return nil
+}
+
+// Proxies are the settings for a server behind proxies.
+type Proxies struct {
+	Behind  bool     `name:"behind-proxy" env:"ROCKPOOL_BEHIND_PROXY" help:"Serve without TLS beyond loopback, since a proxy in front speaks TLS with clients. The network between must be yours. ($$${env})"`
+	Trusted []string `name:"trusted-proxies" env:"ROCKPOOL_TRUSTED_PROXIES" placeholder:"NETWORK,…" help:"Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, for example 127.0.0.1,10.0.0.0/24. Nobody else's are. ($$${env})"`
+}
+
+// Networks returns the trusted proxies.
+func (p *Proxies) Networks() (all []netip.Prefix, err error) {
+	for _, text := range p.Trusted {
+		network, err := netip.ParsePrefix(text)
+		if address, isAddress := netip.ParseAddr(text); isAddress == nil {
+			address = address.Unmap()
+			network, err = address.Prefix(address.BitLen())
+		}
+		if err != nil || network != network.Masked() || network.Bits() == 0 || network.Addr().Is4In6() || network.Addr().Zone() != "" {
+			return nil, &Error{"trusted-proxies", text, "addresses, or networks such as 10.0.0.0/24, but not all addresses"}
+		}
+		all = append(all, network)
+	}
+	return all, nil
+}
+
+// leastToken is how many characters a token of this server must have: as many as
+// 96 random bits take.
+const leastToken = 16
+
+// checkListen checks whom the server is for, and returns its address without the
+// port.
+func (c *Config) checkListen() (host string, err error) {
+	if err := c.TLS.check(); err != nil {
+		return "", err
+	}
+	if _, err := c.Proxies.Networks(); err != nil {
+		return "", err
+	}
+	if c.TokenFile == "" {
+		return Loopback("listen", c.Listen, " without a --token-file: every client that reaches the server can run programs on it")
+	}
+	if c.Token, err = readToken("token-file", c.TokenFile, leastToken); err != nil {
+		return "", err
+	}
+	if !c.TLS.Enabled() && !c.Proxies.Behind {
+		return Loopback("listen", c.Listen, " without TLS, which would send the token as it is: give --tls-cert and --tls-key, or --behind-proxy where a proxy in front speaks TLS")
+	}
+	return splitAddress("listen", c.Listen)
+}
+
+// The values of Config.AccessLog that are no file.
+const (
+	AccessLogOff    = "off"
+	AccessLogStdout = "-"
+)
+
+// checkAccessLog makes the path of a file absolute.
+func (c *Config) checkAccessLog() error {
+	switch c.AccessLog {
+	case AccessLogOff, AccessLogStdout:
+		return nil
+	case "":
+		return &Error{"access-log", "", "off, a file, or - for stdout"}
+	}
+	path, err := filepath.Abs(c.AccessLog)
+	if err != nil || strings.HasSuffix(c.AccessLog, "/") {
+		return &Error{"access-log", c.AccessLog, "off, a file, or - for stdout"}
+	}
+	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
+		return &Error{"access-log", c.AccessLog, "off, - for stdout, or a file in a directory that exists"}
+	}
+	c.AccessLog = path
+	return nil
+}

@@ -1,0 +1,133 @@
+package peers
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/rockpool/rockpool/graph/transport/socket"
+)
+
+// A client is where a request comes from: the peer of its connection, or whom a trusted proxy
+// names.
+type client struct {
+	address   netip.Addr // zero: a Unix socket's
+	peer      *caller    // nil: nothing is bounded
+	encrypted bool       // a trusted proxy says so
+}
+
+type clientKey struct{}
+
+func clientOf(ctx context.Context) (client, bool) {
+	of, ok := ctx.Value(clientKey{}).(client)
+	return of, ok
+}
+
+// Handler serves requests with next, each for the client that it comes from. The client of a
+// connection from a trusted proxy is the one that X-Forwarded-For names: the last there that
+// isn't a trusted proxy itself. Nobody else's headers are believed. Each request beyond the
+// first that an HTTP/2 connection carries at a time counts as a connection; one too many gets
+// 429 without a body.
+func (p *Peers) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		of, ok := socket.Of(r.Context()).(*conn)
+		if !ok {
+			next.ServeHTTP(w, r)
+			return
+		}
+		from := client{address: addressOf(of.RemoteAddr()), peer: of.peer}
+		if of.peer.trusted {
+			from.encrypted = forwardedByTLS(r.Header)
+			from.address = p.forwarded(from.address, r.Header.Values("X-Forwarded-For"))
+			from.peer = p.known(from.address)
+			defer p.forget(from.peer)
+		}
+		if of.streams.Add(1) > 1 {
+			if err := p.take(from.peer); err != nil {
+				of.streams.Add(-1)
+				w.Header().Set("Retry-After", RetryAfter)
+				w.Header().Set("Content-Length", "0") // a body could wait for the client
+				w.WriteHeader(http.StatusTooManyRequests)
+				return
+			}
+			defer p.give(from.peer)
+		}
+		defer of.streams.Add(-1)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), clientKey{}, from)))
+	})
+}
+
+// forwarded returns the client of a request that a trusted proxy passes on.
+func (p *Peers) forwarded(proxy netip.Addr, headers []string) netip.Addr {
+	from := proxy
+	for rest := strings.Join(headers, ","); rest != ""; {
+		var text string
+		if comma := strings.LastIndexByte(rest, ','); comma >= 0 {
+			rest, text = rest[:comma], rest[comma+1:]
+		} else {
+			rest, text = "", rest
+		}
+		address, ok := forwardedAddress(strings.TrimSpace(text))
+		if !ok {
+			return from // whoever wrote this isn't named better than by the one who passed it on
+		}
+		if from = address; !p.trusts(from) {
+			return from
+		}
+	}
+	return from
+}
+
+// forwardedAddress reads an address with or without a port.
+func forwardedAddress(text string) (netip.Addr, bool) {
+	if withPort, err := netip.ParseAddrPort(text); err == nil {
+		return plain(withPort.Addr()), true
+	}
+	address, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
+	return plain(address), err == nil
+}
+
+// forwardedByTLS reports whether a client's request came to its proxy by TLS, as the nearest
+// proxy says.
+func forwardedByTLS(header http.Header) bool {
+	all := strings.Join(header.Values("X-Forwarded-Proto"), ",")
+	return strings.EqualFold(strings.TrimSpace(all[strings.LastIndexByte(all, ',')+1:]), "https")
+}
+
+func plain(address netip.Addr) netip.Addr { return address.Unmap().WithZone("") }
+
+// addressOf returns that of a connection's other end; zero for a Unix socket.
+func addressOf(address net.Addr) netip.Addr {
+	tcp, ok := address.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	return plain(tcp.AddrPort().Addr())
+}
+
+func (p *Peers) trusts(address netip.Addr) bool {
+	return slices.ContainsFunc(p.proxies, func(network netip.Prefix) bool { return network.Contains(address) })
+}
+
+// ClientAddress returns the address that the request of ctx comes from: that of its
+// connection's peer or, where this is a trusted proxy, of the client that the proxy names. It is
+// zero for a Unix socket, and where the server lacks [socket.ConnContext].
+func ClientAddress(ctx context.Context) netip.Addr {
+	if from, ok := clientOf(ctx); ok {
+		return from.address
+	}
+	if conn := socket.Of(ctx); conn != nil {
+		return addressOf(conn.RemoteAddr())
+	}
+	return netip.Addr{}
+}
+
+// Encrypted reports whether a request came by TLS: to this server, or to a trusted proxy that
+// says so.
+func Encrypted(r *http.Request) bool {
+	from, _ := clientOf(r.Context())
+	return r.TLS != nil || from.encrypted
+}

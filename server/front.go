@@ -1,0 +1,99 @@
+package server
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/config"
+	"github.com/rockpool/rockpool/graph"
+	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/server/accesslog"
+	"github.com/rockpool/rockpool/server/metrics"
+	"github.com/rockpool/rockpool/server/secure"
+	"github.com/rockpool/rockpool/web"
+)
+
+// openFront opens what stands between the network and the API: the certificate, and the access
+// log.
+func (s *Server) openFront() (err error) {
+	if c := s.config.TLS; c.Enabled() {
+		s.secure, err = secure.Load(secure.Files{
+			Cert: c.Cert, Key: c.Key, MinVersion: c.Version(), ClientCA: c.ClientCA, Optional: c.ClientAuth == config.ClientAuthOptional,
+		}, s.logger.Named("tls"))
+		if err != nil {
+			return err
+		}
+	}
+	switch logger := s.logger.Named("access"); s.config.AccessLog {
+	case config.AccessLogOff, "":
+	case config.AccessLogStdout:
+		s.access = accesslog.Stdout(logger)
+	default:
+		s.access, err = accesslog.Open(s.config.AccessLog, logger)
+	}
+	return err
+}
+
+// encrypt returns a listener of TLS, if the server speaks it. A write to a client has its
+// deadline above TLS: one that is late ends the connection.
+func (s *Server) encrypt(of net.Listener) net.Listener {
+	if s.secure == nil {
+		return of
+	}
+	return patientListener{secure.Listen(of, s.secure, s.logger.Named("tls")), writePatience}
+}
+
+// knownPeers returns what bounds peers.
+func (s *Server) knownPeers() (*peers.Peers, error) {
+	proxies, err := s.config.Proxies.Networks()
+	memory, _, _ := serverMemory() // limitMemory has logged what it is
+	return peers.New(bounds(s.config.Bounds, s.config.MaxBody, memory, fileLimit()), proxies...), err
+}
+
+// newHTTP returns a server of the API and the dashboard. The end of streams ends requests.
+func (s *Server) newHTTP(streams context.Context, known *peers.Peers, requests requests) *http.Server {
+	c := s.config
+	options := graph.Options{
+		Version: Version(), AllowedHosts: c.AllowedHosts, AllowedOrigins: c.AllowedOrigins, NoIntrospection: c.NoIntrospection, Book: s.book,
+		Settings: graph.Settings{MaxBody: c.MaxBody, Peers: known}, SigningKey: s.key, Started: s.Engine.Restored(), Logger: s.logger.Named("graph"),
+	}
+	if s.agents != nil {
+		options.Agents = s.agents
+	}
+	sources := metrics.Sources{Version: Version(), Engine: s.Engine.Stats, Peers: known.Usage, Logger: s.logger.Named("metrics")}
+	switch here := s.cluster.(type) {
+	case countedLocal:
+		sources.Local = here.Stats
+	case countedNomad:
+		sources.Nomad = here.Stats
+	}
+	options.Metrics = metrics.Handler(sources)
+	people := s.signIn()
+	options.SignIn, options.Session = people, people.Secret
+	api := graph.RefuseFraming(web.Handler(graph.Handler(s.Engine, options)))
+	server := &http.Server{
+		Handler:           s.face(known, graph.BoundUnread(requests.count(api))),
+		BaseContext:       func(net.Listener) context.Context { return streams },
+		ConnContext:       graph.ConnContext,
+		ReadHeaderTimeout: 10 * time.Second, // with the handshake of TLS
+		MaxHeaderBytes:    maxHead,
+		IdleTimeout:       2 * time.Minute,
+		ErrorLog:          zap.NewStdLog(s.logger.Named("http")),
+	}
+	if s.secure != nil {
+		secure.Configure(server)
+	}
+	return server
+}
+
+// face serves requests with next: each knows its client and its TLS, has the headers that
+// restrict browsers in its answer, and is logged.
+func (s *Server) face(known *peers.Peers, next http.Handler) http.Handler {
+	client := func(r *http.Request) netip.Addr { return peers.ClientAddress(r.Context()) }
+	return secure.Handler(known.Handler(s.access.Handler(client, secure.Headers(peers.Encrypted, next))))
+}

@@ -1,0 +1,177 @@
+package secure
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Files are what a server speaks TLS with.
+type Files struct {
+	Cert, Key  string
+	MinVersion uint16 // as crypto/tls names it
+	ClientCA   string // "": no client is asked for a certificate
+	Optional   bool   // with ClientCA: a client may show none
+}
+
+// checkEvery is how often handshakes look whether a file has changed, at most.
+const checkEvery = time.Second
+
+// Certificates are a server's certificate and the authorities of its clients. They are
+// read again when a file has changed: written, renamed, or behind another symbolic link.
+// Files that can't be used leave those before in use.
+type Certificates struct {
+	files  Files
+	logger *zap.Logger
+
+	mu      sync.Mutex // guards what follows; held while small files are read
+	checked time.Time
+	read    stamps  // of the files that are in use
+	failed  *stamps // of files that couldn't be used, at the last check
+	logged  bool    // failed was logged
+	configs configs
+}
+
+// configs are what handshakes use.
+type configs struct{ all, onlyHTTP1 *tls.Config }
+
+// A stamp changes with a file.
+type stamp struct {
+	device, inode uint64
+	size          int64
+	written       syscall.Timespec
+	changed       syscall.Timespec
+}
+
+type stamps [3]stamp
+
+// Load reads the files for the first time.
+func Load(files Files, logger *zap.Logger) (*Certificates, error) {
+	c := &Certificates{files: files, logger: logger, checked: time.Now()}
+	now, err := c.stamps()
+	if err == nil {
+		err = c.use(now)
+	}
+	return c, err
+}
+
+// config returns what a handshake uses now.
+func (c *Certificates) config(onlyHTTP1 bool) *tls.Config {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.checked) >= checkEvery {
+		c.check()
+		c.checked = time.Now()
+	}
+	if onlyHTTP1 {
+		return c.configs.onlyHTTP1
+	}
+	return c.configs.all
+}
+
+// check reads files that have changed. Files that can't be used are tried again at each
+// check. They are logged at the second, for an update replaces one file after the other.
+func (c *Certificates) check() {
+	now, err := c.stamps()
+	if err == nil && now == c.read {
+		c.failed = nil // what was replaced is back
+		return
+	}
+	if err == nil {
+		err = c.use(now)
+	}
+	if err == nil {
+		c.logger.Info("the certificate was read again", zap.String("file", c.files.Cert), zap.Time("valid until", c.configs.all.Certificates[0].Leaf.NotAfter))
+		return
+	}
+	if c.failed == nil || *c.failed != now {
+		c.failed, c.logged = &now, false
+		return
+	}
+	if !c.logged {
+		c.logged = true
+		c.logger.Error("the changed certificate can't be used; the one before is used on", zap.Error(err))
+	}
+}
+
+func (c *Certificates) stamps() (all stamps, err error) {
+	for i, name := range []string{c.files.Cert, c.files.Key, c.files.ClientCA} {
+		if name == "" {
+			continue
+		}
+		var s syscall.Stat_t
+		if err := syscall.Stat(name, &s); err != nil {
+			return all, &os.PathError{Op: "stat", Path: name, Err: err}
+		}
+		all[i] = stamp{s.Dev, s.Ino, s.Size, s.Mtim, s.Ctim}
+	}
+	return all, nil
+}
+
+// use reads the files.
+func (c *Certificates) use(of stamps) error {
+	cert, err := tls.LoadX509KeyPair(c.files.Cert, c.files.Key)
+	if err != nil {
+		return fmt.Errorf("read --tls-cert and --tls-key: %w", err)
+	}
+	config := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: c.files.MinVersion, NextProtos: []string{"h2", "http/1.1"}}
+	if c.files.ClientCA != "" {
+		if config.ClientCAs, err = authorities(c.files.ClientCA); err != nil {
+			return fmt.Errorf("read --tls-client-ca: %w", err)
+		}
+		config.ClientAuth = tls.RequireAndVerifyClientCert
+		if c.files.Optional {
+			config.ClientAuth = tls.VerifyClientCertIfGiven
+		}
+		config.SessionTicketsDisabled = true // an authority that was removed must count at once
+	}
+	onlyHTTP1 := config.Clone()
+	onlyHTTP1.NextProtos = []string{"http/1.1"}
+	c.configs, c.read, c.failed = configs{config, onlyHTTP1}, of, nil
+	return nil
+}
+
+func authorities(file string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s has no certificate", file)
+	}
+	return pool, nil
+}
+
+// Pin returns what a client on the server's own machine needs: it trusts the certificate
+// that is in the server's file, whatever names it has and whoever it is by.
+func Pin(file string) *tls.Config {
+	return &tls.Config{
+		InsecureSkipVerify: true, // VerifyConnection is stricter
+		VerifyConnection: func(state tls.ConnectionState) error {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+				if block.Type != "CERTIFICATE" {
+					continue
+				}
+				if bytes.Equal(block.Bytes, state.PeerCertificates[0].Raw) {
+					return nil
+				}
+				break // the others are authorities
+			}
+			return errors.New("the certificate isn't that in " + file)
+		},
+	}
+}

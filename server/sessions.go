@@ -1,0 +1,71 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/identity"
+	"github.com/rockpool/rockpool/server/signin"
+)
+
+// signIn returns what signs people in; without a provider it says so.
+func (s *Server) signIn() *signin.SignIn {
+	c := s.config.OIDC
+	var rules []signin.Rule
+	for _, rule := range c.RoleRules() {
+		rules = append(rules, signin.Rule(rule))
+	}
+	return signin.New(signin.Options{
+		Issuer: c.Issuer, ClientID: c.ClientID, ClientSecret: c.ClientSecret, RedirectURL: c.RedirectURL, Scopes: c.Scopes,
+		RoleClaim: c.RoleClaim, Roles: rules, TenantClaim: c.TenantClaim, Lifetime: c.Session, CA: c.CA,
+		Sessions: sessions{s.book, c.TenantClaim == ""},
+		Address:  func(r *http.Request) string { return peers.ClientAddress(r.Context()).String() },
+		Logger:   s.logger.Named("signin"),
+	})
+}
+
+// sessions are tokens of the book. Where the provider names no tenants, people act for all of
+// them; but clients act for the default one.
+type sessions struct {
+	book       *identity.Book
+	allTenants bool
+}
+
+// Begin implements signin.Sessions.
+func (s sessions) Begin(ctx context.Context, who signin.Identity) (string, error) {
+	if _, there := s.book.Tenant(who.Tenant); !there {
+		return "", signin.ErrUnknownTenant
+	}
+	role := access.Role(who.Role)
+	_, secret, err := s.book.CreateToken(ctx, access.Server(), identity.NewToken{
+		Kind: access.KindSession, Name: identity.PersonName(who.Name, who.Subject), Tenant: who.Tenant,
+		AllTenants: s.allTenants && role != access.Client, Role: role, Life: time.Until(who.Expires),
+	})
+	return secret, err
+}
+
+// Lookup implements signin.Sessions.
+func (s sessions) Lookup(_ context.Context, secret string) (signin.Identity, bool) {
+	t, ok := s.book.Token(secret)
+	if !ok || t.Kind != access.KindSession {
+		return signin.Identity{}, false
+	}
+	return signin.Identity{Subject: t.ID, Name: t.Name, Tenant: t.Tenant, Role: string(t.Role), Expires: t.ExpiresAt}, true
+}
+
+// End implements signin.Sessions.
+func (s sessions) End(ctx context.Context, secret string) error {
+	t, ok := s.book.Token(secret)
+	if !ok || t.Kind != access.KindSession {
+		return nil
+	}
+	_, _, err := s.book.RevokeToken(ctx, access.Server(), t.ID)
+	if runtime.CodeOf(err) == runtime.CodeInvalidInput { // it has gone
+		return nil
+	}
+	return err
+}
