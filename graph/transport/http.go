@@ -203,7 +203,7 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 		return
 	}
 	next, ctx := exec.DispatchOperation(h.charging(ctx), op.context)
-	body := response.Append(nil, orFailure(ctx, next(ctx)))
+	body := response.Append(nil, s.orFailure(ctx, next(ctx)))
 	if err := h.answered(op.kind(), body); err != nil {
 		h.release()
 		status := statusOf(w, err, http.StatusServiceUnavailable, http.StatusOK)
@@ -215,9 +215,12 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 
 // orFailure stands for an operation that answered nothing because its request
 // was cancelled.
-func orFailure(ctx context.Context, r *graphql.Response) *graphql.Response {
+func (s Settings) orFailure(ctx context.Context, r *graphql.Response) *graphql.Response {
 	if r != nil {
 		return r
+	}
+	if why := signedOut(ctx); why != nil {
+		return &graphql.Response{Errors: gqlerror.List{s.Present(ctx, why)}}
 	}
 	return &graphql.Response{Errors: gqlerror.List{{
 		Message:    "the request was cancelled, or the server is stopping",

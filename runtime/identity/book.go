@@ -48,6 +48,7 @@ type Book struct {
 	store  Store
 	open   bool
 	first  *liveToken // of Config.FirstToken; nil: there is none
+	nobody *liveToken // of callers that show nothing; it ends when the server begins to need tokens
 	grants grants
 	logger *zap.Logger
 
@@ -71,11 +72,12 @@ type liveToken struct {
 var (
 	errRevoked = runtime.Errorf(runtime.CodeUnauthenticated, "the token was revoked")
 	errExpired = runtime.Errorf(runtime.CodeUnauthenticated, "the token has expired")
+	errClosed  = runtime.Errorf(runtime.CodeUnauthenticated, "this server needs tokens now: the first one was made")
 )
 
 // New returns a book that knows only the first token. Call Load.
 func New(c Config) *Book {
-	b := &Book{store: c.Store, open: c.Open, grants: newGrants(c.Key), logger: c.Logger, tokens: map[string]*liveToken{}, tenants: map[runtime.TenantID]runtime.Tenant{}}
+	b := &Book{store: c.Store, open: c.Open, nobody: newLive(access.Token{}), grants: newGrants(c.Key), logger: c.Logger, tokens: map[string]*liveToken{}, tenants: map[runtime.TenantID]runtime.Tenant{}}
 	if c.FirstToken != "" {
 		sum := sha256.Sum256([]byte(c.FirstToken))
 		b.first = newLive(access.Token{ID: firstID(sum[:]), Kind: access.KindToken, Name: "token file", AllTenants: true, Role: access.Admin, Hash: sum[:]})
@@ -130,6 +132,9 @@ func (b *Book) Load(ctx context.Context) error {
 	}
 	for _, t := range tenants {
 		b.tenants[t.ID] = t
+	}
+	if len(b.tokens) > 0 {
+		b.nobody.end(errClosed)
 	}
 	return nil
 }

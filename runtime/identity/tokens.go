@@ -65,6 +65,7 @@ func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.tokens[made.ID] = newLive(made)
+	b.nobody.end(errClosed)
 	return made, text, nil
 }
 
@@ -112,6 +113,11 @@ func (b *Book) RevokeToken(ctx context.Context, by access.Principal, id string) 
 	if known == nil || !manages(by, known.Token) {
 		return access.Token{}, false, runtime.Invalid("id", "no token %s", id)
 	}
+	return b.revoke(ctx, known)
+}
+
+// revoke is RevokeToken for a caller that holds changing.
+func (b *Book) revoke(ctx context.Context, known *liveToken) (access.Token, bool, error) {
 	if known.Ended(time.Now()) {
 		return known.Token, false, nil
 	}
@@ -123,7 +129,7 @@ func (b *Book) RevokeToken(ctx context.Context, by access.Principal, id string) 
 	b.mu.Lock()
 	next := newLive(revoked)
 	next.used.Store(known.used.Load())
-	b.tokens[id] = next
+	b.tokens[known.ID] = next
 	b.mu.Unlock()
 	known.end(errRevoked)
 	return revoked, true, nil
@@ -175,19 +181,16 @@ func (b *Book) DeleteTenant(ctx context.Context, id runtime.TenantID) (bool, err
 	if id == runtime.DefaultTenant {
 		return false, runtime.Invalid("id", "the default tenant can't be deleted")
 	}
+	b.changing.Lock() // until the end: nobody makes a token for it meanwhile
+	defer b.changing.Unlock()
 	if _, there := b.Tenant(id); !there {
 		return false, nil
 	}
-	for _, t := range b.Tokens(access.Server(), true) {
-		if t.Tenant != id || t.AllTenants {
-			continue
-		}
-		if _, _, err := b.RevokeToken(ctx, access.Server(), t.ID); err != nil {
+	for _, known := range b.tokensOf(id) {
+		if _, _, err := b.revoke(ctx, known); err != nil {
 			return false, err
 		}
 	}
-	b.changing.Lock()
-	defer b.changing.Unlock()
 	if err := b.store.DeleteTenant(ctx, id); err != nil {
 		return false, err
 	}
@@ -195,4 +198,17 @@ func (b *Book) DeleteTenant(ctx context.Context, id runtime.TenantID) (bool, err
 	defer b.mu.Unlock()
 	delete(b.tenants, id)
 	return true, nil
+}
+
+// tokensOf returns the tokens of one tenant, sessions included.
+func (b *Book) tokensOf(id runtime.TenantID) []*liveToken {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	var all []*liveToken
+	for _, t := range b.tokens {
+		if t.Tenant == id && !t.AllTenants {
+			all = append(all, t)
+		}
+	}
+	return all
 }
