@@ -115,16 +115,20 @@ func (h holder) endsWith(shown, says string, queries []string, end func()) {
 		c.send(message{ID: fmt.Sprint(i), Type: "subscribe", Payload: payload})
 	}
 	all.Go(func() {
+		answered := map[string]bool{} // with an error, which is all that a query has
 		for {
 			_, text, err := c.conn.Read(t.Context())
 			var m message
 			_ = json.Unmarshal(text, &m)
 			switch {
-			case err == nil && m.Type == "complete":
+			case err == nil && m.Type == "next" && strings.Contains(string(m.Payload), `"errors"`):
+				check("an operation of the WebSocket", string(m.Payload), nil)
+				answered[m.ID] = true
+			case err == nil && m.Type == "complete" && !answered[m.ID]:
 				t.Errorf("%s completed as if all were well", queries[int(m.ID[0]-'0')])
 			case err == nil && m.Type == "error":
 				check("an operation of the WebSocket", string(m.Payload), nil)
-			case err == nil: // an event, or an answer with its error
+			case err == nil: // an event
 			case websocket.CloseStatus(err) != 4403 || !strings.Contains(err.Error(), says):
 				t.Errorf("the WebSocket ended with %v", err)
 				return

@@ -179,6 +179,13 @@ func (b *Book) flush(ctx context.Context) {
 	}
 	if err := b.store.UseTokens(ctx, used); err != nil {
 		b.logger.Warn("the last use of tokens could not be stored", zap.Error(err))
+		b.mu.RLock()
+		defer b.mu.RUnlock()
+		for id := range used {
+			if t := b.tokens[id]; t != nil {
+				t.dirty.Store(true) // next time
+			}
+		}
 	}
 }
 

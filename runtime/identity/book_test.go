@@ -118,6 +118,19 @@ func TestLastUseIsStoredNowAndThen(t *testing.T) {
 		if m.uses != 1 {
 			t.Errorf("stored %d times, used once", m.uses)
 		}
+		time.Sleep(flushEvery / 2)
+		at = use()
+		_ = m.change(func() { m.fails = errors.New("away") })
+		time.Sleep(flushEvery)
+		synctest.Wait()
+		m.mu.Lock()
+		m.fails = nil
+		m.mu.Unlock()
+		time.Sleep(flushEvery)
+		synctest.Wait()
+		if !stored().Equal(at) {
+			t.Error("a use is lost when the store was away")
+		}
 		at = use()
 		stop()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
