@@ -16,6 +16,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/identity"
+	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
@@ -48,6 +49,7 @@ func newBedOver(t testing.TB, cluster runtime.Cluster, fake *clustertest.Fake) b
 type bedOptions struct {
 	Options
 	Token string
+	Alert pool.AlertRule
 }
 
 // book returns one with the token, over a store; nil: it can store nothing.
@@ -72,7 +74,7 @@ func newBedWith(t testing.TB, cluster runtime.Cluster, fake *clustertest.Fake, o
 	if err != nil {
 		t.Fatal(err)
 	}
-	eng := engine.New(cluster, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop()})
+	eng := engine.New(cluster, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop(), Alert: options.Alert})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- eng.Run(ctx) }()

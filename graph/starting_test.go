@@ -48,7 +48,7 @@ func (standby) Status(context.Context) (runtime.ClusterStatus, error) {
 func TestProbesSayWhetherTheServerIsReady(t *testing.T) {
 	started := make(chan struct{})
 	fake := clustertest.NewFake()
-	b := newBedWith(t, standby{fake}, fake, bedOptions{Options{Started: started}, "correct-horse-battery"})
+	b := newBedWith(t, standby{fake}, fake, bedOptions{Options: Options{Started: started}, Token: "correct-horse-battery"})
 	probe := func(path, token string, code int, says string) {
 		t.Helper()
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.url+path, nil)

@@ -356,8 +356,6 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(group.Wait(), s.Close())
 }
 
-// passedAtMost returns how many connections a server passes on at once. Each takes two descriptors, of which half are
-// left for all else.
 // runBook keeps the tokens. A server that begins to lead reads again what others have changed.
 func (s *Server) runBook(ctx context.Context) error {
 	if s.store.Shared() {
@@ -373,6 +371,8 @@ func (s *Server) runBook(ctx context.Context) error {
 	return s.book.Run(ctx)
 }
 
+// passedAtMost returns how many connections a server passes on at once. Each takes two descriptors, of which half are
+// left for all else.
 func passedAtMost() int { return max(int(min(fileLimit()/4, 8192)), 1) }
 
 // drain lets requests end that are being answered, for a second, and then cuts

@@ -17,7 +17,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/identity"
 )
 
-// A Source has what is downloaded. engine.Engine is one.
+// A Source has what is downloaded. guard.Guard is one.
 type Source interface {
 	OpenFile(ctx context.Context, id runtime.RunnerID, path string, offset int64) (runtime.File, io.ReadCloser, error)
 	OpenOutput(ctx context.Context, id runtime.ExecutionID, stream runtime.Stream) (*engine.Output, error)
@@ -123,11 +123,14 @@ func (h Handler) output(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// admit returns the context of a download: that of who shows a token or a grant, else that of
-// who asked for the address.
+// admit returns the context of a download: that of who asked for a signed address, which
+// suffices by itself, else that of who shows a token or a grant.
 func (h Handler) admit(r *http.Request, query url.Values, what ...string) (context.Context, func(), error) {
-	caller, shown, err := h.Callers.Shown(r)
-	if err == nil && (!shown || query.Has("signature")) {
+	caller, shown, err := identity.Caller{}, false, error(nil)
+	if !query.Has("signature") {
+		caller, shown, err = h.Callers.Shown(r)
+	}
+	if err == nil && !shown {
 		if err = h.Links.check(query, what...); err == nil {
 			caller, err = h.Callers.ByID(query.Get("token"))
 		}

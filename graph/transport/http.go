@@ -203,7 +203,7 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 		return
 	}
 	next, ctx := exec.DispatchOperation(h.charging(ctx), op.context)
-	answered := orFailure(ctx, next(ctx))
+	answered := s.orFailure(ctx, next(ctx))
 	sayRetry(w.Header(), answered.Errors)
 	body := response.Append(nil, answered)
 	if err := h.answered(op.kind(), body); err != nil {
@@ -233,9 +233,12 @@ func sayRetry(header http.Header, errs gqlerror.List) {
 
 // orFailure stands for an operation that answered nothing because its request
 // was cancelled.
-func orFailure(ctx context.Context, r *graphql.Response) *graphql.Response {
+func (s Settings) orFailure(ctx context.Context, r *graphql.Response) *graphql.Response {
 	if r != nil {
 		return r
+	}
+	if why := signedOut(ctx); why != nil {
+		return &graphql.Response{Errors: gqlerror.List{s.Present(ctx, why)}}
 	}
 	return &graphql.Response{Errors: gqlerror.List{{
 		Message:    "the request was cancelled, or the server is stopping",

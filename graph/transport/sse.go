@@ -99,7 +99,7 @@ func (t SSE) serve(r *http.Request, op operation, h *hold, refused *graphql.Resp
 		}
 		ctx, stream := t.open(ctx, op, h, r.Header.Get("Last-Event-ID"))
 		defer stream.Close()
-		if err := t.pump(ctx, stream, l, h, op.kind() != ast.Subscription); err != nil && ctx.Err() == nil {
+		if err := t.pump(ctx, stream, l, h, op.kind() != ast.Subscription); err != nil && (ctx.Err() == nil || signedOut(ctx) != nil) {
 			l.push(Message{Payload: response.Append(nil, &graphql.Response{Errors: gqlerror.List{t.Present(ctx, err)}})})
 		}
 	})
@@ -129,7 +129,7 @@ func (t SSE) serve(r *http.Request, op operation, h *hold, refused *graphql.Resp
 			}
 		case <-ctx.Done():
 			// Its token ended: the operation is to end with that, while the peer may still hear it.
-			if cause := context.Cause(ctx); runtime.CodeOf(cause) == runtime.CodeUnauthenticated {
+			if cause := signedOut(ctx); cause != nil {
 				last := response.Append(nil, &graphql.Response{Errors: gqlerror.List{t.Present(context.WithoutCancel(ctx), cause)}})
 				if out.parcel(parcel{kind: parcelNext, payload: last}) == nil {
 					_ = out.parcel(parcel{kind: parcelComplete}) // a peer that left needs no word

@@ -197,17 +197,17 @@ func (s Settings) pump(ctx context.Context, stream Stream, lane *lane, h *hold, 
 			if errors.Is(err, errSlow) {
 				return slowConsumer(cursor)
 			}
-			return err
+			return cmp.Or(signedOut(ctx), err)
 		}
 		if !once {
 			h.again()
 		}
 		message, err := stream.Next(ctx)
 		if errors.Is(err, io.EOF) {
-			return nil
+			return signedOut(ctx)
 		}
 		if err != nil {
-			return err
+			return cmp.Or(signedOut(ctx), err)
 		}
 		if !once {
 			if err := h.wait(message.Payload); err != nil {
@@ -220,6 +220,18 @@ func (s Settings) pump(ctx context.Context, stream Stream, lane *lane, h *hold, 
 			return nil
 		}
 	}
+}
+
+// signedOut returns why an operation ends whose caller's token or grant has ended: what that
+// does to the operation, an end or a cancellation, says less. Nil: the caller is still known.
+func signedOut(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	if cause := context.Cause(ctx); runtime.CodeOf(cause) == runtime.CodeUnauthenticated {
+		return cause
+	}
+	return nil
 }
 
 // slowConsumer is the error for a reader that fell behind; the cursor is that

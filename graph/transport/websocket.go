@@ -286,7 +286,7 @@ func (c *connection) init(ctx context.Context, m message, h *hold) error {
 		}
 		c.acting = acting
 		context.AfterFunc(acting, func() {
-			if cause := context.Cause(acting); runtime.CodeOf(cause) == runtime.CodeUnauthenticated {
+			if cause := signedOut(acting); cause != nil {
 				c.end(closing{closeForbidden, cause.Error()})
 			}
 		})

@@ -41,9 +41,11 @@ func ParseRole(field, text string) (Role, error) {
 	return "", runtime.Invalid(field, "must be OBSERVER, CLIENT, OPERATOR or ADMIN")
 }
 
-// Has reports whether r may do what needs the role least. No role has nothing.
+// Has reports whether r may do what needs the role least. A role that isn't one has
+// nothing, and nobody has it.
 func (r Role) Has(least Role) bool {
-	return r != "" && slices.Index(roles, r) >= slices.Index(roles, least)
+	needs := slices.Index(roles, least)
+	return needs >= 0 && slices.Index(roles, r) >= needs
 }
 
 // A Right is what a grant allows on its object.

@@ -1,5 +1,10 @@
 package access
 
+import (
+	"maps"
+	"slices"
+)
+
 // An Operation is what callers do, named as the API's field.
 type Operation string
 
@@ -72,3 +77,6 @@ func RuleOf(op Operation) (Rule, bool) {
 	rule, ok := rules[op]
 	return rule, ok
 }
+
+// Operations returns all that have a rule, sorted.
+func Operations() []Operation { return slices.Sorted(maps.Keys(rules)) }

@@ -10,20 +10,24 @@ import (
 
 // StartBatch starts a batch in a runner of the caller's; see [engine.Engine.StartBatch].
 func (g *Guard) StartBatch(ctx context.Context, in engine.StartInput, of engine.BatchInput) (runtime.Batch, runtime.Execution, error) {
+	asked := in.RunnerID
 	in, err := g.starting(ctx, in)
 	if err != nil {
 		return runtime.Batch{}, runtime.Execution{}, err
 	}
-	return g.engine.StartBatch(ctx, in, of)
+	b, x, err := g.engine.StartBatch(ctx, in, of)
+	return b, x, gone(err, asked, in.RunnerID)
 }
 
 // RunBatch runs a batch for the caller's tenant; see [engine.Engine.RunBatch].
 func (g *Guard) RunBatch(ctx context.Context, in engine.RunInput, of engine.BatchInput) (runtime.Batch, runtime.Execution, error) {
+	asked := in.EnvironmentID
 	in, err := g.running(ctx, in)
 	if err != nil {
 		return runtime.Batch{}, runtime.Execution{}, err
 	}
-	return g.engine.RunBatch(ctx, in, of)
+	b, x, err := g.engine.RunBatch(ctx, in, of)
+	return b, x, noEnvironment(err, asked, in.EnvironmentID)
 }
 
 // Batch returns one of the caller's as it is.

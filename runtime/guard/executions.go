@@ -12,15 +12,25 @@ import (
 
 // Start starts an execution in a runner of the caller's; see [engine.Engine.Start].
 func (g *Guard) Start(ctx context.Context, in engine.StartInput) (runtime.Execution, error) {
+	asked := in.RunnerID
 	in, err := g.starting(ctx, in)
 	if err != nil {
 		return runtime.Execution{}, err
 	}
-	return g.engine.Start(ctx, in)
+	x, err := g.engine.Start(ctx, in)
+	return x, gone(err, asked, in.RunnerID)
 }
 
-// starting checks who starts something in a runner. One that is gone is the engine's to refuse:
-// a key may have been used before.
+// gone names the runner that a caller asked for in the error that it isn't there.
+func gone(err error, asked, used runtime.RunnerID) error {
+	if used != asked && runtime.CodeOf(err) == runtime.CodeRunnerGone {
+		return runtime.Gone(asked)
+	}
+	return err
+}
+
+// starting checks who starts something in a runner. The engine refuses one that is gone: a key
+// may have been used before. A runner that isn't the caller's is asked for as one that never was.
 func (g *Guard) starting(ctx context.Context, in engine.StartInput) (engine.StartInput, error) {
 	p, err := caller(ctx, "startExecution")
 	if err != nil {
@@ -33,7 +43,7 @@ func (g *Guard) starting(ctx context.Context, in engine.StartInput) (engine.Star
 	r, ok := g.engine.Runner(in.RunnerID)
 	switch {
 	case ok && !p.SeesRunner(r), !ok && p.Grant != nil && p.Grant.Runner != in.RunnerID:
-		return in, runtime.Gone(in.RunnerID)
+		in.RunnerID = runtime.NewRunnerID()
 	case ok:
 		in.Tenant = r.Tenant()
 	}
@@ -42,17 +52,19 @@ func (g *Guard) starting(ctx context.Context, in engine.StartInput) (engine.Star
 
 // Execute runs the whole for the caller's tenant; see [engine.Engine.Execute].
 func (g *Guard) Execute(ctx context.Context, in engine.RunInput) (runtime.Execution, error) {
+	asked := in.EnvironmentID
 	in, err := g.running(ctx, in)
 	if err != nil {
 		return runtime.Execution{}, err
 	}
-	return g.engine.Execute(ctx, in)
+	x, err := g.engine.Execute(ctx, in)
+	return x, noEnvironment(err, asked, in.EnvironmentID)
 }
 
 func (g *Guard) running(ctx context.Context, in engine.RunInput) (engine.RunInput, error) {
 	p, err := caller(ctx, "run")
 	if err == nil {
-		in.Tenant, err = g.claimant(p, in.EnvironmentID)
+		in.Tenant, in.EnvironmentID = g.claimant(p, in.EnvironmentID)
 	}
 	return in, err
 }

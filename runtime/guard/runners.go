@@ -61,23 +61,32 @@ func (g *Guard) Claim(ctx context.Context, in engine.ClaimInput) (runtime.Runner
 	if err != nil {
 		return runtime.Runner{}, err
 	}
-	if in.Tenant, err = g.claimant(p, in.EnvironmentID); err != nil {
-		return runtime.Runner{}, err
-	}
-	return g.engine.Claim(ctx, in)
+	asked := in.EnvironmentID
+	in.Tenant, in.EnvironmentID = g.claimant(p, asked)
+	r, err := g.engine.Claim(ctx, in)
+	return r, noEnvironment(err, asked, in.EnvironmentID)
 }
 
-// claimant returns the tenant for which a caller claims in an environment that it sees. One that
-// isn't there is the engine's to refuse: a key may have been used before.
-func (g *Guard) claimant(p access.Principal, id runtime.EnvironmentID) (runtime.TenantID, error) {
+// claimant returns the tenant for which a caller claims in an environment, and the id by which
+// the engine is asked for it: one that the caller doesn't see is asked for as one that never
+// was. The engine refuses both, after all that it checks before.
+func (g *Guard) claimant(p access.Principal, id runtime.EnvironmentID) (runtime.TenantID, runtime.EnvironmentID) {
 	env, ok := g.engine.Environment(id)
 	switch {
 	case !ok:
-		return p.Tenant, nil
+		return p.Tenant, id
 	case !p.SeesEnvironment(env):
-		return "", engine.NoEnvironment(id)
+		return p.Tenant, ""
 	}
-	return p.ActsFor(env.Tenant), nil
+	return p.ActsFor(env.Tenant), id
+}
+
+// noEnvironment names the environment that a caller asked for in the error that there is none.
+func noEnvironment(err error, asked, used runtime.EnvironmentID) error {
+	if used != asked && runtime.CodeOf(err) == runtime.CodeEnvironmentNotFound {
+		return engine.NoEnvironment(asked)
+	}
+	return err
 }
 
 // Renew renews a claim of the caller's.

@@ -16,10 +16,10 @@ func (g *Guard) ClaimLater(ctx context.Context, in engine.ClaimInput) (ticket.Ti
 	if err != nil {
 		return ticket.Ticket{}, err
 	}
-	if in.Tenant, err = g.claimant(p, in.EnvironmentID); err != nil {
-		return ticket.Ticket{}, err
-	}
-	return g.engine.ClaimLater(ctx, in)
+	asked := in.EnvironmentID
+	in.Tenant, in.EnvironmentID = g.claimant(p, asked)
+	t, err := g.engine.ClaimLater(ctx, in)
+	return t, noEnvironment(err, asked, in.EnvironmentID)
 }
 
 // allowTicket returns an error unless the caller may use an operation on a ticket, and

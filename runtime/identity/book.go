@@ -55,6 +55,7 @@ type Book struct {
 	store  Store
 	open   bool
 	first  *liveToken // of Config.FirstToken; nil: there is none
+	nobody *liveToken // of callers that show nothing; it ends when the server begins to need tokens
 	grants grants
 	quotas Quotas
 	logger *zap.Logger
@@ -79,11 +80,12 @@ type liveToken struct {
 var (
 	errRevoked = runtime.Errorf(runtime.CodeUnauthenticated, "the token was revoked")
 	errExpired = runtime.Errorf(runtime.CodeUnauthenticated, "the token has expired")
+	errClosed  = runtime.Errorf(runtime.CodeUnauthenticated, "this server needs tokens now: the first one was made")
 )
 
 // New returns a book that knows only the first token. Call Load.
 func New(c Config) *Book {
-	b := &Book{store: c.Store, open: c.Open, grants: newGrants(c.Key), quotas: c.Quotas, logger: c.Logger, tokens: map[string]*liveToken{}, tenants: map[runtime.TenantID]runtime.Tenant{}}
+	b := &Book{store: c.Store, open: c.Open, nobody: newLive(access.Token{}), grants: newGrants(c.Key), quotas: c.Quotas, logger: c.Logger, tokens: map[string]*liveToken{}, tenants: map[runtime.TenantID]runtime.Tenant{}}
 	if c.FirstToken != "" {
 		sum := sha256.Sum256([]byte(c.FirstToken))
 		b.first = newLive(access.Token{ID: firstID(sum[:]), Kind: access.KindToken, Name: "token file", AllTenants: true, Role: access.Admin, Hash: sum[:]})
@@ -140,6 +142,9 @@ func (b *Book) Load(ctx context.Context) error {
 		b.tenants[t.ID] = t
 		b.setQuotas(t)
 	}
+	if len(b.tokens) > 0 {
+		b.nobody.end(errClosed)
+	}
 	return nil
 }
 
@@ -189,6 +194,13 @@ func (b *Book) flush(ctx context.Context) {
 	}
 	if err := b.store.UseTokens(ctx, used); err != nil {
 		b.logger.Warn("the last use of tokens could not be stored", zap.Error(err))
+		b.mu.RLock()
+		defer b.mu.RUnlock()
+		for id := range used {
+			if t := b.tokens[id]; t != nil {
+				t.dirty.Store(true) // next time
+			}
+		}
 	}
 }
 

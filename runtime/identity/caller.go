@@ -11,7 +11,7 @@ import (
 // A Caller is a principal, for as long as it is known.
 type Caller struct {
 	access.Principal
-	ended context.Context // when its token ends; nil: never
+	ended context.Context // when its token ends, or the server begins to need one; nil: never
 	until time.Time       // when its grant expires; zero: it has none
 }
 
@@ -43,7 +43,7 @@ var errUnknown = unauthenticated("the token isn't one of this server's, or it wa
 func (b *Book) Authenticate(shown string) (Caller, error) {
 	if shown == "" {
 		if b.Open() {
-			return Caller{Principal: access.Anonymous()}, nil
+			return b.anonymous(), nil
 		}
 		return Caller{}, unauthenticated(`this server needs a token: send the header "Authorization: Bearer TOKEN", or the same in the payload of connection_init`)
 	}
@@ -51,7 +51,7 @@ func (b *Book) Authenticate(shown string) (Caller, error) {
 		return b.authenticateGrant(shown)
 	}
 	if b.Open() {
-		return Caller{Principal: access.Anonymous()}, nil // as ever: a server that needs no token reads none
+		return b.anonymous(), nil // as ever: a server that needs no token reads none
 	}
 	hash := hashOf(shown)
 	if b.first != nil && same(hash, b.first.Hash) {
@@ -71,6 +71,11 @@ func (b *Book) Authenticate(shown string) (Caller, error) {
 		return Caller{}, errUnknown
 	}
 	return known.caller()
+}
+
+// anonymous returns the caller who shows nothing, until the server needs tokens.
+func (b *Book) anonymous() Caller {
+	return Caller{Principal: access.Anonymous(), ended: b.nobody.ended}
 }
 
 // caller returns who shows the token.

@@ -55,7 +55,7 @@ func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken
 		return access.Token{}, "", runtime.Invalid("role", "must be ADMIN, for all tenants and without an expiry, for the first token of a server: from then on it needs tokens")
 	}
 	if b.count() >= maxTokens {
-		return access.Token{}, "", runtime.Errorf(runtime.CodeLimitExceeded, "there are %d tokens already: revoke some", maxTokens)
+		return access.Token{}, "", runtime.Errorf(runtime.CodeLimitExceeded, "there are %d tokens already, and those that have ended are kept: no more can be made", maxTokens)
 	}
 	var text string
 	made.ID, text, made.Hash = newSecret()
@@ -65,6 +65,7 @@ func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.tokens[made.ID] = newLive(made)
+	b.nobody.end(errClosed)
 	return made, text, nil
 }
 
@@ -133,6 +134,11 @@ func (b *Book) RevokeToken(ctx context.Context, by access.Principal, id string) 
 	if known == nil || !manages(by, known.Token) {
 		return access.Token{}, false, runtime.Invalid("id", "no token %s", id)
 	}
+	return b.revoke(ctx, known)
+}
+
+// revoke is RevokeToken for a caller that holds changing.
+func (b *Book) revoke(ctx context.Context, known *liveToken) (access.Token, bool, error) {
 	if known.Ended(time.Now()) {
 		return known.Token, false, nil
 	}
@@ -144,7 +150,7 @@ func (b *Book) RevokeToken(ctx context.Context, by access.Principal, id string) 
 	b.mu.Lock()
 	next := newLive(revoked)
 	next.used.Store(known.used.Load())
-	b.tokens[id] = next
+	b.tokens[known.ID] = next
 	b.mu.Unlock()
 	known.end(errRevoked)
 	return revoked, true, nil
@@ -197,19 +203,16 @@ func (b *Book) DeleteTenant(ctx context.Context, id runtime.TenantID) (bool, err
 	if id == runtime.DefaultTenant {
 		return false, runtime.Invalid("id", "the default tenant can't be deleted")
 	}
+	b.changing.Lock() // until the end: nobody makes a token for it meanwhile
+	defer b.changing.Unlock()
 	if _, there := b.Tenant(id); !there {
 		return false, nil
 	}
-	for _, t := range b.Tokens(access.Server(), true) {
-		if t.Tenant != id || t.AllTenants {
-			continue
-		}
-		if _, _, err := b.RevokeToken(ctx, access.Server(), t.ID); err != nil {
+	for _, known := range b.tokensOf(id) {
+		if _, _, err := b.revoke(ctx, known); err != nil {
 			return false, err
 		}
 	}
-	b.changing.Lock()
-	defer b.changing.Unlock()
 	if err := b.store.DeleteTenant(ctx, id); err != nil {
 		return false, err
 	}
@@ -220,4 +223,17 @@ func (b *Book) DeleteTenant(ctx context.Context, id runtime.TenantID) (bool, err
 		b.quotas.Remove(id)
 	}
 	return true, nil
+}
+
+// tokensOf returns the tokens of one tenant, sessions included.
+func (b *Book) tokensOf(id runtime.TenantID) []*liveToken {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	var all []*liveToken
+	for _, t := range b.tokens {
+		if t.Tenant == id && !t.AllTenants {
+			all = append(all, t)
+		}
+	}
+	return all
 }

@@ -1,0 +1,226 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/graph"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/identity"
+	"github.com/rockpool/rockpool/runtime/store"
+)
+
+// A server is one that needs no token yet, over a fake cluster.
+type server struct {
+	t      *testing.T
+	url    string
+	token  string // the file of what commands show; "": nothing
+	engine *engine.Engine
+}
+
+func newServer(t *testing.T) *server {
+	t.Helper()
+	for _, name := range []string{"ROCKPOOL_TOKEN", "ROCKPOOL_TOKEN_FILE", "ROCKPOOL_SERVER"} {
+		t.Setenv(name, "")
+	}
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fake := clustertest.NewFake()
+	eng := engine.New(fake, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop()})
+	book := identity.New(identity.Config{Store: db, Open: true, Key: make([]byte, 32), Logger: zap.NewNop()})
+	if err := book.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- eng.Run(ctx) }()
+	<-eng.Restored()
+	at := httptest.NewServer(graph.Handler(eng, graph.Options{AllowedHosts: []string{"127.0.0.1"}, Book: book, Logger: zap.NewNop()}))
+	t.Cleanup(func() {
+		stop()
+		at.Close()
+		<-ended
+		if err := errors.Join(fake.Close(), db.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return &server{t: t, url: at.URL, engine: eng}
+}
+
+func (s *server) command(arguments ...string) (out, errs string, code int) {
+	s.t.Helper()
+	var stdout, stderr bytes.Buffer
+	arguments = append(arguments, "--server", s.url)
+	if s.token != "" {
+		arguments = append(arguments, "--token-file", s.token)
+	}
+	code = execute(nil, &stdout, &stderr, arguments...)
+	return stdout.String(), stderr.String(), code
+}
+
+func (s *server) works(arguments ...string) string {
+	s.t.Helper()
+	out, errs, code := s.command(arguments...)
+	if code != 0 || errs != "" {
+		s.t.Fatalf("%v: %d %s", arguments, code, errs)
+	}
+	return out
+}
+
+func (s *server) fails(says string, arguments ...string) {
+	s.t.Helper()
+	if out, errs, code := s.command(arguments...); code == 0 || !strings.Contains(errs, says) {
+		s.t.Errorf("%v: %d %s %s, want %q", arguments, code, out, errs, says)
+	}
+}
+
+// as has the following commands show a token or a grant.
+func (s *server) as(text string) {
+	s.t.Helper()
+	s.token = filepath.Join(s.t.TempDir(), "token")
+	if err := os.WriteFile(s.token, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestTokenAndTenantCommands(t *testing.T) {
+	s := newServer(t)
+	s.fails("for all tenants", "token", "create", "c", "--role", "CLIENT", "--tenant", "default")
+	admin := s.works("token", "create", "admin", "--role", "ADMIN")
+	if !strings.HasPrefix(admin, "rpt_") || strings.Count(admin, "\n") != 1 {
+		t.Fatalf("it prints more than the token: %q", admin)
+	}
+	s.fails("UNAUTHENTICATED", "token", "list")
+	s.as(admin)
+
+	if text := s.works("tenant", "put", "physics", "--runners", "20", "--weight", "2"); !strings.Contains(text, "created") {
+		t.Error(text)
+	}
+	if text := s.works("tenant", "put", "physics", "--claims-per-minute", "300"); !strings.Contains(text, "changed") {
+		t.Error(text)
+	}
+	quotas := func() string {
+		t.Helper()
+		for line := range strings.Lines(s.works("tenant", "list")) {
+			if strings.HasPrefix(line, "physics") {
+				return strings.Join(strings.Fields(line), " ")
+			}
+		}
+		return ""
+	}
+	if got := quotas(); got != "physics 2 20 - - 300 - - -" {
+		t.Errorf("what isn't given doesn't stay: %q", got)
+	}
+	s.works("tenant", "put", "physics", "--no-quotas", "--waiting", "0")
+	if got := quotas(); got != "physics 2 - 0 - - - - -" {
+		t.Errorf("quotas are left: %q", got)
+	}
+	s.fails("0 to 1000000", "tenant", "put", "physics", "--runners=-1")
+	s.fails("small letters", "tenant", "put", "Physics")
+
+	var made struct {
+		Secret string
+		Token  struct{ ID, Tenant, Role, ExpiresAt string }
+	}
+	text := s.works("token", "create", "codeocean", "--role", "CLIENT", "--tenant", "physics", "--expires", "2160h", "--json")
+	if err := json.Unmarshal([]byte(text), &made); err != nil || made.Token.Tenant != "physics" || made.Token.Role != "CLIENT" || made.Token.ExpiresAt == "" || made.Secret == "" {
+		t.Fatalf("%v: %s", err, text)
+	}
+	for says, arguments := range map[string][]string{
+		"no tenant chemistry": {"--role", "CLIENT", "--tenant", "chemistry"}, "belongs to one tenant": {"--role", "CLIENT"}, "whole seconds": {"--role", "ADMIN", "--expires", "1500ms"},
+		"expiresIn": {"--role", "ADMIN", "--expires", "999999h"}, "--role": {"--role", "ROOT"},
+	} {
+		s.fails(says, append([]string{"token", "create", "t"}, arguments...)...)
+	}
+	list := s.works("token", "list")
+	for _, shown := range []string{"TOKEN", "codeocean", "physics", "89 days from now", made.Token.ID, "all"} {
+		if !strings.Contains(list, shown) {
+			t.Errorf("no %q in %s", shown, list)
+		}
+	}
+	if strings.Contains(list, strings.TrimSpace(admin)) || strings.Contains(s.works("token", "list", "--json"), made.Secret) {
+		t.Error("the list has secrets")
+	}
+
+	s.as(made.Secret)
+	s.fails("FORBIDDEN", "token", "list")
+	s.fails("FORBIDDEN", "tenant", "delete", "physics")
+	if text := s.works("tenant", "list"); strings.Contains(text, "default") || !strings.Contains(text, "physics") {
+		t.Error(text)
+	}
+
+	s.as(admin)
+	if text := s.works("token", "revoke", made.Token.ID); !strings.Contains(text, "REVOKED") || !strings.Contains(text, "yes") {
+		t.Error(text)
+	}
+	s.fails("isn't there", "token", "revoke", made.Token.ID)
+	s.fails("no token", "token", "revoke", "nobody's")
+	if text := s.works("token", "list"); !strings.Contains(text, "revoked 0 s ago") {
+		t.Error(text)
+	}
+	s.as(made.Secret)
+	s.fails("UNAUTHENTICATED", "tenant", "list")
+	s.as(admin)
+	s.works("tenant", "delete", "physics")
+	s.fails("isn't there", "tenant", "delete", "physics")
+	s.fails("default", "tenant", "delete", "default")
+}
+
+func TestGrantCommand(t *testing.T) {
+	s := newServer(t)
+	s.as(s.works("token", "create", "admin", "--role", "ADMIN"))
+	size, wait := 1, 60
+	if _, _, err := s.engine.PutEnvironment(t.Context(), engine.PutEnvironmentInput{ID: "a", PoolSize: &size}); err != nil {
+		t.Fatal(err)
+	}
+	runner, err := s.engine.Claim(t.Context(), engine.ClaimInput{EnvironmentID: "a", WaitFor: &wait})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.engine.UpdateFiles(t.Context(), runner.ID, nil, "write", []runtime.FileWrite{{Path: "a.txt", Data: []byte("content")}}); err != nil {
+		t.Fatal(err)
+	}
+	for says, arguments := range map[string][]string{
+		"--execution": {}, "runner": {"--execution", "x", "--right", "EXECUTE"}, "RUNNER_GONE": {"--runner", string(runtime.NewRunnerID())},
+		"EXECUTION_NOT_FOUND": {"--execution", string(runtime.NewExecutionID())}, "can't be used together": {"--execution", "x", "--runner", "y"}, "expiresIn": {"--runner", string(runner.ID), "--expires", "721h"}, "--right": {"--runner", "y", "--right", "ALL"},
+	} {
+		s.fails(says, append([]string{"token", "grant"}, arguments...)...)
+	}
+	grant := s.works("token", "grant", "--runner", string(runner.ID), "--right", "FILES_READ", "--right", "WATCH")
+	if !strings.HasPrefix(grant, "rpg_") || strings.Count(grant, "\n") != 1 {
+		t.Fatalf("it prints more than the grant: %q", grant)
+	}
+	var made struct {
+		Grant struct {
+			RunnerID, ExpiresAt string
+			Rights              []string
+		}
+	}
+	text := s.works("token", "grant", "--runner", string(runner.ID), "--json")
+	if err := json.Unmarshal([]byte(text), &made); err != nil || made.Grant.RunnerID != string(runner.ID) || len(made.Grant.Rights) != 1 || made.Grant.Rights[0] != "WATCH" {
+		t.Errorf("%v: %s", err, text)
+	}
+	s.as(grant)
+	at := filepath.Join(t.TempDir(), "a.txt")
+	s.works("runner", "cp", string(runner.ID)+":a.txt", at)
+	if text, err := os.ReadFile(at); err != nil || string(text) != "content" {
+		t.Errorf("%q %v", text, err)
+	}
+	s.fails("FORBIDDEN", "runner", "cp", at, string(runner.ID)+":b.txt")
+	s.fails("FORBIDDEN", "runner", "release", string(runner.ID))
+	s.fails("FORBIDDEN", "runner", "list")
+	s.fails("FORBIDDEN", "token", "grant", "--runner", string(runner.ID))
+}

@@ -1,0 +1,114 @@
+package graph
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"github.com/rockpool/rockpool/runtime/access"
+)
+
+// notFields are rules of what isn't a field of Query, Mutation or Subscription, with what asks
+// for them.
+var notFields = map[access.Operation]string{
+	"files":      "Runner.files",
+	"file":       "Runner.file, File.downloadUrl and GET /files/",
+	"taskEvents": "Runner.events and Cluster.taskEvents",
+	"output":     "Execution.output, Execution.outputUrl and GET /outputs/",
+	"metrics":    "GET /metrics",
+	"auditLog":   "the audit log, which the schema doesn't have yet",
+}
+
+// guardedFields are the fields below the operations whose resolvers ask the guard again.
+var guardedFields = map[string]string{
+	"Runner.files": "files", "Runner.file": "file", "Runner.events": "taskEvents", "File.downloadUrl": "file",
+	"Cluster.evaluations": "cluster", "Cluster.allocations": "cluster", "Cluster.taskEvents": "taskEvents",
+	"Execution.runner": "runner", "Execution.output": "output", "Execution.outputUrl": "output",
+}
+
+// reachedBy says for every other type what its fields are reached by: they show what belongs to
+// an object that the caller has got already.
+var reachedBy = map[string]string{
+	"Environment": "environment, environments and putEnvironment", "Resources": "Environment and Allocation", "Network": "Environment", "Variable": "Environment",
+	"Warm": "Environment", "ClaimStats": "Environment", "PoolHistory": "Environment", "Durations": "Environment",
+	"PoolStatus": "Environment and poolStatus", "ImageStatus": "PoolStatus", "PoolAlert": "poolAlerts",
+	"Cluster": "cluster and drainCluster", "Capacity": "Cluster", "Draining": "Cluster", "TaskEvent": "Runner.events and Cluster.taskEvents",
+	"Evaluation": "Cluster", "Shortage": "Evaluation", "Allocation": "Cluster",
+	"Runner": "runner, runners, runnerEvents and claimRunner", "RunnerEvent": "runnerEvents", "Claim": "Runner", "Label": "Claim", "Loaded": "Runner", "PortMapping": "Runner", "File": "Runner.files",
+	"Execution": "execution, executions and what starts them", "Usage": "Execution", "Marks": "Execution", "OutputPage": "Execution.output", "OutputChunk": "OutputPage",
+	"ExecutionEvent": "executionEvents and BatchExecutionEvent", "ExecutionStarted": "ExecutionEvent", "ExecutionOutput": "ExecutionEvent", "ExecutionOutputLost": "ExecutionEvent", "ExecutionResized": "ExecutionEvent", "ExecutionFinished": "ExecutionEvent",
+	"Batch": "batch, batches and what starts them", "BatchCase": "Batch", "BatchEvent": "batchEvents", "BatchExecutionEvent": "BatchEvent", "BatchFinished": "BatchEvent",
+	"Health": "health", "Attacks": "health", "ComponentHealth": "health",
+	"Caller": "me", "Grant": "me and createGrant", "Token": "tokens and createToken", "Tenant": "tenants and putTenant", "Quotas": "Tenant",
+	"FileFailure": "updateFiles", "PageInfo": "every connection",
+}
+
+// TestEveryFieldHasARule: nothing can be asked for that package access doesn't say who may.
+func TestEveryFieldHasARule(t *testing.T) {
+	fields := map[access.Operation]bool{}
+	for _, name := range []string{"Query", "Mutation", "Subscription"} {
+		for _, field := range schema().Types[name].Fields {
+			if strings.HasPrefix(field.Name, "__") {
+				continue
+			}
+			op := access.Operation(field.Name)
+			fields[op] = true
+			if _, ok := access.RuleOf(op); !ok {
+				t.Errorf("%s.%s has no rule in runtime/access", name, field.Name)
+			}
+		}
+	}
+	for _, op := range access.Operations() {
+		rule, _ := access.RuleOf(op)
+		switch at := notFields[op]; {
+		case at == "" && !fields[op]:
+			t.Errorf("the rule of %s is of no field; name in notFields what asks for it", op)
+		case at != "" && fields[op]:
+			t.Errorf("%s is a field: strike it from notFields", op)
+		}
+		if !slices.Contains(access.Roles(), rule.Role) {
+			t.Errorf("the rule of %s has no role", op)
+		}
+		if rule.AllTenants && len(rule.Rights) > 0 {
+			t.Errorf("%s is for all tenants, but a grant suffices", op)
+		}
+	}
+}
+
+// TestEveryTypeIsGuarded: a type's fields are reached by an operation that has a rule, and those
+// that read more than is there already have a rule of their own.
+func TestEveryTypeIsGuarded(t *testing.T) {
+	left := maps.Clone(reachedBy)
+	guarded := maps.Clone(guardedFields)
+	for _, d := range ours(schema()) {
+		if d.Kind != ast.Object && d.Kind != ast.Interface || d.Name == "Query" || d.Name == "Mutation" || d.Name == "Subscription" {
+			continue
+		}
+		listed := left[d.Name] != ""
+		delete(left, d.Name)
+		wraps := strings.HasSuffix(d.Name, "Payload") || strings.HasSuffix(d.Name, "Connection") || strings.HasSuffix(d.Name, "Edge")
+		if !listed && !wraps {
+			t.Errorf("say in reachedBy what guards the fields of %s", d.Name)
+		}
+		for _, field := range d.Fields {
+			at := d.Name + "." + field.Name
+			rule, ok := guarded[at]
+			delete(guarded, at)
+			if _, exists := access.RuleOf(access.Operation(rule)); ok && !exists {
+				t.Errorf("%s is guarded by %s, which has no rule", at, rule)
+			}
+			if len(field.Arguments) > 0 && !ok && at != "Batch.cases" { // of a batch that the caller has got
+				t.Errorf("%s has arguments, so it reads more than is there: say in guardedFields which rule it asks", at)
+			}
+		}
+	}
+	for name := range left {
+		t.Errorf("there is no type %s", name)
+	}
+	for name := range guarded {
+		t.Errorf("there is no field %s", name)
+	}
+}

@@ -1,0 +1,231 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+)
+
+// principal returns the caller who shows a new token.
+func (b *Book) principal(t testing.TB, in NewToken) access.Principal {
+	t.Helper()
+	_, text := b.make(t, in)
+	known, err := b.Authenticate(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return known.Principal
+}
+
+// TestAdminOfATenantManagesItsTokensAlone: others' are, for it, those that never were.
+func TestAdminOfATenantManagesItsTokensAlone(t *testing.T) {
+	b, _ := newBook(t)
+	for _, tenant := range []runtime.TenantID{"physics", runtime.DefaultTenant} {
+		admin := b.principal(t, NewToken{Role: access.Admin, Tenant: tenant})
+		all, _ := b.make(t, NewToken{Role: access.Observer, AllTenants: true})
+		foreign, _ := b.make(t, NewToken{Role: access.Observer, Tenant: "chemistry"})
+		own, _ := b.make(t, NewToken{Role: access.Observer, Tenant: tenant})
+		never := newLive(access.Token{ID: own.ID[:len(own.ID)-4] + "0000"}).ID
+		for _, id := range []string{all.ID, foreign.ID, never, ""} {
+			_, _, err := b.RevokeToken(t.Context(), admin, id)
+			wantCode(t, "revoke "+id, err, runtime.CodeInvalidInput)
+			if err == nil || !strings.HasSuffix(err.Error(), "no token "+id) {
+				t.Errorf("%v", err)
+			}
+		}
+		shown := map[string]bool{}
+		for _, token := range b.Tokens(admin, true) {
+			shown[token.ID] = true
+			if token.Tenant != tenant || token.AllTenants {
+				t.Errorf("%v: it sees %+v", tenant, token)
+			}
+		}
+		if !shown[own.ID] || !shown[admin.ID] || len(shown) != 2 {
+			t.Errorf("%v: it sees %v", tenant, shown)
+		}
+		make := func(in NewToken) error {
+			in.Kind, in.Name = access.KindToken, "test"
+			_, _, err := b.CreateToken(t.Context(), admin, in)
+			return err
+		}
+		if err := make(NewToken{Role: access.Admin, Tenant: tenant}); err != nil {
+			t.Error(err)
+		}
+		wantCode(t, "for all tenants", make(NewToken{Role: access.Observer, AllTenants: true}), runtime.CodeForbidden)
+		foreignErr, neverErr := make(NewToken{Role: access.Observer, Tenant: "chemistry"}), make(NewToken{Role: access.Observer, Tenant: "alchemist"})
+		wantCode(t, "for another tenant", foreignErr, runtime.CodeInvalidInput)
+		if foreignErr == nil || neverErr == nil || strings.ReplaceAll(foreignErr.Error(), "chemistry", "alchemist") != neverErr.Error() {
+			t.Errorf("%v and %v", foreignErr, neverErr)
+		}
+		if _, revoked, err := b.RevokeToken(t.Context(), admin, own.ID); err != nil || !revoked {
+			t.Error(err)
+		}
+		for _, id := range []string{all.ID, foreign.ID} {
+			if _, _, err := b.RevokeToken(t.Context(), access.Server(), id); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func TestTokensThatCanNotBe(t *testing.T) {
+	b, _ := newBook(t)
+	for what, in := range map[string]NewToken{
+		"name":             {Role: access.Observer, Name: strings.Repeat("x", maxNameBytes+1)},
+		"no name":          {Role: access.Observer, Name: ""},
+		"line end":         {Role: access.Observer, Name: "a\nb"},
+		"bytes":            {Role: access.Observer, Name: "a\xff"},
+		"no role":          {Name: "a"},
+		"role":             {Name: "a", Role: "ROOT"},
+		"a client for all": {Name: "a", Role: access.Client, AllTenants: true},
+		"both":             {Name: "a", Role: access.Admin, AllTenants: true, Tenant: "physics"},
+		"no tenant":        {Name: "a", Role: access.Admin, Tenant: "nobodys"},
+	} {
+		_, _, err := b.CreateToken(t.Context(), access.Server(), in)
+		wantCode(t, what, err, runtime.CodeInvalidInput)
+	}
+}
+
+// TestDeletedTenantHasNoTokens: what its holders do ends, and none is made for it meanwhile.
+func TestDeletedTenantHasNoTokens(t *testing.T) {
+	b, m := newBook(t)
+	_, text := b.make(t, NewToken{Role: access.Admin, Tenant: "physics"})
+	_, foreign := b.make(t, NewToken{Role: access.Admin, Tenant: "chemistry"})
+	_, all := b.make(t, NewToken{Role: access.Admin, AllTenants: true})
+	_, ofDefault := b.make(t, NewToken{Role: access.Admin})
+	known, err := b.Authenticate(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, release := known.Bind(t.Context())
+	defer release()
+	var making sync.WaitGroup
+	begun := make(chan struct{}, 4)
+	for range cap(begun) {
+		making.Go(func() {
+			for {
+				_, _, err := b.CreateToken(t.Context(), access.Server(), NewToken{Kind: access.KindToken, Name: "late", Role: access.Client, Tenant: "physics"})
+				if err != nil {
+					return // there is no such tenant any more
+				}
+				select {
+				case begun <- struct{}{}:
+				default:
+				}
+			}
+		})
+	}
+	<-begun
+	if deleted, err := b.DeleteTenant(t.Context(), "physics"); err != nil || !deleted {
+		t.Fatal(deleted, err)
+	}
+	making.Wait()
+	<-ctx.Done()
+	for _, token := range b.Tokens(access.Server(), true) {
+		if token.Tenant == "physics" && token.RevokedAt.IsZero() {
+			t.Errorf("%s is valid", token.Name)
+		}
+	}
+	for _, token := range m.tokens {
+		if token.Tenant == "physics" && token.RevokedAt.IsZero() {
+			t.Errorf("%s is stored as valid", token.Name)
+		}
+	}
+	for _, shown := range []string{foreign, all, ofDefault} {
+		if _, err := b.Authenticate(shown); err != nil {
+			t.Error(err)
+		}
+	}
+	if deleted, err := b.DeleteTenant(t.Context(), "physics"); err != nil || deleted {
+		t.Error("again:", deleted, err)
+	}
+	_, err = b.DeleteTenant(t.Context(), runtime.DefaultTenant)
+	wantCode(t, "the default tenant", err, runtime.CodeInvalidInput)
+	if _, created, err := b.PutTenant(t.Context(), "physics", nil, nil); err != nil || !created {
+		t.Error(created, err)
+	}
+	if _, err := b.Authenticate(text); err == nil {
+		t.Error("its old token is valid again")
+	}
+}
+
+// TestWhatIsNotStoredDoesNotHold: the book is as the store is.
+func TestWhatIsNotStoredDoesNotHold(t *testing.T) {
+	b, m := newBook(t)
+	made, text := b.make(t, NewToken{Role: access.Observer, Tenant: "physics"})
+	m.fails = errors.New("full")
+	_, _, err := b.CreateToken(t.Context(), access.Server(), NewToken{Kind: access.KindToken, Name: "a", Role: access.Observer})
+	_, _, revoked := b.RevokeToken(t.Context(), access.Server(), made.ID)
+	_, _, put := b.PutTenant(t.Context(), "new", nil, nil)
+	_, deleted := b.DeleteTenant(t.Context(), "physics")
+	for _, err := range []error{err, revoked, put, deleted} {
+		if !errors.Is(err, m.fails) {
+			t.Error(err)
+		}
+	}
+	if _, err := b.Authenticate(text); err != nil || len(b.Tokens(access.Server(), true)) != 1 || len(b.Tenants(access.Server())) != 3 {
+		t.Error(err, b.Tokens(access.Server(), true), b.Tenants(access.Server()))
+	}
+}
+
+func TestTenantsAreSeenByTheirOwn(t *testing.T) {
+	b, _ := newBook(t)
+	for want, in := range map[string]NewToken{
+		"physics": {Role: access.Observer, Tenant: "physics"}, "default": {Role: access.Admin}, "chemistry default physics": {Role: access.Observer, AllTenants: true},
+	} {
+		var names []string
+		for _, tenant := range b.Tenants(b.principal(t, in)) {
+			names = append(names, tenant.ID.String())
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%+v sees %q", in, got)
+		}
+	}
+	zero := access.Principal{}
+	if len(b.Tenants(zero)) != 0 || len(b.Tokens(zero, true)) != 0 {
+		t.Error("nobody sees something")
+	}
+}
+
+// FuzzAuthenticate: nothing but a token's or a grant's own text is one.
+func FuzzAuthenticate(f *testing.F) {
+	b, _ := newBook(f)
+	token, text := b.make(f, NewToken{Role: access.Client, Tenant: "physics"})
+	known, err := b.Authenticate(text)
+	if err != nil {
+		f.Fatal(err)
+	}
+	grant, _, err := b.Sign(known.Principal, access.Grant{Execution: "x", Rights: []access.Right{access.Watch}}, time.Hour)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, seed := range []string{text, grant, "first", "", token.ID, grantPrefix, tokenPrefix, text + "=", text[:20], grant[:len(grant)-1], grantPrefix + "{}", grant + "." + grant, "rpg_e30.e30.", "\x00"} {
+		f.Add(seed)
+	}
+	header, rest, _ := strings.Cut(grant, ".")
+	f.Fuzz(func(t *testing.T, shown string) {
+		caller, err := b.Authenticate(shown)
+		switch {
+		case err != nil && runtime.CodeOf(err) != runtime.CodeUnauthenticated:
+			t.Errorf("%q: %v", shown, err)
+		case err != nil && caller.Principal.Kind != "":
+			t.Errorf("%q: %+v beside %v", shown, caller.Principal, err)
+		case err == nil && shown != text && shown != "first":
+			// A grant may be written in other ways only where its signed parts are as they were.
+			if h, r, _ := strings.Cut(shown, "."); h != header || r != rest {
+				t.Errorf("%q is known as %+v", shown, caller.Principal)
+			}
+		}
+		ctx, release := caller.Bind(context.Background())
+		release()
+		if err != nil && access.Of(ctx).Allow("version") == nil {
+			t.Errorf("%q may do something", shown)
+		}
+	})
+}
