@@ -1,12 +1,15 @@
 package engine
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/ticket"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -124,6 +127,39 @@ func TestCancelledTicketsLeaveNoRunner(t *testing.T) {
 		}
 	}
 	wait.For(t, "nothing is held", func() bool { s, _ := b.PoolStatus("a"); return s.Waiting == 0 && b.held() == 0 })
+}
+
+// deaf is a context that ended, which nobody notices in time.
+type deaf struct{ context.Context }
+
+func (deaf) Done() <-chan struct{} { return nil }
+func (deaf) Err() error            { return nil }
+
+// A claim with a key may get its runner at the moment at which it isn't wanted any more,
+// before its caller is gone or after. The runner goes then.
+func TestUnwantedAtTheLastMoment(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	unwanted, cancel := context.WithCancelCause(t.Context())
+	cancel(pool.ErrUnwanted)
+	for i := range 40 {
+		claiming := t.Context() // while the caller is gone
+		if i%2 > 0 {
+			claiming = deaf{unwanted}
+		}
+		spawn := func(f func(context.Context)) error { f(claiming); return nil }
+		claim := pool.Claim{Claim: runtime.Claim{Key: fmt.Sprint(i)}, WaitFor: wait.Limit}
+		r, first, err := b.claimBy(unwanted, spawn, "a", claim)
+		switch {
+		case err == nil && first && i%2 == 0: // the caller isn't gone yet
+			if _, err := b.Release(t.Context(), r.ID); err != nil {
+				t.Fatal(err)
+			}
+		case !errors.Is(err, pool.ErrUnwanted):
+			t.Errorf("%+v, %v, %v", r, first, err)
+		}
+	}
+	wait.For(t, "nothing is held", func() bool { return b.held() == 0 })
 }
 
 // A runner that came when nobody looked any more goes, also of a claim with a key.
