@@ -133,7 +133,6 @@ func TestCancelledTicketsLeaveNoRunner(t *testing.T) {
 type deaf struct{ context.Context }
 
 func (deaf) Done() <-chan struct{} { return nil }
-func (deaf) Err() error            { return nil }
 
 // A claim with a key may get its runner at the moment at which it isn't wanted any more,
 // before its caller is gone or after. The runner goes then.
