@@ -1,0 +1,181 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/runtime/ticket"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+func (b *bed) later(t *testing.T, in ClaimInput) ticket.Ticket {
+	t.Helper()
+	in.EnvironmentID = "a"
+	got, err := b.ClaimLater(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// held counts the runners that are claimed, or about to be.
+func (b *bed) held() (n int) {
+	for _, r := range b.Runners(RunnerFilter{EnvironmentID: "a"}) {
+		if r.State == runtime.RunnerClaiming || r.State == runtime.RunnerClaimed {
+			n++
+		}
+	}
+	return n
+}
+
+func TestTicketsOfAnEngine(t *testing.T) {
+	b := newBed(t)
+	starts := make(chan struct{})
+	b.fake.OnStart(func(runtime.RunnerID) error { <-starts; return nil })
+	start := sync.OnceFunc(func() { close(starts) })
+	t.Cleanup(start)
+	b.environment(t, "a", 0)
+	first, second := b.later(t, ClaimInput{}), b.later(t, ClaimInput{WaitFor: ptr(600)})
+	if first.State != ticket.Waiting || first.ExpiresAt.Sub(first.CreatedAt) != maxWait || second.ExpiresAt.Sub(second.CreatedAt) != 10*time.Minute {
+		t.Errorf("%+v; %+v", first, second)
+	}
+	watched, err := b.WatchTicket(t.Context(), second.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for place := 0; place != 2; place = (<-watched).Position {
+	}
+	if got, err := b.CancelTicket(t.Context(), first.ID); err != nil || got.State != ticket.Cancelled {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for place := 0; place != 1; place = (<-watched).Position {
+	}
+	start()
+	var last ticket.Ticket
+	for last = range watched {
+	}
+	if r, ok := b.Runner(last.Runner); last.State != ticket.Claimed || !ok || r.State != runtime.RunnerClaimed {
+		t.Errorf("%+v: %+v", last, r)
+	}
+	if got, err := b.Ticket(t.Context(), second.ID); err != nil || got != last {
+		t.Errorf("%+v, %v; want %+v", got, err, last)
+	}
+	if tenant, err := b.TicketTenant(second.ID); tenant != runtime.DefaultTenant || err != nil {
+		t.Errorf("%q, %v", tenant, err)
+	}
+	_, err = b.ClaimLater(t.Context(), ClaimInput{EnvironmentID: "none"})
+	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
+	_, err = b.ClaimLater(t.Context(), ClaimInput{EnvironmentID: "a", WaitFor: ptr(-1)})
+	wantCode(t, err, runtime.CodeInvalidInput, "waitFor")
+	_, err = b.WatchTicket(t.Context(), "none")
+	wantCode(t, err, runtime.CodeTicketNotFound, "")
+	_, err = b.Ticket(t.Context(), "none")
+	wantCode(t, err, runtime.CodeTicketNotFound, "")
+}
+
+// A key means the same for both ways to claim, and a ticket never takes away what the
+// other way got.
+func TestTicketsWithKeys(t *testing.T) {
+	b := newBed(t)
+	b.stop()
+	b.config.Grace = 300 * time.Millisecond
+	b.start(t)
+	b.environment(t, "a", 2)
+	wait.For(t, "the pool fills", func() bool { s, _ := b.PoolStatus("a"); return s.Idle == 2 })
+	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Key: "k", InactivityTimeout: ptr(0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := b.later(t, ClaimInput{Key: "k", InactivityTimeout: ptr(0)})
+	if again := b.later(t, ClaimInput{Key: "k", InactivityTimeout: ptr(0)}); got.State != ticket.Claimed || got.Runner != r.ID || again != got {
+		t.Errorf("%+v, then %+v; want %s", got, again, r.ID)
+	}
+	_, err = b.ClaimLater(t.Context(), ClaimInput{EnvironmentID: "a", Key: "k", InactivityTimeout: ptr(60)})
+	wantCode(t, err, runtime.CodeConflict, "")
+	if ok, err := b.Release(t.Context(), r.ID); !ok || err != nil {
+		t.Errorf("%v, %v", ok, err)
+	}
+}
+
+// However a cancellation meets the claim, no runner is left that nobody knows.
+func TestCancelledTicketsLeaveNoRunner(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 2)
+	for i := range 200 {
+		in := ClaimInput{InactivityTimeout: ptr(0)}
+		if i%2 > 0 {
+			in.Key = fmt.Sprint(i)
+		}
+		got := b.later(t, in)
+		for n := 0; n < i%7*1000; n++ { // sooner or later
+			_, _ = b.TicketTenant(got.ID)
+		}
+		got, err := b.CancelTicket(t.Context(), got.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.State == ticket.Claimed { // it was when it was opened: it is ours
+			if _, err := b.Release(t.Context(), got.Runner); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	wait.For(t, "nothing is held", func() bool { s, _ := b.PoolStatus("a"); return s.Waiting == 0 && b.held() == 0 })
+}
+
+// deaf is a context that ended, which nobody notices in time.
+type deaf struct{ context.Context }
+
+func (deaf) Done() <-chan struct{} { return nil }
+
+// A claim with a key may get its runner at the moment at which it isn't wanted any more,
+// before its caller is gone or after. The runner goes then.
+func TestUnwantedAtTheLastMoment(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	unwanted, cancel := context.WithCancelCause(t.Context())
+	cancel(pool.ErrUnwanted)
+	for i := range 40 {
+		claiming := t.Context() // while the caller is gone
+		if i%2 > 0 {
+			claiming = deaf{unwanted}
+		}
+		spawn := func(f func(context.Context)) error { f(claiming); return nil }
+		claim := pool.Claim{Claim: runtime.Claim{Key: fmt.Sprint(i)}, WaitFor: wait.Limit}
+		r, first, err := b.claimBy(unwanted, spawn, "a", claim)
+		switch {
+		case err == nil && first && i%2 == 0: // the caller isn't gone yet
+			if _, err := b.Release(t.Context(), r.ID); err != nil {
+				t.Fatal(err)
+			}
+		case !errors.Is(err, pool.ErrUnwanted):
+			t.Errorf("%+v, %v, %v", r, first, err)
+		}
+	}
+	wait.For(t, "nothing is held", func() bool { return b.held() == 0 })
+}
+
+// A runner that came when nobody looked any more goes, also of a claim with a key.
+func TestUnseenRunnersGo(t *testing.T) {
+	b := newBed(t)
+	b.stop()
+	b.config.Grace = 300 * time.Millisecond
+	b.start(t)
+	starts := make(chan struct{})
+	b.fake.OnStart(func(runtime.RunnerID) error { <-starts; return nil })
+	b.environment(t, "a", 0)
+	for _, key := range []string{"", "k"} {
+		got := b.later(t, ClaimInput{Key: key, InactivityTimeout: ptr(0)})
+		if got.State != ticket.Waiting {
+			t.Errorf("%+v", got)
+		}
+	}
+	close(starts)
+	wait.For(t, "the pool is empty", func() bool { return len(b.Runners(RunnerFilter{})) == 0 })
+}
