@@ -38,6 +38,7 @@ func lowOf(o *things) string         { return o.low }
 func runnerOf(o *things) string      { return o.runner }
 func executionOf(o *things) string   { return o.execution }
 func batchOf(o *things) string       { return o.batch }
+func ticketOf(o *things) string      { return o.ticket }
 
 func named(name string, of func(o *things) string) func(o *things) in {
 	return func(o *things) in { return in{name: of(o)} }
@@ -59,6 +60,7 @@ var known = map[string]operation{
 	"Query.executions":   {about: "runner", args: named("runnerId", runnerOf), answer: "{ nodes { id } totalCount }"},
 	"Query.execution":    {about: "execution", args: id(executionOf), answer: "{ id }"},
 	"Query.batches":      {about: "runner", args: named("runnerId", runnerOf), answer: "{ nodes { id } totalCount }"},
+	"Query.ticket":       {about: "ticket", args: id(ticketOf), answer: "{ environmentId }"},
 	"Query.batch":        {about: "batch", args: id(batchOf), answer: "{ id cases { nodes { execution { id } } } }"},
 
 	"Mutation.putEnvironment":    {about: "environment", taken: true, answer: "{ created }", args: input(func(o *things) in { return in{"id": o.environment} })},
@@ -76,6 +78,7 @@ var known = map[string]operation{
 	"Mutation.resizeTerminal":  {about: "execution", answer: "{ execution { id } }", args: input(func(o *things) in { return in{"executionId": o.execution, "columns": 9, "rows": 9} })},
 	"Mutation.signalExecution": {about: "execution", answer: "{ execution { id } }", args: input(func(o *things) in { return in{"executionId": o.execution, "signal": "WINCH"} })},
 	"Mutation.cancelExecution": {about: "execution", args: id(executionOf), answer: "{ execution { id } }"},
+	"Mutation.cancelTicket":    {about: "ticket", args: id(ticketOf), answer: "{ ticket { environmentId } }"},
 	"Mutation.cancelBatch":     {about: "batch", args: id(batchOf), answer: "{ batch { id } }"},
 	"Mutation.createGrant":     {about: "execution", answer: "{ token }", args: input(func(o *things) in { return in{"executionId": o.execution, "rights": []string{"WATCH"}} })},
 	"Mutation.createToken":     {about: "tenant", answer: "{ secret }", args: input(func(o *things) in { return in{"name": "t", "role": "OBSERVER", "tenant": o.tenantName} })},
@@ -85,6 +88,7 @@ var known = map[string]operation{
 	"Mutation.drainCluster":    {answer: "{ cluster { kind } }", args: input(func(*things) in { return in{"draining": false} })},
 
 	"Subscription.executionEvents": {about: "execution", args: named("executionId", executionOf), answer: "{ __typename }"},
+	"Subscription.ticketEvents":    {about: "ticket", args: id(ticketOf), answer: "{ environmentId }"},
 	"Subscription.batchEvents":     {about: "batch", args: named("batchId", batchOf), answer: "{ __typename }"},
 	"Subscription.poolAlerts":      {about: "environment", args: named("environmentId", lowOf), answer: "{ environmentId }"},
 	"Subscription.poolStatus":      {about: "environment", args: named("environmentId", environmentOf), answer: "{ environmentId }"},

@@ -42,7 +42,8 @@ var reachedBy = map[string]string{
 	"ExecutionEvent": "executionEvents and BatchExecutionEvent", "ExecutionStarted": "ExecutionEvent", "ExecutionOutput": "ExecutionEvent", "ExecutionOutputLost": "ExecutionEvent", "ExecutionResized": "ExecutionEvent", "ExecutionFinished": "ExecutionEvent",
 	"Batch": "batch, batches and what starts them", "BatchCase": "Batch", "BatchEvent": "batchEvents", "BatchExecutionEvent": "BatchEvent", "BatchFinished": "BatchEvent",
 	"Health": "health", "Attacks": "health", "ComponentHealth": "health",
-	"Caller": "me", "Grant": "me and createGrant", "Token": "tokens and createToken", "Tenant": "tenants and putTenant", "Quotas": "Tenant",
+	"Caller": "me", "Grant": "me and createGrant", "Token": "tokens and createToken", "Tenant": "tenants and putTenant", "Quotas": "Tenant", "TenantUse": "Tenant",
+	"Ticket": "ticket, ticketEvents, claimRunner and cancelTicket", "AuditEntry": "auditLog",
 	"FileFailure": "updateFiles", "PageInfo": "every connection",
 }
 

@@ -137,6 +137,7 @@ type things struct {
 	runner      string
 	execution   string
 	batch       string
+	ticket      string
 	token       string
 	tenantName  string
 }
@@ -307,7 +308,7 @@ func (w *world) missing() *things {
 	w.made++
 	return &things{
 		environment: fmt.Sprintf("env-%03d", w.made), low: fmt.Sprintf("low-%03d", w.made), runner: string(runtime.NewRunnerID()),
-		execution: string(runtime.NewExecutionID()), batch: string(runtime.NewBatchID()), token: string(runtime.NewRunnerID()), tenantName: fmt.Sprintf("nobodys-%d", w.made),
+		execution: string(runtime.NewExecutionID()), batch: string(runtime.NewBatchID()), ticket: string(runtime.NewTicketID()), token: string(runtime.NewRunnerID()), tenantName: fmt.Sprintf("nobodys-%d", w.made),
 	}
 }
 
@@ -327,7 +328,7 @@ func (o *things) reply(about, text string) reply {
 		out.code = whole.Errors[0].Extensions.Code
 	}
 	ids := map[string][]string{
-		"environment": {o.environment, o.low}, "runner": {o.runner}, "execution": {o.execution}, "batch": {o.batch}, "token": {o.token}, "tenant": {o.tenantName},
+		"environment": {o.environment, o.low}, "runner": {o.runner}, "execution": {o.execution}, "batch": {o.batch}, "ticket": {o.ticket}, "token": {o.token}, "tenant": {o.tenantName},
 	}
 	for _, id := range ids[about] {
 		out.text = strings.ReplaceAll(out.text, id, "ID")
