@@ -39,6 +39,7 @@ var mayImport = map[string][]string{
 
 	"runtime":             {},
 	"runtime/attacks":     {"runtime"},
+	"runtime/audit":       {"runtime", "runtime/backoff", "runtime/store"},
 	"runtime/backoff":     {},
 	"runtime/batch":       {"runtime", "runtime/backoff", "runtime/events", "runtime/latest"},
 	"runtime/clustertest": {"agent", "agent/serve", "runtime", "runtime/past", "test/wait"},
@@ -56,6 +57,7 @@ var mayImport = map[string][]string{
 	"runtime/pool":        {"runtime", "runtime/backoff", "runtime/latest", "runtime/timing", "runtime/turns"},
 	"runtime/probe":       {},
 	"runtime/problems":    {"runtime"},
+	"runtime/quota":       {"runtime", "runtime/store"},
 	"runtime/runnerfeed":  {"runtime"},
 	"runtime/session":     {"agent", "runtime", "runtime/backoff", "runtime/execution", "runtime/latest", "runtime/output", "runtime/store"},
 	"runtime/store":       {"runtime", "runtime/backoff", "runtime/lockfile", "runtime/probe"},

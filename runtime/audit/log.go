@@ -59,8 +59,7 @@ type Log struct {
 	stored   uint64        // how many entries were
 	failures uint64        // how often none could be
 	changed  chan struct{} // closed when stored, failures or ended change
-	waiting  int           // calls of Append that wait for room
-	closed   bool          // nothing more is taken but what waits
+	closed   bool          // nothing more is taken
 	ended    bool          // nor is anything stored
 	problems [parts]error
 }
@@ -92,8 +91,8 @@ func New(c Config) (*Log, error) {
 	return l, nil
 }
 
-// Append records an entry, with an id and the time of now. It doesn't wait for the store, unless mostWaiting entries
-// wait for that already: then it waits until there is room, and none is dropped. Once Run's ctx has ended it does
+// Append records an entry, with an id and the time of now. It doesn't wait for the store, unless more than mostWaiting
+// entries wait for that: then it returns once there are fewer, and none is dropped. Once Run's ctx has ended it does
 // nothing: end that after the last caller.
 func (l *Log) Append(e Entry) {
 	e = e.clean()
@@ -102,17 +101,15 @@ func (l *Log) Append(e Entry) {
 	if l.closed {
 		return
 	}
-	l.waiting++
-	for len(l.queue) >= mostWaiting && !l.closed {
-		l.room.Wait()
-	}
-	l.waiting--
 	e.At = time.Now().UTC()
 	e.ID = l.clock.id(e.At)
 	l.queue = append(l.queue, e)
 	select {
 	case l.wake <- struct{}{}:
 	default:
+	}
+	for len(l.queue) > mostWaiting && !l.closed {
+		l.room.Wait()
 	}
 }
 
@@ -202,20 +199,19 @@ func (l *Log) Run(ctx context.Context) error {
 func (l *Log) store(ctx context.Context) error {
 	pause := backoff.Backoff{First: firstPause, Last: lastPause}
 	for {
-		if ctx.Err() != nil {
-			l.close() // else callers that go on could keep it from ending
+		closing := ctx.Err() != nil
+		if closing {
+			l.close()
 		}
 		n, err := l.storeSome(ctx)
 		l.stood(n, err)
 		switch {
 		case n > 0:
 			pause.Reset()
-		case err != nil && ctx.Err() != nil:
+		case closing:
 			return l.end(err)
 		case err != nil:
 			_ = pause.Wait(ctx) // and it tries once more if ctx ends
-		case ctx.Err() != nil && l.close():
-			return l.end(nil)
 		default:
 			select {
 			case <-l.wake:
@@ -225,13 +221,11 @@ func (l *Log) store(ctx context.Context) error {
 	}
 }
 
-// close lets the log take nothing but what waits for room. It reports whether all that it took is stored.
-func (l *Log) close() bool {
+// close lets the log take nothing more: callers that go on don't keep it from ending.
+func (l *Log) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
-	l.room.Broadcast()
-	return len(l.queue) == 0 && l.waiting == 0
 }
 
 // storeSome stores the first entries of the queue.
@@ -278,9 +272,9 @@ func (l *Log) stood(stored int, err error) {
 func (l *Log) end(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.closed, l.ended = true, true
+	l.ended = true
 	l.change()
-	if lost := len(l.queue) + l.waiting; lost > 0 {
+	if lost := len(l.queue); lost > 0 {
 		return fmt.Errorf("%d entries of the audit log are lost: %w", lost, err)
 	}
 	return nil

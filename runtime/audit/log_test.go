@@ -185,49 +185,61 @@ func TestDamagedEntriesAreShown(t *testing.T) {
 	}
 }
 
-// TestAppendWaitsOnlyForRoom: not for the store. Nothing is dropped when the queue is full.
+// TestAppendWaitsOnlyForRoom: not for the store. Nothing is dropped when the queue is full, or when the log ends.
 func TestAppendWaitsOnlyForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{gate: make(chan error)}
 		l := newLog(t, Config{Store: m})
 		stop := start(t, l)
-		for i := range mostWaiting {
-			l.Append(Entry{Action: "a", ObjectID: fmt.Sprint(i)})
+		total := 0
+		add := func() <-chan struct{} {
+			done := make(chan struct{})
+			total++
+			entry := Entry{Action: "a", ObjectID: fmt.Sprint(total)}
+			go func() {
+				l.Append(entry)
+				close(done)
+			}()
+			synctest.Wait()
+			return done
 		}
-		appended := make(chan struct{})
-		go func() {
-			l.Append(Entry{Action: "a", ObjectID: "last"})
-			close(appended)
-		}()
-		synctest.Wait()
-		select {
-		case <-appended:
-			t.Fatal("the queue is full, and takes another")
-		default:
+		fill := func() {
+			for ; len(l.queue) < mostWaiting; total++ {
+				l.Append(Entry{Action: "a"})
+			}
+		}
+		waits := func(appended <-chan struct{}) bool {
+			select {
+			case <-appended:
+				return false
+			default:
+				return true
+			}
+		}
+		fill()
+		one := add()
+		if !waits(one) {
+			t.Error("the queue is full, and takes another")
 		}
 		m.gate <- nil
-		<-appended
 		synctest.Wait()
-		total := mostWaiting + 2
-		for ; len(l.queue) < mostWaiting; total++ { // which the store's next batch is part of
-			l.Append(Entry{Action: "a"})
+		if waits(one) {
+			t.Error("there is room, and it waits")
 		}
-		waits := make(chan struct{})
-		go func() {
-			l.Append(Entry{Action: "a", ObjectID: "waited"})
-			close(waits)
-		}()
-		synctest.Wait()
+		fill()
+		if one = add(); !waits(one) {
+			t.Error("the queue is full again, and takes another")
+		}
 		stopped := make(chan error, 1)
 		go func() { stopped <- stop() }()
 		synctest.Wait()
 		close(m.gate)
-		<-waits
 		if err := <-stopped; err != nil {
 			t.Error(err)
 		}
+		<-one
 		rows := m.stored()
-		if len(rows) != total || rows[mostWaiting].Object != "last" || rows[total-1].Object != "waited" || m.largest != store.MostAuditRows {
+		if len(rows) != total || rows[total-1].Object != fmt.Sprint(total) || m.largest != store.MostAuditRows {
 			t.Errorf("%d are stored instead of %d, %d at most at once", len(rows), total, m.largest)
 		}
 		if !slices.IsSortedFunc(rows, func(a, b store.AuditRow) int { return strings.Compare(a.ID, b.ID) }) {
@@ -302,8 +314,9 @@ func TestStoreThatFails(t *testing.T) {
 		leaving, leave := context.WithCancelCause(t.Context())
 		go func() { flushed <- l.Flush(leaving) }()
 		synctest.Wait()
-		leave(away)
-		if err := <-flushed; !errors.Is(err, away) {
+		left := errors.New("it left")
+		leave(left)
+		if err := <-flushed; !errors.Is(err, left) {
 			t.Error(err)
 		}
 		m.gate <- nil
