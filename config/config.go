@@ -39,6 +39,8 @@ type Config struct {
 	AlertTimeout     int           `env:"ROCKPOOL_ALERT_TIMEOUT" default:"60" placeholder:"SECONDS" help:"How long they must be too few until the pool alerts, and the cluster is asked again, 0 to 86400; 0: no alerts. (${default}; $$${env})"`
 	KeepExecutions   int           `env:"ROCKPOOL_KEEP_EXECUTIONS" default:"604800" placeholder:"SECONDS" help:"How long finished executions and their output are kept, 0 to 315360000; 0: for ever. (${default}; $$${env})"`
 	KeepBytes        int64         `env:"ROCKPOOL_KEEP_BYTES" default:"10737418240" placeholder:"BYTES" help:"Bytes that executions and their output may take, 16777216 to 1125899906842624: the oldest finished ones go first; where none is left, output is lost and says so. 0: any. (${default}; $$${env})"`
+	AuditLog         string        `env:"ROCKPOOL_AUDIT_LOG" default:"off" placeholder:"FILE" complete:"file" help:"Where the audit log is written to as lines of JSON, beside the database: off, a file, or - for stdout. (${default}; $$${env})"`
+	KeepAudit        int           `env:"ROCKPOOL_KEEP_AUDIT" default:"31536000" placeholder:"SECONDS" help:"How long entries of the audit log are kept, 0 to 315360000; 0: for ever. (${default}; $$${env})"`
 	KeepEvaluations  int           `env:"ROCKPOOL_KEEP_EVALUATIONS" default:"300" placeholder:"SECONDS" help:"How long the scheduler's evaluations can be looked at after they ended, 1 to 86400. (${default}; $$${env})"`
 	KeepAllocations  int           `env:"ROCKPOOL_KEEP_ALLOCATIONS" default:"300" placeholder:"SECONDS" help:"How long places that runners had, and the wishes for them, can be, 1 to 86400: some 5.5 KB of memory for each runner that came and went. (${default}; $$${env})"`
 	CgroupParent     string        `env:"ROCKPOOL_CGROUP_PARENT" default:"rockpool" placeholder:"PATH" help:"Cgroup below which runners get theirs: rockpool, or one below it. (${default}; $$${env})"`
@@ -92,6 +94,7 @@ func (c *Config) Check() error {
 		{"alert-timeout", int64(c.AlertTimeout), 0, 86400, "seconds"},
 		{"parallel", int64(c.Parallel), 0, 64, "runners"},
 		{"keep-executions", int64(c.KeepExecutions), 0, 315360000, "seconds"},
+		{"keep-audit", int64(c.KeepAudit), 0, 315360000, "seconds"},
 		{"keep-evaluations", int64(c.KeepEvaluations), 1, 86400, "seconds"},
 		{"keep-allocations", int64(c.KeepAllocations), 1, 86400, "seconds"},
 	} {
@@ -153,7 +156,7 @@ func (c *Config) Check() error {
 	if c.LogFormat != "console" && c.LogFormat != "json" {
 		return &Error{"log-format", c.LogFormat, "console or json"}
 	}
-	if err := c.checkAccessLog(); err != nil {
+	if err := c.checkLogs(); err != nil {
 		return err
 	}
 	if err := c.Disk.Check(); err != nil {

@@ -107,27 +107,29 @@ func (c *Config) checkListen() (host string, err error) {
 	return splitAddress("listen", c.Listen)
 }
 
-// The values of Config.AccessLog that are no file.
+// The values of Config.AccessLog and Config.AuditLog that are no file.
 const (
 	AccessLogOff    = "off"
 	AccessLogStdout = "-"
 )
 
-// checkAccessLog makes the path of a file absolute.
-func (c *Config) checkAccessLog() error {
-	switch c.AccessLog {
-	case AccessLogOff, AccessLogStdout:
-		return nil
-	case "":
-		return &Error{"access-log", "", "off, a file, or - for stdout"}
+// checkLogs makes the paths of files absolute.
+func (c *Config) checkLogs() error {
+	for _, log := range []struct {
+		flag string
+		to   *string
+	}{{"access-log", &c.AccessLog}, {"audit-log", &c.AuditLog}} {
+		if *log.to == AccessLogOff || *log.to == AccessLogStdout {
+			continue
+		}
+		path, err := filepath.Abs(*log.to)
+		if err != nil || *log.to == "" || strings.HasSuffix(*log.to, "/") {
+			return &Error{log.flag, *log.to, "off, a file, or - for stdout"}
+		}
+		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
+			return &Error{log.flag, *log.to, "off, - for stdout, or a file in a directory that exists"}
+		}
+		*log.to = path
 	}
-	path, err := filepath.Abs(c.AccessLog)
-	if err != nil || strings.HasSuffix(c.AccessLog, "/") {
-		return &Error{"access-log", c.AccessLog, "off, a file, or - for stdout"}
-	}
-	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
-		return &Error{"access-log", c.AccessLog, "off, - for stdout, or a file in a directory that exists"}
-	}
-	c.AccessLog = path
 	return nil
 }

@@ -68,6 +68,7 @@ func Private(file string) (Config, error) {
 		c.TokenFile, c.Cluster, c.AdvertiseURL, c.Database, c.Nomad = "", ClusterLocal, "", "", Nomad{}
 		c.OIDC = OIDC{}
 		c.TLS, c.Proxies, c.AccessLog = Default().TLS, Proxies{}, AccessLogOff
+		c.AuditLog = AccessLogOff
 		c.SandboxHelper = "" // it is root's
 		if os.Geteuid() != 0 {
 			c.AcceptMissing = true // it is reported, and the program is its user's own

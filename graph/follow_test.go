@@ -132,7 +132,7 @@ func TestExecutionEventsAreSent(t *testing.T) {
 	b.environment("a", 1)
 	id := b.start(in{"runnerId": b.claim("a"), "command": []string{"echo", "hello"}})
 	subscribe := func(after *string) []model.ExecutionEvent {
-		events, err := subscription{&resolver{guard: guard.New(b.engine, b.book)}}.ExecutionEvents(access.With(t.Context(), access.Anonymous()), id, after, nil)
+		events, err := subscription{&resolver{guard: guard.New(b.engine, b.book, nil)}}.ExecutionEvents(access.With(t.Context(), access.Anonymous()), id, after, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +155,7 @@ func TestExecutionEventsAreSent(t *testing.T) {
 	if rest := subscribe(&printed.Cursor); len(rest) != 1 {
 		t.Errorf("after the output: %+v", rest)
 	}
-	if _, err := (subscription{&resolver{guard: guard.New(b.engine, b.book)}}).ExecutionEvents(access.With(t.Context(), access.Anonymous()), "none", nil, nil); runtime.CodeOf(err) != runtime.CodeExecutionNotFound {
+	if _, err := (subscription{&resolver{guard: guard.New(b.engine, b.book, nil)}}).ExecutionEvents(access.With(t.Context(), access.Anonymous()), "none", nil, nil); runtime.CodeOf(err) != runtime.CodeExecutionNotFound {
 		t.Errorf("an unknown execution: %v", err)
 	}
 }
@@ -166,7 +166,7 @@ func TestExecutionEventsEndWithTheirSubscriber(t *testing.T) {
 	b.environment("a", 1)
 	id := b.start(in{"runnerId": b.claim("a"), "command": []string{"echo", "hello"}})
 	ctx, leave := context.WithCancel(t.Context())
-	events, err := subscription{&resolver{guard: guard.New(b.engine, b.book)}}.ExecutionEvents(access.With(ctx, access.Anonymous()), id, nil, nil)
+	events, err := subscription{&resolver{guard: guard.New(b.engine, b.book, nil)}}.ExecutionEvents(access.With(ctx, access.Anonymous()), id, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/rockpool/rockpool/graph/transport/framing"
 	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/audit"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/identity"
@@ -41,6 +42,7 @@ type Options struct {
 	NoIntrospection bool           // the schema isn't shown, nor names suggested
 	SigningKey      []byte         // of download.KeySize bytes, for addresses that outlive this process
 	Book            *identity.Book // knows the callers
+	Audit           *audit.Log     // of what callers change; nil: nothing is recorded
 	SignIn          http.Handler   // what is below /auth/, for everybody; nil: nothing
 	// Session returns the session of a request's cookie, if no page of another origin sent it;
 	// nil: there are no sessions.
@@ -77,12 +79,12 @@ const maxComplexity = 50_000
 // its subscriptions.
 func Handler(eng *engine.Engine, options Options) http.Handler {
 	present := presenter.Presenter{Logger: options.Logger, Hints: !options.NoIntrospection}
-	guarded := guard.New(eng, options.Book)
+	guarded := guard.New(eng, options.Book, options.Audit)
 	resolver := &resolver{guard: guarded, version: options.Version, links: download.NewLinks(options.SigningKey)}
 	settings := options.Settings
 	follower := &follower{resolver: resolver, presenter: present}
 	settings.Source, settings.Present, settings.Recover = follower.follow, present.Present, present.Recover
-	admission := &gate.Admission{Book: options.Book, Session: options.Session}
+	admission := &gate.Admission{Book: options.Book, Session: options.Session, Failed: guarded.Recording()}
 	settings.Admit, settings.Subscribing = admission.Admit, guarded.Subscribing
 	counted := generated.NewExecutableSchema(generated.Config{Complexity: fields()})
 	settings.Fields = func(op *graphql.OperationContext) int {

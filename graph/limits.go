@@ -1,6 +1,8 @@
 package graph
 
 import (
+	"time"
+
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/pagination"
 	"github.com/rockpool/rockpool/graph/transport"
@@ -29,6 +31,9 @@ func fields() generated.ComplexityRoot {
 		return page(child, first)
 	}
 	c.Query.Batches = func(child int, _, _ *string, first *int, _ *string, _ *bool) int {
+		return page(child, first)
+	}
+	c.Query.AuditLog = func(child int, _, _, _ *string, _, _ *time.Time, first *int, _ *string, _ *bool) int {
 		return page(child, first)
 	}
 	c.Batch.Cases = func(child int, first *int, _ *string) int { return page(child, first) }

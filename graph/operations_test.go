@@ -50,6 +50,7 @@ var known = map[string]operation{
 	"Query.me":           {answer: "{ name tenant role }"},
 	"Query.health":       {answer: "{ status }"},
 	"Query.cluster":      {answer: "{ kind }"},
+	"Query.auditLog":     {answer: "{ nodes { id } }"},
 	"Query.tokens":       {answer: "{ id }"},
 	"Query.tenants":      {answer: "{ id }"},
 	"Query.environments": {answer: "{ id }"},

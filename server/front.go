@@ -73,6 +73,7 @@ func (s *Server) newHTTP(streams context.Context, known *peers.Peers, requests r
 		sources.Nomad = here.Stats
 	}
 	options.Metrics = metrics.Handler(sources)
+	options.Audit = s.audit
 	people := s.signIn()
 	options.SignIn, options.Session = people, people.Secret
 	api := graph.RefuseFraming(web.Handler(graph.Handler(s.Engine, options)))

@@ -27,6 +27,7 @@ import (
 	"github.com/rockpool/rockpool/nomad"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/attacks"
+	"github.com/rockpool/rockpool/runtime/audit"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/pool"
@@ -78,6 +79,7 @@ type Server struct {
 	key      []byte       // signs addresses of downloads, and grants
 	book     *identity.Book
 	quotas   *quota.Ledger
+	audit    *audit.Log
 	debug    net.Listener         // of the profiles; nil: they aren't served
 	secure   *secure.Certificates // nil: without TLS
 	access   *accesslog.Log       // nil: requests aren't logged
@@ -138,6 +140,12 @@ func (s *Server) Open(ctx context.Context) (err error) {
 		check = s.checkNomad
 	}
 	if err := check(ctx); err != nil {
+		return err
+	}
+	s.audit, err = audit.New(audit.Config{
+		Store: s.store, Keep: seconds(s.config.KeepAudit), Lines: auditLines(s.config.AuditLog), Stdout: os.Stdout, Failing: s.auditFails,
+	})
+	if err != nil {
 		return err
 	}
 	s.quotas = quota.New()
@@ -329,6 +337,7 @@ func (s *Server) Run(ctx context.Context) error {
 		close(served)
 	}()
 	group.Go(func() error { return unlessStopping(s.runBook(engineCtx)) })
+	group.Go(func() error { return unlessStopping(s.runAudit(engineCtx)) })
 	if s.debug != nil {
 		group.Go(func() error { return serveProfiles(ctx, s.debug) })
 	}
@@ -354,6 +363,24 @@ func (s *Server) Run(ctx context.Context) error {
 		return nil
 	})
 	return errors.Join(group.Wait(), s.Close())
+}
+
+// auditFails logs that the audit log can't be stored, and that it can again.
+func (s *Server) auditFails(err error) {
+	if err != nil {
+		s.logger.Error("the audit log can't be written; it is tried again", zap.Error(err))
+		return
+	}
+	s.logger.Info("the audit log is written again")
+}
+
+// runAudit stores the audit log, once this server may write.
+func (s *Server) runAudit(ctx context.Context) error {
+	select {
+	case <-s.Engine.Restored():
+	case <-ctx.Done():
+	}
+	return s.audit.Run(ctx)
 }
 
 // runBook keeps the tokens. A server that begins to lead reads again what others have changed.

@@ -3,11 +3,14 @@ package server
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"time"
 
+	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/audit"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/server/signin"
 )
@@ -22,16 +25,25 @@ func (s *Server) signIn() *signin.SignIn {
 	return signin.New(signin.Options{
 		Issuer: c.Issuer, ClientID: c.ClientID, ClientSecret: c.ClientSecret, RedirectURL: c.RedirectURL, Scopes: c.Scopes,
 		RoleClaim: c.RoleClaim, Roles: rules, TenantClaim: c.TenantClaim, Lifetime: c.Session, CA: c.CA,
-		Sessions: sessions{s.book, c.TenantClaim == ""},
+		Sessions: sessions{s.book, s.audit, c.TenantClaim == ""},
 		Address:  func(r *http.Request) string { return peers.ClientAddress(r.Context()).String() },
 		Logger:   s.logger.Named("signin"),
 	})
+}
+
+// auditLines returns where the audit log is written to beside the store; "": nowhere.
+func auditLines(setting string) string {
+	if setting == config.AccessLogOff {
+		return ""
+	}
+	return setting
 }
 
 // sessions are tokens of the book. Where the provider names no tenants, people act for all of
 // them; but clients act for the default one.
 type sessions struct {
 	book       *identity.Book
+	log        *audit.Log
 	allTenants bool
 }
 
@@ -41,11 +53,20 @@ func (s sessions) Begin(ctx context.Context, who signin.Identity) (string, error
 		return "", signin.ErrUnknownTenant
 	}
 	role := access.Role(who.Role)
-	_, secret, err := s.book.CreateToken(ctx, access.Server(), identity.NewToken{
+	made, secret, err := s.book.CreateToken(ctx, access.Server(), identity.NewToken{
 		Kind: access.KindSession, Name: identity.PersonName(who.Name, who.Subject), Tenant: who.Tenant,
 		AllTenants: s.allTenants && role != access.Client, Role: role, Life: time.Until(who.Expires),
 	})
+	address, _ := netip.ParseAddr(who.Address)
+	s.record("signIn", made, address, err)
 	return secret, err
+}
+
+func (s sessions) record(action string, t access.Token, address netip.Addr, err error) {
+	s.log.Append(audit.Entry{
+		Tenant: t.Tenant, Actor: audit.Actor{Kind: audit.Session, ID: t.ID, Name: t.Name}, Role: string(t.Role), Action: action,
+		ObjectKind: "TOKEN", ObjectID: t.ID, Address: address, Outcome: audit.OutcomeOf(err),
+	})
 }
 
 // Lookup implements signin.Sessions.
@@ -64,6 +85,7 @@ func (s sessions) End(ctx context.Context, secret string) error {
 		return nil
 	}
 	_, _, err := s.book.RevokeToken(ctx, access.Server(), t.ID)
+	s.record("signOut", t, netip.Addr{}, err)
 	if runtime.CodeOf(err) == runtime.CodeInvalidInput { // it has gone
 		return nil
 	}

@@ -3,10 +3,12 @@ package gate
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"strings"
 
 	"github.com/rockpool/rockpool/graph/presenter"
 	"github.com/rockpool/rockpool/graph/transport"
+	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/identity"
@@ -19,6 +21,14 @@ type Admission struct {
 	// Session returns the session of a request's cookie, if a page of another site can't
 	// have sent it. Nil: there are no sessions.
 	Session func(r *http.Request) (secret string, ok bool)
+	// Failed learns of what callers show that isn't known. Nil: nothing does.
+	Failed func(address netip.Addr, err error)
+}
+
+func (a *Admission) failed(ctx context.Context, err error) {
+	if a.Failed != nil {
+		a.Failed(peers.ClientAddress(ctx), err)
+	}
 }
 
 // GrantParameter is the part of an address that may hold a grant, for what can't send a
@@ -60,7 +70,16 @@ func (a *Admission) Authenticate(r *http.Request) (identity.Caller, error) {
 	if err != nil && !a.Book.Open() {
 		return identity.Caller{}, err
 	}
-	return a.Book.Authenticate(shown)
+	return a.known(r, shown)
+}
+
+// known returns who shows a text.
+func (a *Admission) known(r *http.Request, shown string) (identity.Caller, error) {
+	caller, err := a.Book.Authenticate(shown)
+	if err != nil && shown != "" {
+		a.failed(r.Context(), err)
+	}
+	return caller.At(peers.ClientAddress(r.Context())), err
 }
 
 // Shown returns who sends a request that shows something; false if it shows nothing.
@@ -69,7 +88,7 @@ func (a *Admission) Shown(r *http.Request) (caller identity.Caller, shown bool, 
 	if err != nil || text == "" {
 		return caller, false, err
 	}
-	caller, err = a.Book.Authenticate(text)
+	caller, err = a.known(r, text)
 	return caller, true, err
 }
 
@@ -96,9 +115,10 @@ func (a *Admission) Admit(ctx context.Context, payload map[string]any) (_ contex
 	}
 	caller, err := a.Book.Authenticate(shown.text)
 	if err != nil {
+		a.failed(ctx, err)
 		return nil, err.Error()
 	}
-	bound, release := caller.Bind(ctx)
+	bound, release := caller.At(peers.ClientAddress(ctx)).Bind(ctx)
 	context.AfterFunc(ctx, release)
 	return bound, ""
 }

@@ -3,6 +3,7 @@ package model
 import (
 	"github.com/rockpool/rockpool/graph/pagination"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/audit"
 )
 
 // PageInfo says whether and where a page goes on.
@@ -49,3 +50,9 @@ type AllocationConnection = pagination.Connection[runtime.Allocation]
 
 // AllocationEdge is an allocation in a page.
 type AllocationEdge = pagination.Edge[runtime.Allocation]
+
+// AuditEntryConnection is a page of the audit log.
+type AuditEntryConnection = pagination.Connection[audit.Entry]
+
+// AuditEntryEdge is an entry in a page.
+type AuditEntryEdge = pagination.Edge[audit.Entry]

@@ -10,6 +10,7 @@ package access
 
 import (
 	"context"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -95,6 +96,7 @@ type Principal struct {
 	AllTenants bool // it acts for every tenant; what it makes without naming one is Tenant's
 	Role       Role // "" for a grant
 	Grant      *Grant
+	Address    netip.Addr // where the caller is; zero: nobody knows
 }
 
 // Server is the server itself, which may do everything.

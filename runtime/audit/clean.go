@@ -23,7 +23,6 @@ const (
 var (
 	words = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,39}$`)
 	ids   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$`)
-	uuids = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 
 	digests = regexp.MustCompile(`^#[0-9a-f]{12}$`) // of cleanID
 
@@ -44,7 +43,7 @@ func cleanWord(s string) string {
 // digest, which is the same each time.
 func cleanID(s string) string {
 	switch {
-	case s == "" || uuids.MatchString(s) || digests.MatchString(s):
+	case s == "" || digests.MatchString(s):
 		return s
 	case !ids.MatchString(s):
 		return malformed
@@ -80,7 +79,7 @@ func cleanName(s string) string {
 	}, strings.ToValidUTF8(s, string(unicode.ReplacementChar)))
 	all := strings.Split(s, " ")
 	for i, word := range all {
-		if !uuids.MatchString(word) && secret(word) {
+		if secret(word) {
 			all[i] = hidden
 		}
 	}
@@ -92,7 +91,7 @@ func cleanName(s string) string {
 }
 
 // secret reports whether a text has a long piece without the look of words, as tokens, keys and digests have: 16
-// letters and digits in a row, or 32 characters of base64 with letters of both cases and digits.
+// letters and digits in a row, or 32 characters of base64 with letters of both cases and digits. A UUID has neither.
 func secret(s string) bool {
 	for _, run := range runs.FindAllString(s, -1) {
 		if strings.ContainsFunc(run, unicode.IsDigit) && strings.ContainsFunc(run, unicode.IsLetter) {

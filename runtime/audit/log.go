@@ -53,13 +53,14 @@ type Log struct {
 	wake   chan struct{}
 
 	mu       sync.Mutex // guards what follows
-	room     sync.Cond  // the queue is shorter, or the log has ended
+	room     sync.Cond  // the queue is shorter, or the log is closed
 	queue    []Entry
 	clock    clock
 	stored   uint64        // how many entries were
 	failures uint64        // how often none could be
 	changed  chan struct{} // closed when stored, failures or ended change
-	ended    bool
+	closed   bool          // nothing more is taken
+	ended    bool          // nor is anything stored
 	problems [parts]error
 }
 
@@ -90,16 +91,14 @@ func New(c Config) (*Log, error) {
 	return l, nil
 }
 
-// Append records an entry, with an id and the time of now. It doesn't wait for the store, unless mostWaiting entries
-// wait for that already: then it waits until there is room, and none is dropped. After Run has returned it does nothing.
+// Append records an entry, with an id and the time of now. It doesn't wait for the store, unless more than mostWaiting
+// entries wait for that: then it returns once there are fewer, and none is dropped. Once Run's ctx has ended it does
+// nothing: end that after the last caller.
 func (l *Log) Append(e Entry) {
 	e = e.clean()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.queue) >= mostWaiting && !l.ended {
-		l.room.Wait()
-	}
-	if l.ended {
+	if l.closed {
 		return
 	}
 	e.At = time.Now().UTC()
@@ -108,6 +107,9 @@ func (l *Log) Append(e Entry) {
 	select {
 	case l.wake <- struct{}{}:
 	default:
+	}
+	for len(l.queue) > mostWaiting && !l.closed {
+		l.room.Wait()
 	}
 }
 
@@ -193,23 +195,23 @@ func (l *Log) Run(ctx context.Context) error {
 	return err
 }
 
-// store stores the queue until ctx ends and it is empty, or the store fails then. It ends the log.
+// store stores the queue until ctx ends, and then the rest, unless the store fails then. It ends the log.
 func (l *Log) store(ctx context.Context) error {
 	pause := backoff.Backoff{First: firstPause, Last: lastPause}
 	for {
+		closing := ctx.Err() != nil
+		if closing {
+			l.close()
+		}
 		n, err := l.storeSome(ctx)
 		l.stood(n, err)
 		switch {
 		case n > 0:
 			pause.Reset()
-		case err != nil && ctx.Err() != nil:
+		case closing:
 			return l.end(err)
 		case err != nil:
-			_ = pause.Wait(ctx) // and try once more if that ends
-		case ctx.Err() != nil:
-			if l.end(nil) == nil {
-				return nil
-			}
+			_ = pause.Wait(ctx) // and it tries once more if ctx ends
 		default:
 			select {
 			case <-l.wake:
@@ -217,6 +219,13 @@ func (l *Log) store(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// close lets the log take nothing more: callers that go on don't keep it from ending.
+func (l *Log) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
 }
 
 // storeSome stores the first entries of the queue.
@@ -259,18 +268,14 @@ func (l *Log) stood(stored int, err error) {
 	}
 }
 
-// end ends the log if its queue is empty, and else if err isn't nil: then all in the queue is lost. It returns nil if
-// the log ended and lost nothing.
+// end ends the log. It returns an error if something in the queue is lost: for err.
 func (l *Log) end(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.queue) > 0 && err == nil {
-		return errors.New("some were appended meanwhile")
-	}
 	l.ended = true
 	l.change()
-	if len(l.queue) > 0 {
-		return fmt.Errorf("%d entries of the audit log are lost: %w", len(l.queue), err)
+	if lost := len(l.queue); lost > 0 {
+		return fmt.Errorf("%d entries of the audit log are lost: %w", lost, err)
 	}
 	return nil
 }

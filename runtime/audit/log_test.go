@@ -153,6 +153,11 @@ func TestEntriesComeBack(t *testing.T) {
 	if page, err := l.Entries(t.Context(), Filter{Actor: "ANONYMOUS"}, 9, "", free); err != nil || len(page.Entries) != 1 {
 		t.Error(page, err)
 	}
+	digest := "0123456789abcdef0123456789abcdef"
+	l.Append(Entry{Action: "a", ObjectID: digest})
+	if page, err := l.Entries(t.Context(), Filter{Object: digest}, 9, "", free); err != nil || len(page.Entries) != 1 || page.Entries[0].ObjectID == digest {
+		t.Error("an id that looks like a secret:", page, err)
+	}
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
@@ -163,7 +168,7 @@ func TestEntriesComeBack(t *testing.T) {
 		`"detail":{"count":"-3","environment":"python-3.12","expiresAt":"1970-01-01T00:00:00Z","right":"EXITED","tenant":"default"}}
 {"id":%q,"at":%q,"tenant":"default","actor":{"kind":"ANONYMOUS"},"action":"signIn","outcome":"UNAUTHENTICATED"}
 `, first.ID, first.At.Format(time.RFC3339Nano), second.ID, second.At.Format(time.RFC3339Nano))
-	if err != nil || string(text) != wantText {
+	if err != nil || !strings.HasPrefix(string(text), wantText) {
 		t.Errorf("%v\n%s\n%s", err, text, wantText)
 	}
 }
@@ -180,63 +185,99 @@ func TestDamagedEntriesAreShown(t *testing.T) {
 	}
 }
 
-// TestAppendWaitsOnlyForRoom: not for the store. Nothing is dropped when the queue is full.
+// TestAppendWaitsOnlyForRoom: not for the store. Nothing is dropped when the queue is full, or when the log ends.
 func TestAppendWaitsOnlyForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{gate: make(chan error)}
 		l := newLog(t, Config{Store: m})
 		stop := start(t, l)
-		for i := range mostWaiting {
-			l.Append(Entry{Action: "a", ObjectID: fmt.Sprint(i)})
+		total := 0
+		add := func() <-chan struct{} {
+			done := make(chan struct{})
+			total++
+			entry := Entry{Action: "a", ObjectID: fmt.Sprint(total)}
+			go func() {
+				l.Append(entry)
+				close(done)
+			}()
+			synctest.Wait()
+			return done
 		}
-		appended := make(chan struct{})
-		go func() {
-			l.Append(Entry{Action: "a", ObjectID: "last"})
-			close(appended)
-		}()
-		synctest.Wait()
-		select {
-		case <-appended:
-			t.Fatal("the queue is full, and takes another")
-		default:
+		fill := func() {
+			for ; len(l.queue) < mostWaiting; total++ {
+				l.Append(Entry{Action: "a"})
+			}
+		}
+		waits := func(appended <-chan struct{}) bool {
+			select {
+			case <-appended:
+				return false
+			default:
+				return true
+			}
+		}
+		fill()
+		one := add()
+		if !waits(one) {
+			t.Error("the queue is full, and takes another")
 		}
 		m.gate <- nil
-		<-appended
+		synctest.Wait()
+		if waits(one) {
+			t.Error("there is room, and it waits")
+		}
+		fill()
+		if one = add(); !waits(one) {
+			t.Error("the queue is full again, and takes another")
+		}
+		stopped := make(chan error, 1)
+		go func() { stopped <- stop() }()
+		synctest.Wait()
 		close(m.gate)
-		if err := stop(); err != nil {
+		if err := <-stopped; err != nil {
 			t.Error(err)
 		}
+		<-one
 		rows := m.stored()
-		if len(rows) != mostWaiting+1 || rows[mostWaiting].Object != "last" || m.largest != store.MostAuditRows {
-			t.Errorf("%d are stored, %d at most at once", len(rows), m.largest)
+		if len(rows) != total || rows[total-1].Object != fmt.Sprint(total) || m.largest != store.MostAuditRows {
+			t.Errorf("%d are stored instead of %d, %d at most at once", len(rows), total, m.largest)
 		}
 		if !slices.IsSortedFunc(rows, func(a, b store.AuditRow) int { return strings.Compare(a.ID, b.ID) }) {
 			t.Error("ids aren't in order")
 		}
 		l.Append(Entry{Action: "a"})
-		if err := l.Flush(t.Context()); err != nil || len(m.stored()) != mostWaiting+1 {
+		if err := l.Flush(t.Context()); err != nil || len(m.stored()) != total {
 			t.Error("after the end:", err)
 		}
 	})
 }
 
-// TestStopStoresAll that was appended before, by many at once.
+// TestStopStoresAll that was appended before, by many at once, who go on while it stops.
 func TestStopStoresAll(t *testing.T) {
-	for range 20 {
+	for range 10 {
 		m := &memory{}
 		l := newLog(t, Config{Store: m})
 		stop := start(t, l)
 		var group sync.WaitGroup
-		for range 50 {
+		before := make(chan struct{}, 8)
+		for range cap(before) {
 			group.Go(func() {
 				for range 20 {
 					l.Append(Entry{Action: "a"})
 				}
+				before <- struct{}{}
+				for range 1000 {
+					l.Append(Entry{Action: "a"})
+				}
 			})
 		}
+		for range cap(before) {
+			<-before
+		}
+		err := stop()
 		group.Wait()
-		if err := stop(); err != nil || len(m.stored()) != 1000 {
-			t.Fatal(err, len(m.stored()))
+		if n := len(m.stored()); err != nil || n < 20*cap(before) || len(l.queue) > 0 {
+			t.Fatalf("%d are stored, %d were forgotten: %v", n, len(l.queue), err)
 		}
 	}
 }
@@ -273,8 +314,9 @@ func TestStoreThatFails(t *testing.T) {
 		leaving, leave := context.WithCancelCause(t.Context())
 		go func() { flushed <- l.Flush(leaving) }()
 		synctest.Wait()
-		leave(away)
-		if err := <-flushed; !errors.Is(err, away) {
+		left := errors.New("it left")
+		leave(left)
+		if err := <-flushed; !errors.Is(err, left) {
 			t.Error(err)
 		}
 		m.gate <- nil

@@ -9,24 +9,26 @@ import (
 )
 
 // StartBatch starts a batch in a runner of the caller's; see [engine.Engine.StartBatch].
-func (g *Guard) StartBatch(ctx context.Context, in engine.StartInput, of engine.BatchInput) (runtime.Batch, runtime.Execution, error) {
+func (g *Guard) StartBatch(ctx context.Context, in engine.StartInput, of engine.BatchInput) (b runtime.Batch, x runtime.Execution, err error) {
+	defer func() { record(ctx, g, "startExecution", ofBatch, b.ID, err) }()
 	asked := in.RunnerID
-	in, err := g.starting(ctx, in)
+	in, err = g.starting(ctx, in)
 	if err != nil {
 		return runtime.Batch{}, runtime.Execution{}, err
 	}
-	b, x, err := g.engine.StartBatch(ctx, in, of)
+	b, x, err = g.engine.StartBatch(ctx, in, of)
 	return b, x, gone(err, asked, in.RunnerID)
 }
 
 // RunBatch runs a batch for the caller's tenant; see [engine.Engine.RunBatch].
-func (g *Guard) RunBatch(ctx context.Context, in engine.RunInput, of engine.BatchInput) (runtime.Batch, runtime.Execution, error) {
+func (g *Guard) RunBatch(ctx context.Context, in engine.RunInput, of engine.BatchInput) (b runtime.Batch, x runtime.Execution, err error) {
+	defer func() { record(ctx, g, "run", ofBatch, b.ID, err) }()
 	asked := in.EnvironmentID
-	in, err := g.running(ctx, in)
+	in, err = g.running(ctx, in)
 	if err != nil {
 		return runtime.Batch{}, runtime.Execution{}, err
 	}
-	b, x, err := g.engine.RunBatch(ctx, in, of)
+	b, x, err = g.engine.RunBatch(ctx, in, of)
 	return b, x, noEnvironment(err, asked, in.EnvironmentID)
 }
 
@@ -69,8 +71,9 @@ func (g *Guard) BatchEvents(ctx context.Context, id runtime.BatchID, after strin
 }
 
 // CancelBatch ends a batch of the caller's; see [engine.Engine.CancelBatch].
-func (g *Guard) CancelBatch(ctx context.Context, id runtime.BatchID) (runtime.Batch, error) {
-	if err := g.allowBatch(ctx, "cancelBatch", id); err != nil {
+func (g *Guard) CancelBatch(ctx context.Context, id runtime.BatchID) (_ runtime.Batch, err error) {
+	defer func() { record(ctx, g, "cancelBatch", ofBatch, id, err) }()
+	if err = g.allowBatch(ctx, "cancelBatch", id); err != nil {
 		return runtime.Batch{}, err
 	}
 	return g.engine.CancelBatch(ctx, id)

@@ -21,7 +21,8 @@ func (g *Guard) Tokens(ctx context.Context, sessions bool) ([]access.Token, erro
 }
 
 // CreateToken is as [identity.Book.CreateToken].
-func (g *Guard) CreateToken(ctx context.Context, in identity.NewToken) (access.Token, string, error) {
+func (g *Guard) CreateToken(ctx context.Context, in identity.NewToken) (made access.Token, secret string, err error) {
+	defer func() { record(ctx, g, "createToken", ofToken, made.ID, err) }()
 	p, err := caller(ctx, "createToken")
 	if err != nil {
 		return access.Token{}, "", err
@@ -31,7 +32,8 @@ func (g *Guard) CreateToken(ctx context.Context, in identity.NewToken) (access.T
 }
 
 // RevokeToken is as [identity.Book.RevokeToken].
-func (g *Guard) RevokeToken(ctx context.Context, id string) (access.Token, bool, error) {
+func (g *Guard) RevokeToken(ctx context.Context, id string) (_ access.Token, revoked bool, err error) {
+	defer func() { record(ctx, g, "revokeToken", ofToken, id, err) }()
 	p, err := caller(ctx, "revokeToken")
 	if err != nil {
 		return access.Token{}, false, err
@@ -41,7 +43,8 @@ func (g *Guard) RevokeToken(ctx context.Context, id string) (access.Token, bool,
 
 // CreateGrant makes a grant for an execution or a runner of the caller's, and returns its text.
 // Exactly one of both is set.
-func (g *Guard) CreateGrant(ctx context.Context, grant access.Grant, life time.Duration) (string, access.Grant, error) {
+func (g *Guard) CreateGrant(ctx context.Context, grant access.Grant, life time.Duration) (text string, made access.Grant, err error) {
+	defer func() { record(ctx, g, "createGrant", ofGrant, made.ID, err) }()
 	p, err := caller(ctx, "createGrant")
 	if err != nil {
 		return "", grant, err
@@ -86,7 +89,10 @@ func (g *Guard) Usage(id runtime.TenantID) quota.Usage { return g.engine.Usage(i
 // Subscribing takes a subscription of the tenant of the caller until done is called. A caller for
 // all tenants needs none.
 func (g *Guard) Subscribing(ctx context.Context) (done func(), err error) {
-	p := access.Of(ctx)
+	p, err := caller(ctx, "me")
+	if err != nil {
+		return nil, err
+	}
 	if p.AllTenants {
 		return func() {}, nil
 	}
@@ -94,7 +100,8 @@ func (g *Guard) Subscribing(ctx context.Context) (done func(), err error) {
 }
 
 // PutTenant is as [identity.Book.PutTenant].
-func (g *Guard) PutTenant(ctx context.Context, id runtime.TenantID, weight *int, quotas *runtime.Quotas) (runtime.Tenant, bool, error) {
+func (g *Guard) PutTenant(ctx context.Context, id runtime.TenantID, weight *int, quotas *runtime.Quotas) (_ runtime.Tenant, created bool, err error) {
+	defer func() { record(ctx, g, "putTenant", ofTenant, id.String(), err) }()
 	if _, err := caller(ctx, "putTenant"); err != nil {
 		return runtime.Tenant{}, false, err
 	}
@@ -103,7 +110,8 @@ func (g *Guard) PutTenant(ctx context.Context, id runtime.TenantID, weight *int,
 
 // DeleteTenant is as [identity.Book.DeleteTenant]. CONFLICT where the tenant still has
 // environments.
-func (g *Guard) DeleteTenant(ctx context.Context, id runtime.TenantID) (bool, error) {
+func (g *Guard) DeleteTenant(ctx context.Context, id runtime.TenantID) (deleted bool, err error) {
+	defer func() { record(ctx, g, "deleteTenant", ofTenant, id.String(), err) }()
 	if _, err := caller(ctx, "deleteTenant"); err != nil {
 		return false, err
 	}

@@ -38,7 +38,8 @@ func (g *Guard) Environment(ctx context.Context, id runtime.EnvironmentID) (runt
 
 // PutEnvironment creates an environment for the caller's tenant, or changes one of it. Ids are
 // those of the whole server: one that another tenant has is CONFLICT.
-func (g *Guard) PutEnvironment(ctx context.Context, in engine.PutEnvironmentInput) (runtime.Environment, bool, error) {
+func (g *Guard) PutEnvironment(ctx context.Context, in engine.PutEnvironmentInput) (_ runtime.Environment, created bool, err error) {
+	defer func() { record(ctx, g, "putEnvironment", ofEnvironment, in.ID, err) }()
 	p, err := caller(ctx, "putEnvironment")
 	if err != nil {
 		return runtime.Environment{}, false, err
@@ -59,7 +60,8 @@ func (g *Guard) PutEnvironment(ctx context.Context, in engine.PutEnvironmentInpu
 }
 
 // DeleteEnvironment deletes one of the caller's tenant; see [engine.Engine.DeleteEnvironment].
-func (g *Guard) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID, endClaimed bool) (bool, error) {
+func (g *Guard) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID, endClaimed bool) (deleted bool, err error) {
+	defer func() { record(ctx, g, "deleteEnvironment", ofEnvironment, id, err) }()
 	p, err := caller(ctx, "deleteEnvironment")
 	if err != nil {
 		return false, err

@@ -11,13 +11,14 @@ import (
 )
 
 // Start starts an execution in a runner of the caller's; see [engine.Engine.Start].
-func (g *Guard) Start(ctx context.Context, in engine.StartInput) (runtime.Execution, error) {
+func (g *Guard) Start(ctx context.Context, in engine.StartInput) (x runtime.Execution, err error) {
+	defer func() { record(ctx, g, "startExecution", ofExecution, x.ID, err) }()
 	asked := in.RunnerID
-	in, err := g.starting(ctx, in)
+	in, err = g.starting(ctx, in)
 	if err != nil {
 		return runtime.Execution{}, err
 	}
-	x, err := g.engine.Start(ctx, in)
+	x, err = g.engine.Start(ctx, in)
 	return x, gone(err, asked, in.RunnerID)
 }
 
@@ -51,13 +52,14 @@ func (g *Guard) starting(ctx context.Context, in engine.StartInput) (engine.Star
 }
 
 // Execute runs the whole for the caller's tenant; see [engine.Engine.Execute].
-func (g *Guard) Execute(ctx context.Context, in engine.RunInput) (runtime.Execution, error) {
+func (g *Guard) Execute(ctx context.Context, in engine.RunInput) (x runtime.Execution, err error) {
+	defer func() { record(ctx, g, "run", ofExecution, x.ID, err) }()
 	asked := in.EnvironmentID
-	in, err := g.running(ctx, in)
+	in, err = g.running(ctx, in)
 	if err != nil {
 		return runtime.Execution{}, err
 	}
-	x, err := g.engine.Execute(ctx, in)
+	x, err = g.engine.Execute(ctx, in)
 	return x, noEnvironment(err, asked, in.EnvironmentID)
 }
 
@@ -135,7 +137,8 @@ func (g *Guard) Resize(ctx context.Context, id runtime.ExecutionID, size runtime
 }
 
 // Signal sends a signal to an execution of the caller's; see [engine.Engine.Signal].
-func (g *Guard) Signal(ctx context.Context, id runtime.ExecutionID, signal string) (runtime.Execution, error) {
+func (g *Guard) Signal(ctx context.Context, id runtime.ExecutionID, signal string) (_ runtime.Execution, err error) {
+	defer func() { record(ctx, g, "signalExecution", ofExecution, id, err) }()
 	if err := g.AllowExecution(ctx, "signalExecution", id); err != nil {
 		return runtime.Execution{}, err
 	}
@@ -143,7 +146,8 @@ func (g *Guard) Signal(ctx context.Context, id runtime.ExecutionID, signal strin
 }
 
 // Cancel ends an execution of the caller's; see [engine.Engine.Cancel].
-func (g *Guard) Cancel(ctx context.Context, id runtime.ExecutionID) (runtime.Execution, error) {
+func (g *Guard) Cancel(ctx context.Context, id runtime.ExecutionID) (_ runtime.Execution, err error) {
+	defer func() { record(ctx, g, "cancelExecution", ofExecution, id, err) }()
 	if err := g.AllowExecution(ctx, "cancelExecution", id); err != nil {
 		return runtime.Execution{}, err
 	}

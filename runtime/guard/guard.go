@@ -12,6 +12,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/audit"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/store"
@@ -21,10 +22,12 @@ import (
 type Guard struct {
 	engine *engine.Engine
 	book   *identity.Book
+	log    *audit.Log // nil: nothing is recorded
 }
 
-// New returns the guard of an engine, whose tenants are those of a book.
-func New(e *engine.Engine, book *identity.Book) *Guard { return &Guard{e, book} }
+// New returns the guard of an engine, whose tenants are those of a book. What callers change is
+// recorded in a log; nil: it isn't.
+func New(e *engine.Engine, book *identity.Book, log *audit.Log) *Guard { return &Guard{e, book, log} }
 
 // Caller returns who calls, if the caller may use an operation.
 func caller(ctx context.Context, op access.Operation) (access.Principal, error) {

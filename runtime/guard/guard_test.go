@@ -13,11 +13,11 @@ import (
 
 // unasked are the methods that don't ask who calls: of an object that the caller has got already,
 // or of no object.
-var unasked = []string{"PoolStatus", "StartDurations", "PoolHistory", "ClaimStats", "BatchCases", "BatchBuild", "Go", "Watching"}
+var unasked = []string{"PoolStatus", "StartDurations", "PoolHistory", "ClaimStats", "BatchCases", "BatchBuild", "Usage", "Go", "Watching", "Recording"}
 
 // TestEveryMethodAsksWhoCalls before it does anything: here there is no engine that could.
 func TestEveryMethodAsksWhoCalls(t *testing.T) {
-	g := reflect.ValueOf(New(nil, nil))
+	g := reflect.ValueOf(New(nil, nil, nil))
 	kind := g.Type()
 	for i := range kind.NumMethod() {
 		name := kind.Method(i).Name

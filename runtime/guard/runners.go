@@ -56,14 +56,15 @@ func (g *Guard) TaskEvents(ctx context.Context, id runtime.RunnerID) ([]runtime.
 }
 
 // Claim claims a runner for the caller's tenant; see [engine.Engine.Claim].
-func (g *Guard) Claim(ctx context.Context, in engine.ClaimInput) (runtime.Runner, error) {
+func (g *Guard) Claim(ctx context.Context, in engine.ClaimInput) (r runtime.Runner, err error) {
+	defer func() { record(ctx, g, "claimRunner", ofRunner, r.ID, err) }()
 	p, err := caller(ctx, "claimRunner")
 	if err != nil {
 		return runtime.Runner{}, err
 	}
 	asked := in.EnvironmentID
 	in.Tenant, in.EnvironmentID = g.claimant(p, asked)
-	r, err := g.engine.Claim(ctx, in)
+	r, err = g.engine.Claim(ctx, in)
 	return r, noEnvironment(err, asked, in.EnvironmentID)
 }
 
@@ -98,8 +99,9 @@ func (g *Guard) Renew(ctx context.Context, id runtime.RunnerID) (runtime.Runner,
 }
 
 // Release ends a claim of the caller's; false means that there was none.
-func (g *Guard) Release(ctx context.Context, id runtime.RunnerID) (bool, error) {
-	err := g.allowRunner(ctx, "releaseRunner", id)
+func (g *Guard) Release(ctx context.Context, id runtime.RunnerID) (released bool, err error) {
+	defer func() { record(ctx, g, "releaseRunner", ofRunner, id, err) }()
+	err = g.allowRunner(ctx, "releaseRunner", id)
 	switch {
 	case runtime.CodeOf(err) == runtime.CodeRunnerGone:
 		return false, nil
@@ -134,16 +136,18 @@ func (g *Guard) OpenFile(ctx context.Context, id runtime.RunnerID, path string, 
 }
 
 // UpdateFiles changes files of a runner of the caller's; see [files.Access.UpdateFiles].
-func (g *Guard) UpdateFiles(ctx context.Context, id runtime.RunnerID, remove []string, field string, write []runtime.FileWrite) (files.Updated, error) {
-	if err := g.allowRunner(ctx, "updateFiles", id); err != nil {
+func (g *Guard) UpdateFiles(ctx context.Context, id runtime.RunnerID, remove []string, field string, write []runtime.FileWrite) (_ files.Updated, err error) {
+	defer func() { record(ctx, g, "updateFiles", ofRunner, id, err) }()
+	if err = g.allowRunner(ctx, "updateFiles", id); err != nil {
 		return files.Updated{}, err
 	}
 	return g.engine.UpdateFiles(ctx, id, remove, field, write)
 }
 
 // UploadFile writes a file of a runner of the caller's; see [files.Access.UploadFile].
-func (g *Guard) UploadFile(ctx context.Context, id runtime.RunnerID, path string, mode uint32, size int64, content io.Reader) (runtime.File, error) {
-	if err := g.allowRunner(ctx, "uploadFile", id); err != nil {
+func (g *Guard) UploadFile(ctx context.Context, id runtime.RunnerID, path string, mode uint32, size int64, content io.Reader) (_ runtime.File, err error) {
+	defer func() { record(ctx, g, "uploadFile", ofRunner, id, err) }()
+	if err = g.allowRunner(ctx, "uploadFile", id); err != nil {
 		return runtime.File{}, err
 	}
 	return g.engine.UploadFile(ctx, id, path, mode, size, content)

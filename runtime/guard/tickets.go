@@ -11,14 +11,15 @@ import (
 
 // ClaimLater claims a runner for the caller's tenant in the background; see
 // [engine.Engine.ClaimLater].
-func (g *Guard) ClaimLater(ctx context.Context, in engine.ClaimInput) (ticket.Ticket, error) {
+func (g *Guard) ClaimLater(ctx context.Context, in engine.ClaimInput) (t ticket.Ticket, err error) {
+	defer func() { record(ctx, g, "claimRunner", ofTicket, t.ID, err) }()
 	p, err := caller(ctx, "claimRunner")
 	if err != nil {
 		return ticket.Ticket{}, err
 	}
 	asked := in.EnvironmentID
 	in.Tenant, in.EnvironmentID = g.claimant(p, asked)
-	t, err := g.engine.ClaimLater(ctx, in)
+	t, err = g.engine.ClaimLater(ctx, in)
 	return t, noEnvironment(err, asked, in.EnvironmentID)
 }
 
@@ -53,8 +54,9 @@ func (g *Guard) WatchTicket(ctx context.Context, id runtime.TicketID) (<-chan ti
 }
 
 // CancelTicket ends one of the caller's; see [engine.Engine.CancelTicket].
-func (g *Guard) CancelTicket(ctx context.Context, id runtime.TicketID) (ticket.Ticket, error) {
-	if err := g.allowTicket(ctx, "cancelTicket", id); err != nil {
+func (g *Guard) CancelTicket(ctx context.Context, id runtime.TicketID) (_ ticket.Ticket, err error) {
+	defer func() { record(ctx, g, "cancelTicket", ofTicket, id, err) }()
+	if err = g.allowTicket(ctx, "cancelTicket", id); err != nil {
 		return ticket.Ticket{}, err
 	}
 	return g.engine.CancelTicket(ctx, id)

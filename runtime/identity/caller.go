@@ -2,6 +2,7 @@ package identity
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -13,6 +14,12 @@ type Caller struct {
 	access.Principal
 	ended context.Context // when its token ends, or the server begins to need one; nil: never
 	until time.Time       // when its grant expires; zero: it has none
+}
+
+// At returns the caller at an address.
+func (c Caller) At(address netip.Addr) Caller {
+	c.Address = address
+	return c
 }
 
 // Bind returns a context in which the caller acts. It ends with ctx, and with

@@ -183,6 +183,10 @@ func TestLargeLimitsDoNotOverflow(t *testing.T) {
 	if err := l.Start("a"); err != nil {
 		t.Error(err)
 	}
+	l.SetTenant(runtime.Tenant{ID: "b", Quotas: quotasOf(0)})
+	if got, message := refusal(t, l.Start("b")); got != (runtime.Exceeded{Quota: "cpuSecondsPerDay"}) || !strings.Contains(message, "allows none") {
+		t.Errorf("nothing is allowed: %+v, %q", got, message)
+	}
 	if u := l.Usage("a"); u.CPUSecondsPerDay.Used != 3600 || u.OutputBytesPerDay.Used != 1<<40 {
 		t.Errorf("something was taken back: %+v", u)
 	}

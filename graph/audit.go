@@ -1,0 +1,47 @@
+package graph
+
+import (
+	"context"
+	"time"
+
+	"github.com/rockpool/rockpool/graph/model"
+	"github.com/rockpool/rockpool/graph/pagination"
+	"github.com/rockpool/rockpool/graph/transport"
+	"github.com/rockpool/rockpool/runtime/audit"
+)
+
+func (r query) AuditLog(ctx context.Context, actor, action, object *string, from, to *time.Time, first *int, after *string, newestFirst *bool) (model.AuditEntryConnection, error) {
+	page, err := pagination.Parse(first, after)
+	if err != nil {
+		return model.AuditEntryConnection{}, err
+	}
+	filter := audit.Filter{
+		Actor: orZero(actor), Action: orZero(action), Object: orZero(object), From: orZero(from), To: orZero(to), NewestFirst: orZero(newestFirst),
+	}
+	charge := func(bytes int) error { return transport.Charge(ctx, recordMemory*int64(bytes)) }
+	found, err := r.guard.AuditLog(ctx, filter, page.First, page.After, charge)
+	return pagination.Of(found.Entries, func(e audit.Entry) string { return e.ID }, found.More, 0), err
+}
+
+func (r auditEntry) ActorKind(_ context.Context, of *audit.Entry) (string, error) {
+	return string(of.Actor.Kind), nil
+}
+
+func (r auditEntry) ActorID(_ context.Context, of *audit.Entry) (string, error) {
+	return of.Actor.ID, nil
+}
+
+func (r auditEntry) ActorName(_ context.Context, of *audit.Entry) (string, error) {
+	return of.Actor.Name, nil
+}
+
+func (r auditEntry) Address(_ context.Context, of *audit.Entry) (*string, error) {
+	if !of.Address.IsValid() {
+		return nil, nil
+	}
+	return orNull(of.Address.String()), nil
+}
+
+func (r auditEntry) Outcome(_ context.Context, of *audit.Entry) (string, error) {
+	return string(of.Outcome), nil
+}
