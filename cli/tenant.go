@@ -11,7 +11,7 @@ import (
 )
 
 type tenantCommands struct {
-	List   tenantList   `cmd:"" help:"List the tenants and their quotas."`
+	List   tenantList   `cmd:"" help:"List the tenants, their quotas and what they use."`
 	Put    tenantPut    `cmd:"" help:"Create a tenant, or change one."`
 	Delete tenantDelete `cmd:"" help:"Delete tenants that have no environments, and revoke their tokens."`
 }
@@ -29,6 +29,14 @@ type tenantList struct {
 	output.Format
 }
 
+// Help is what its --help says beyond the flags.
+func (tenantList) Help() string {
+	return `Examples:
+
+    rockpool tenant list
+    rockpool tenant list --json | jq '.[] | {id, use}'`
+}
+
 // Run lists the tenants.
 func (c *tenantList) Run(s Streams) error {
 	ctx, stop := stoppable()
@@ -43,21 +51,22 @@ func (c *tenantList) Run(s Streams) error {
 	}
 	t := output.Table{Head: []string{"TENANT", "WEIGHT", "RUNNERS", "WAITING", "EXECUTIONS", "CLAIMS/MIN", "CPU S/DAY", "OUTPUT BYTES/DAY", "SUBSCRIPTIONS"}}
 	for _, tenant := range out.Tenants {
-		q := tenant.Quotas
+		q, use := tenant.Quotas, tenant.Use
 		t.Rows = append(t.Rows, []string{
-			tenant.Id, strconv.Itoa(tenant.Weight), quota(q.Runners), quota(q.Waiting), quota(q.Executions), quota(q.ClaimsPerMinute),
-			quota(q.CpuSecondsPerDay), quota(q.OutputBytesPerDay), quota(q.Subscriptions),
+			tenant.Id, strconv.Itoa(tenant.Weight), used(use.Runners, q.Runners), used(use.Waiting, q.Waiting), used(use.Executions, q.Executions),
+			used(use.ClaimsPerMinute, q.ClaimsPerMinute), used(use.CpuSecondsPerDay, q.CpuSecondsPerDay), used(use.OutputBytesPerDay, q.OutputBytesPerDay),
+			used(use.Subscriptions, q.Subscriptions),
 		})
 	}
 	return c.Print(s.Out, out.Tenants, t)
 }
 
-// quota shows a quota; "-" for none.
-func quota[N int | int64](n *N) string {
-	if n == nil {
-		return "-"
+// used shows what is used, and of how many, if there is a quota.
+func used[N int | int64](n int64, limit *N) string {
+	if limit == nil {
+		return strconv.FormatInt(n, 10)
 	}
-	return strconv.FormatInt(int64(*n), 10)
+	return fmt.Sprintf("%d/%d", n, *limit)
 }
 
 type tenantPut struct {
@@ -130,6 +139,13 @@ type tenantDelete struct {
 	connection.Flags
 	output.Format
 	IDs []string `arg:"" name:"tenant" help:"Their names."`
+}
+
+// Help is what its --help says beyond the flags.
+func (tenantDelete) Help() string {
+	return `One that isn't there is an error, but the others are deleted.
+
+    rockpool tenant delete physics`
 }
 
 // Run deletes tenants.

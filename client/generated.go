@@ -1781,7 +1781,7 @@ func (v *Health) GetComponents() []HealthComponentsComponentHealth { return v.Co
 //
 // How one part is.
 type HealthComponentsComponentHealth struct {
-	// Which part: `cluster`, `store` (the database), `output` (the logs of what programs print), `orphaned output` where there are logs that the database doesn't know, `restore`, `retention` once that failed, `attacks` once some were carried out, or `pool` with an environment's id.
+	// Which part: `cluster`, `store` (the database), `output` (the logs of what programs print), `orphaned output` where there are logs that the database doesn't know, `restore`, `retention` and `audit log` once that failed, `attacks` once some were carried out, or `pool` with an environment's id.
 	Name string `json:"name"`
 	// The verdict.
 	Status HealthStatus `json:"status"`
@@ -3040,6 +3040,8 @@ type Tenant struct {
 	Weight int `json:"weight"`
 	// When it was put first; null for the default tenant that nobody put.
 	CreatedAt *time.Time `json:"createdAt"`
+	// What it takes now.
+	Use TenantUse `json:"use"`
 	// What it may take.
 	Quotas TenantQuotas `json:"quotas"`
 }
@@ -3052,6 +3054,9 @@ func (v *Tenant) GetWeight() int { return v.Weight }
 
 // GetCreatedAt returns Tenant.CreatedAt, and is useful for accessing the field via an interface.
 func (v *Tenant) GetCreatedAt() *time.Time { return v.CreatedAt }
+
+// GetUse returns Tenant.Use, and is useful for accessing the field via an interface.
+func (v *Tenant) GetUse() TenantUse { return v.Use }
 
 // GetQuotas returns Tenant.Quotas, and is useful for accessing the field via an interface.
 func (v *Tenant) GetQuotas() TenantQuotas { return v.Quotas }
@@ -3097,6 +3102,48 @@ func (v *TenantQuotas) GetOutputBytesPerDay() *int64 { return v.OutputBytesPerDa
 
 // GetSubscriptions returns TenantQuotas.Subscriptions, and is useful for accessing the field via an interface.
 func (v *TenantQuotas) GetSubscriptions() *int { return v.Subscriptions }
+
+// TenantUse includes the requested fields of the GraphQL type TenantUse.
+// The GraphQL type's documentation follows.
+//
+// What a tenant takes now.
+type TenantUse struct {
+	// Runners that it holds.
+	Runners int64 `json:"runners"`
+	// Claims of it that wait.
+	Waiting int64 `json:"waiting"`
+	// Executions of it that haven't ended.
+	Executions int64 `json:"executions"`
+	// Claims within the last 60 seconds.
+	ClaimsPerMinute int64 `json:"claimsPerMinute"`
+	// Processor seconds of executions that ended today (UTC).
+	CpuSecondsPerDay int64 `json:"cpuSecondsPerDay"`
+	// Bytes that executions that ended today (UTC) printed.
+	OutputBytesPerDay int64 `json:"outputBytesPerDay"`
+	// Subscriptions that are open.
+	Subscriptions int64 `json:"subscriptions"`
+}
+
+// GetRunners returns TenantUse.Runners, and is useful for accessing the field via an interface.
+func (v *TenantUse) GetRunners() int64 { return v.Runners }
+
+// GetWaiting returns TenantUse.Waiting, and is useful for accessing the field via an interface.
+func (v *TenantUse) GetWaiting() int64 { return v.Waiting }
+
+// GetExecutions returns TenantUse.Executions, and is useful for accessing the field via an interface.
+func (v *TenantUse) GetExecutions() int64 { return v.Executions }
+
+// GetClaimsPerMinute returns TenantUse.ClaimsPerMinute, and is useful for accessing the field via an interface.
+func (v *TenantUse) GetClaimsPerMinute() int64 { return v.ClaimsPerMinute }
+
+// GetCpuSecondsPerDay returns TenantUse.CpuSecondsPerDay, and is useful for accessing the field via an interface.
+func (v *TenantUse) GetCpuSecondsPerDay() int64 { return v.CpuSecondsPerDay }
+
+// GetOutputBytesPerDay returns TenantUse.OutputBytesPerDay, and is useful for accessing the field via an interface.
+func (v *TenantUse) GetOutputBytesPerDay() int64 { return v.OutputBytesPerDay }
+
+// GetSubscriptions returns TenantUse.Subscriptions, and is useful for accessing the field via an interface.
+func (v *TenantUse) GetSubscriptions() int64 { return v.Subscriptions }
 
 // A terminal's size.
 type TerminalInput struct {
@@ -6038,6 +6085,15 @@ fragment Tenant on Tenant {
 	id
 	weight
 	createdAt
+	use {
+		runners
+		waiting
+		executions
+		claimsPerMinute
+		cpuSecondsPerDay
+		outputBytesPerDay
+		subscriptions
+	}
 	quotas {
 		runners
 		waiting
@@ -6236,6 +6292,15 @@ fragment Tenant on Tenant {
 	id
 	weight
 	createdAt
+	use {
+		runners
+		waiting
+		executions
+		claimsPerMinute
+		cpuSecondsPerDay
+		outputBytesPerDay
+		subscriptions
+	}
 	quotas {
 		runners
 		waiting

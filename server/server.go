@@ -367,6 +367,7 @@ func (s *Server) Run(ctx context.Context) error {
 
 // auditFails logs that the audit log can't be stored, and that it can again.
 func (s *Server) auditFails(err error) {
+	s.Engine.AuditFails(err)
 	if err != nil {
 		s.logger.Error("the audit log can't be written; it is tried again", zap.Error(err))
 		return

@@ -6456,7 +6456,7 @@ enum HealthStatus {
 
 "How one part is."
 type ComponentHealth {
-  "Which part: ` + "`" + `cluster` + "`" + `, ` + "`" + `store` + "`" + ` (the database), ` + "`" + `output` + "`" + ` (the logs of what programs print), ` + "`" + `orphaned output` + "`" + ` where there are logs that the database doesn't know, ` + "`" + `restore` + "`" + `, ` + "`" + `retention` + "`" + ` once that failed, ` + "`" + `attacks` + "`" + ` once some were carried out, or ` + "`" + `pool` + "`" + ` with an environment's id."
+  "Which part: ` + "`" + `cluster` + "`" + `, ` + "`" + `store` + "`" + ` (the database), ` + "`" + `output` + "`" + ` (the logs of what programs print), ` + "`" + `orphaned output` + "`" + ` where there are logs that the database doesn't know, ` + "`" + `restore` + "`" + `, ` + "`" + `retention` + "`" + ` and ` + "`" + `audit log` + "`" + ` once that failed, ` + "`" + `attacks` + "`" + ` once some were carried out, or ` + "`" + `pool` + "`" + ` with an environment's id."
   name: String!
   "The verdict."
   status: HealthStatus!

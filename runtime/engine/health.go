@@ -30,7 +30,7 @@ type Health struct {
 
 // ComponentHealth is the state of one part, since when, and why.
 type ComponentHealth struct {
-	Name    string // "cluster", "store", "restore", "output", "orphaned output", "retention", "attacks", "pool ID"
+	Name    string // "cluster", "store", "restore", "output", "orphaned output", "retention", "audit log", "attacks", "pool ID"
 	Status  HealthStatus
 	Since   time.Time
 	Message string
@@ -249,6 +249,15 @@ func (e *Engine) ClusterStatus(ctx context.Context) (runtime.ClusterStatus, erro
 		status.Draining.Executions = e.sessions.len()
 	}
 	return status, err
+}
+
+// AuditFails notes that the audit log can't be written, or with nil that it is again.
+func (e *Engine) AuditFails(err error) {
+	if err != nil {
+		e.health.note("audit log", HealthDegraded, err.Error())
+		return
+	}
+	e.health.note("audit log", HealthOK, "")
 }
 
 // retentionFails notes that finished executions can't be collected, or with nil that they
