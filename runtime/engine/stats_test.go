@@ -150,11 +150,22 @@ func TestWatchersAreCounted(t *testing.T) {
 	if _, err := b.WatchPoolAlerts(ctx, "", seesEnvironment); err != nil {
 		t.Fatal(err)
 	}
+	starts := make(chan struct{})
+	defer close(starts)
+	b.fake.OnStart(func(runtime.RunnerID) error { <-starts; return nil })
+	b.environment(t, "b", 0)
+	waits, err := b.ClaimLater(t.Context(), ClaimInput{EnvironmentID: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.WatchTicket(ctx, waits.ID); err != nil {
+		t.Fatal(err)
+	}
 	left := b.Watching(WatchExecution)
 	counted := func(want map[WatchKind]int64) func() bool {
 		return func() bool { return cmp.Equal(want, b.Stats().Watchers) }
 	}
-	wait.For(t, "all watchers are counted", counted(map[WatchKind]int64{WatchExecution: 1, WatchRunners: 1, WatchPools: 2, WatchPoolAlerts: 1, WatchTickets: 0}))
+	wait.For(t, "all watchers are counted", counted(map[WatchKind]int64{WatchExecution: 1, WatchRunners: 1, WatchPools: 2, WatchPoolAlerts: 1, WatchTickets: 1}))
 	left()
 	cancel()
 	wait.For(t, "all have left", counted(map[WatchKind]int64{WatchExecution: 0, WatchRunners: 0, WatchPools: 0, WatchPoolAlerts: 0, WatchTickets: 0}))

@@ -113,7 +113,7 @@ func TestCancelledTicketsLeaveNoRunner(t *testing.T) {
 			in.Key = fmt.Sprint(i)
 		}
 		got := b.later(t, in)
-		for n := 0; n < i%7*1000; n++ { // sooner or later
+		for range i % 7 * 1000 { // sooner or later
 			_, _ = b.TicketTenant(got.ID)
 		}
 		got, err := b.CancelTicket(t.Context(), got.ID)

@@ -159,8 +159,8 @@ type Claim struct {
 	Waits func() (done func(), err error)
 }
 
-// ErrUnwanted, as the cause of the end of a claim's ctx, says that its runner isn't
-// wanted by the retry of its key either.
+// ErrUnwanted is the cause of the end of a claim's ctx where its runner isn't wanted by
+// the retry of its key either.
 var ErrUnwanted = errors.New("the claim isn't wanted any more")
 
 // Claim returns a runner that nobody else gets; its claim is durable.

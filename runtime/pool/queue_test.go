@@ -269,3 +269,38 @@ func TestCallersTakeTurns(t *testing.T) {
 		}
 	})
 }
+
+// TestFloodDelaysNobodyElse: a tenant floods the pool with claims of many callers. Another
+// one's claims, one at a time, get each the first or second runner that comes.
+func TestFloodDelaysNobodyElse(t *testing.T) {
+	run(t, 0, func(t *testing.T, b *bed) {
+		gate := b.hold()
+		defer close(gate)
+		claim := func(tenant runtime.TenantID, caller string, served chan<- error) {
+			go func() {
+				_, err := b.Claim(t.Context(), Claim{Claim: runtime.Claim{Tenant: tenant}, Caller: caller, WaitFor: 24 * time.Hour})
+				served <- err
+			}()
+		}
+		flood, few := make(chan error, 1000), make(chan error, 1)
+		for i := range 500 {
+			claim("flood", fmt.Sprint(i%200), flood)
+		}
+		for range 20 {
+			settle(time.Second)
+			claim("few", "", few)
+			settle(time.Second)
+			before := len(flood)
+			for len(few) == 0 && len(flood) < before+2 {
+				gate <- struct{}{}
+				settle(time.Second)
+			}
+			if len(flood)-before > 1 || len(few) != 1 {
+				t.Fatalf("%d of the flood were served before it", len(flood)-before)
+			}
+			if err := <-few; err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

@@ -264,14 +264,15 @@ func TestClaimsThatFail(t *testing.T) {
 		if got := b.is(t, expires.ID, Expired); runtime.CodeOf(got.Err) != runtime.CodeNoRunnerAvailable {
 			t.Errorf("%+v", got)
 		}
-		fails, stops := b.open(t, b.order("t", time.Hour)), Ticket{}
+		fails := b.open(t, b.order("t", time.Hour))
 		other := b.order("t", time.Hour)
 		other.Claim = func(ctx context.Context, _ *pool.Waiting) (runtime.RunnerID, bool, error) {
 			<-ctx.Done()
 			return "", false, context.Cause(ctx)
 		}
 		began := time.Now()
-		if stops = b.open(t, other); stops.State != Waiting || stops.Position != 0 || time.Since(began) != prompt {
+		stops := b.open(t, other)
+		if stops.State != Waiting || stops.Position != 0 || time.Since(began) != prompt {
 			t.Errorf("%+v after %v", stops, time.Since(began))
 		}
 		if err := b.pool.Delete(t.Context(), false); err != nil {
