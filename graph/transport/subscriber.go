@@ -19,7 +19,7 @@ type subscriber struct {
 
 // refused answers a message that there is no memory for: the operation that it was
 // to begin fails, if its id came first. Else the WebSocket ends.
-func (c *connection) refused(ctx context.Context, id string, why error) error {
+func (c *connection) refused(id string, why error) error {
 	if c.acting == nil || id == "" {
 		return closing{closeTryLater, why.Error()}
 	}

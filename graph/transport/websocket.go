@@ -186,7 +186,7 @@ func (c *connection) read(ctx context.Context, end context.CancelCauseFunc) erro
 			err = c.handle(ctx, text, h)
 		case refused:
 			h.release()
-			err = c.refused(ctx, idOf(text), err)
+			err = c.refused(idOf(text), err)
 		default:
 			h.release()
 			return left // the library told it if the message was too long

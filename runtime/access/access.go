@@ -12,6 +12,7 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -153,14 +154,11 @@ func (p Principal) Allow(name Operation) error {
 }
 
 func join(rights []Right) string {
-	text := ""
+	names := make([]string, len(rights))
 	for i, r := range rights {
-		if i > 0 {
-			text += " or "
-		}
-		text += string(r)
+		names[i] = string(r)
 	}
-	return text
+	return strings.Join(names, " or ")
 }
 
 // SeesTenant reports whether what belongs to a tenant as a whole is the

@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -21,7 +22,7 @@ const (
 
 func newSecret() (id, text string, hash []byte) {
 	made := uuid.Must(uuid.NewV7())
-	raw := append(made[:], make([]byte, secretBytes)...)
+	raw := slices.Concat(made[:], make([]byte, secretBytes))
 	_, _ = rand.Read(raw[len(made):]) // it never fails
 	text = tokenPrefix + base64.RawURLEncoding.EncodeToString(raw)
 	return made.String(), text, hashOf(text)

@@ -49,16 +49,16 @@ func TestAdminOfATenantManagesItsTokensAlone(t *testing.T) {
 		if !shown[own.ID] || !shown[admin.ID] || len(shown) != 2 {
 			t.Errorf("%v: it sees %v", tenant, shown)
 		}
-		make := func(in NewToken) error {
+		try := func(in NewToken) error {
 			in.Kind, in.Name = access.KindToken, "test"
 			_, _, err := b.CreateToken(t.Context(), admin, in)
 			return err
 		}
-		if err := make(NewToken{Role: access.Admin, Tenant: tenant}); err != nil {
+		if err := try(NewToken{Role: access.Admin, Tenant: tenant}); err != nil {
 			t.Error(err)
 		}
-		wantCode(t, "for all tenants", make(NewToken{Role: access.Observer, AllTenants: true}), runtime.CodeForbidden)
-		foreignErr, neverErr := make(NewToken{Role: access.Observer, Tenant: "chemistry"}), make(NewToken{Role: access.Observer, Tenant: "alchemist"})
+		wantCode(t, "for all tenants", try(NewToken{Role: access.Observer, AllTenants: true}), runtime.CodeForbidden)
+		foreignErr, neverErr := try(NewToken{Role: access.Observer, Tenant: "chemistry"}), try(NewToken{Role: access.Observer, Tenant: "alchemist"})
 		wantCode(t, "for another tenant", foreignErr, runtime.CodeInvalidInput)
 		if foreignErr == nil || neverErr == nil || strings.ReplaceAll(foreignErr.Error(), "chemistry", "alchemist") != neverErr.Error() {
 			t.Errorf("%v and %v", foreignErr, neverErr)
