@@ -33,6 +33,12 @@ test("what is being typed outlives somebody else's change, and gives way when as
   expect(screen.queryByRole("button", { name: /Load it/ })).toBeNull();
 });
 
+test("who may only look at it has nothing to press", () => {
+  render(<Edit stored={{ ...stored, variables: [{ name: "A", value: "1" }] }} pool={undefined} readOnly onSaved={() => {}} />);
+  expect(screen.queryByRole("button")).toBeNull();
+  expect(screen.getByLabelText("Memory").matches(":disabled")).toBe(true);
+});
+
 test("where nothing was typed, a change shows at once", () => {
   const { rerender } = render(form(stored));
   rerender(form(theirs));
