@@ -46,9 +46,11 @@ test("a server that doesn't answer is asked again, and one that has answered whe
   vi.useFakeTimers({ shouldAdvanceTime: true });
   const fetch = asked(new TypeError("failed"), hello(["default"], { role: "ADMIN", tenant: null }), hello(["a", "default"], { role: "ADMIN", tenant: null }));
   const result = render();
-  await waitFor(() => expect(fetch).toHaveBeenCalledTimes(1));
+  await waitFor(() => expect(result.current.error?.code).toBe("UNREACHABLE"));
+  expect(fetch).toHaveBeenCalledTimes(1);
   await act(() => vi.advanceTimersByTimeAsync(3_000));
   await waitFor(() => expect(result.current.caller).toBeDefined());
+  expect(result.current.error).toBeUndefined();
   act(() => result.current.reload());
   await waitFor(() => expect(result.current.showTenants).toBe(true));
 });

@@ -1,6 +1,6 @@
 import { createContext, useCallback, useContext, useEffect, useMemo, useState, type ReactNode } from "react";
 import { CallerFragment, meets, needs, type Caller, type Needed } from "./access";
-import { ask } from "./ask";
+import { ask, type ServerError } from "./ask";
 import { graphql, type ResultOf } from "./graphql";
 
 const HelloQuery = graphql(
@@ -28,11 +28,13 @@ export interface Known {
   /** Whether it is worth saying to which tenant something belongs: the caller acts for all, and there are several. */
   showTenants: boolean;
   may: (what: Needed) => boolean;
+  /** Why the server hasn't said it yet. */
+  error: ServerError | undefined;
   /** Asks again, after a tenant was made or deleted. */
   reload: () => void;
 }
 
-export function knownFrom(hello: Hello | undefined, reload: () => void): Known {
+function knownFrom(hello: Hello | undefined, error: ServerError | undefined, reload: () => void): Known {
   const tenants = hello?.tenants.map(({ id }) => id) ?? [];
   return {
     caller: hello?.me,
@@ -40,11 +42,12 @@ export function knownFrom(hello: Hello | undefined, reload: () => void): Known {
     tenants,
     showTenants: hello?.me.tenant === null && tenants.length > 1,
     may: (what) => meets(hello?.me, needs[what]),
+    error: hello ? undefined : error,
     reload,
   };
 }
 
-const Context = createContext<Known>(knownFrom(undefined, () => {}));
+const Context = createContext<Known>(knownFrom(undefined, undefined, () => {}));
 
 /** Who calls, as the server says, and what is worth showing to them. */
 export function useCaller(): Known {
@@ -56,6 +59,7 @@ const tryEvery = 3_000;
 /** Asks once who calls; a server that doesn't answer is asked again. */
 export function CallerProvider({ children }: { children: ReactNode }) {
   const [hello, setHello] = useState<Hello>();
+  const [error, setError] = useState<ServerError>();
   const [round, setRound] = useState(0);
   useEffect(() => {
     const stop = new AbortController();
@@ -63,9 +67,10 @@ export function CallerProvider({ children }: { children: ReactNode }) {
     const load = async () => {
       try {
         setHello(await ask(HelloQuery, {}, stop.signal));
-      } catch {
-        // Why stands on the page, which asks, too.
-        if (!stop.signal.aborted) timer = setTimeout(() => void load(), tryEvery);
+      } catch (failure) {
+        if (stop.signal.aborted) return;
+        setError(failure as ServerError);
+        timer = setTimeout(() => void load(), tryEvery);
       }
     };
     void load();
@@ -75,6 +80,6 @@ export function CallerProvider({ children }: { children: ReactNode }) {
     };
   }, [round]);
   const reload = useCallback(() => setRound((n) => n + 1), []);
-  const known = useMemo(() => knownFrom(hello, reload), [hello, reload]);
+  const known = useMemo(() => knownFrom(hello, error, reload), [hello, error, reload]);
   return <Context value={known}>{children}</Context>;
 }

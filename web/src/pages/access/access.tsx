@@ -3,7 +3,7 @@ import { Link, Redirect } from "wouter";
 import { needs, type Needed } from "../../lib/access";
 import { useCaller } from "../../lib/caller";
 import { Only } from "../../ui/only";
-import { Empty, Loading, Page } from "../../ui/parts";
+import { Empty, Failure, Loading, Page } from "../../ui/parts";
 import Tenants from "./tenants";
 import Tokens from "./tokens";
 import You from "./you";
@@ -25,13 +25,13 @@ const parts: readonly Part[] = [
 
 /** Who may use the server, and what for: each caller sees the pages that are for it. */
 export default function Access({ part }: { part: string | undefined }) {
-  const { caller, may } = useCaller();
+  const { caller, error, may, reload } = useCaller();
   const mine = parts.filter(({ need }) => !need || may(need));
   if (part === undefined) {
     if (caller) return <Redirect to={`/access/${mine[0]!.path}`} replace />;
     return (
       <Page title="Access">
-        <Loading what="who you are" />
+        {error ? <Failure error={error} retry={reload} /> : <Loading what="who you are" />}
       </Page>
     );
   }

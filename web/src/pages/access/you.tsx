@@ -2,7 +2,7 @@ import { Link } from "wouter";
 import { roles, type Caller } from "../../lib/access";
 import { useCaller } from "../../lib/caller";
 import { ChangeToken } from "../../ui/changetoken";
-import { Card, Facts, Loading, Notice, Page } from "../../ui/parts";
+import { Card, Facts, Failure, Loading, Notice, Page } from "../../ui/parts";
 import { Told } from "../../ui/told";
 
 const kinds: Record<Caller["kind"], string> = {
@@ -15,10 +15,12 @@ const kinds: Record<Caller["kind"], string> = {
 
 /** Who the caller is, and what that allows. */
 export default function You() {
-  const { caller } = useCaller();
+  const { caller, error, reload } = useCaller();
   return (
     <Page title="You" actions={caller && caller.kind !== "ANONYMOUS" && <ChangeToken />}>
-      {caller ? <Who caller={caller} /> : <Loading what="who you are" />}
+      <Failure error={error} retry={reload} />
+      {caller && <Who caller={caller} />}
+      {!caller && !error && <Loading what="who you are" />}
     </Page>
   );
 }
