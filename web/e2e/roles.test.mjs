@@ -184,7 +184,8 @@ test("an observer of a tenant sees everything of it and no button that it can't 
   for (const [address, ready] of Object.entries(pages)) {
     await page.goto(server.url + address);
     await page.waitForSelector(ready);
-    await page.waitForSelector("nav >> text=Access"); // it is known who calls
+    await page.waitForSelector(".server-version >> text=/Rockpool ./"); // it is known who calls
+    await page.waitForSelector(".pending", { state: "detached" });
     const offered = await page.locator("main button, main a.button").allTextContents();
     assert.deepEqual(offered.filter((text) => changes.test(text)), [], address);
     assert.equal(await page.locator("[role=alert]").count(), 0, address);

@@ -3,11 +3,12 @@ import { Link, useLocation, useRoute } from "wouter";
 import icon from "../icon.svg";
 import { useCaller } from "../lib/caller";
 import { useLink } from "../lib/hooks";
+import { Offer } from "./offer";
 import { ForgetToken, TokenDialog } from "./token";
 
 /** What stands around every page. */
 export function Frame({ children }: { children: ReactNode }) {
-  const { caller, version, may } = useCaller();
+  const { version } = useCaller();
   const [location] = useLocation();
   // On a narrow screen the pages stand in a row that scrolls.
   useEffect(() => {
@@ -31,18 +32,18 @@ export function Frame({ children }: { children: ReactNode }) {
           <Item href="/executions" also={/^\/(executions\/|batches)/}>
             Executions
           </Item>
-          {may("use") && <Item href="/playground">Playground</Item>}
-          {may("use") && (
+          <Offer to="use">
+            <Item href="/playground">Playground</Item>
             <Item href="/terminal" also="/terminal/*">
               Terminal
             </Item>
-          )}
-          {may("cluster") && <Item href="/scheduling">Scheduling</Item>}
-          {caller && (
-            <Item href="/access" also="/access/*">
-              Access
-            </Item>
-          )}
+          </Offer>
+          <Offer to="cluster">
+            <Item href="/scheduling">Scheduling</Item>
+          </Offer>
+          <Item href="/access" also="/access/*">
+            Access
+          </Item>
           <a href="/graphiql">GraphiQL</a>
         </nav>
         <div className="side-foot small soft">

@@ -9,6 +9,7 @@ import { useAction, useQuery } from "../../lib/hooks";
 import { useAlerts, useEnvironments, type Pool } from "../../lib/pools";
 import { Card, Dialog, Empty, Facts, Failure, Loading, Notice, Page } from "../../ui/parts";
 import { Stack } from "../../ui/chart";
+import { Offer } from "../../ui/offer";
 import { Owner } from "../../ui/owner";
 import { PoolBar, PoolCounts } from "../../ui/pool";
 import { PoolState } from "../overview/poolrow";
@@ -90,16 +91,16 @@ export default function Environment({ id }: { id: string }) {
       above={above}
       actions={
         <>
-          {may("use") && (
+          <Offer to="use">
             <Link href={`/playground?environment=${encodeURIComponent(id)}`} className="button">
               Run a program
             </Link>
-          )}
-          {may("change") && (
+          </Offer>
+          <Offer to="change">
             <Link href={`/new-environment?from=${encodeURIComponent(id)}`} className="button">
               Copy
             </Link>
-          )}
+          </Offer>
           {mine && (
             <button type="button" className="button danger" onClick={() => setDeleting(true)}>
               Delete …

@@ -5,6 +5,7 @@ import { commandLine, duration, loadedOf, moment, short } from "../../lib/format
 import { verdict } from "../../lib/outcome";
 import { CancelDialog, SignalDialog } from "../../ui/control";
 import { Choice, EnvironmentFilter, useFilter } from "../../ui/filters";
+import { Offer } from "../../ui/offer";
 import { Empty, Failure, Loading, Page, Tag } from "../../ui/parts";
 import { Table, tenantColumn, type Column } from "../../ui/table";
 import { useExecutions, type ExecutionRow, type Filter } from "./useexecutions";
@@ -89,11 +90,11 @@ export default function Executions() {
           <Link href="/batches" className="button">
             Batches
           </Link>
-          {may("use") && (
+          <Offer to="use">
             <Link href="/playground" className="button primary">
               Run a program
             </Link>
-          )}
+          </Offer>
         </>
       }
     >

@@ -5,6 +5,7 @@ import { graphql, type ResultOf } from "../../lib/graphql";
 import { useQuery } from "../../lib/hooks";
 import { useAlerts, useEnvironments } from "../../lib/pools";
 import { Card, Empty, Failure, Loading, Notice, Page, Tag } from "../../ui/parts";
+import { Offer } from "../../ui/offer";
 import { Meter } from "../../ui/pool";
 import { PoolRow } from "./poolrow";
 import { visible } from "../../lib/visible";
@@ -48,7 +49,7 @@ const HealthQuery = graphql(`
 
 /** All environments, live, and how the cluster is. */
 export function Overview() {
-  const { may, showTenants } = useCaller();
+  const { caller, may, showTenants } = useCaller();
   const { environments, error, reload } = useEnvironments();
   const alerts = useAlerts();
   const cluster = useQuery(ClusterQuery, {}, { every: 5_000, skip: !may("cluster") });
@@ -63,21 +64,21 @@ export function Overview() {
       title="Overview"
       actions={
         <>
-          {may("use") && (
+          <Offer to="use">
             <Link href="/playground" className="button">
               Run a program
             </Link>
-          )}
-          {may("change") && (
+          </Offer>
+          <Offer to="change">
             <Link href="/new-environment" className="button primary">
               New environment
             </Link>
-          )}
+          </Offer>
         </>
       }
     >
       <Failure error={error ?? health.error ?? cluster.error} retry={retry} />
-      <Summary environments={environments} capacity={may("cluster") ? { now: cluster.data?.cluster.capacity } : undefined} health={health.data?.health} />
+      <Summary environments={environments} capacity={!caller || may("cluster") ? { now: cluster.data?.cluster.capacity } : undefined} health={health.data?.health} />
       {(environments || !error) && (
         <Card title="Environments" bare aside={<span className="soft small">{environments ? plural(environments.length, "pool") : ""}</span>}>
           {!environments && <Loading what="the environments" />}

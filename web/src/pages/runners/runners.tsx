@@ -9,6 +9,7 @@ import { useNow } from "../../lib/time";
 import { Choice, EnvironmentFilter, Search, useFilter } from "../../ui/filters";
 import { ClusterLink, HappenedDialog, RunnerName } from "../../ui/happened";
 import { Dialog, Empty, Failure, Loading, Page, Tag, type Tone } from "../../ui/parts";
+import { Offer } from "../../ui/offer";
 import { ReleaseDialog } from "../../ui/release";
 import { Table, tenantColumn, type Column } from "../../ui/table";
 import { useRunners, type RunnerRow } from "./userunners";
@@ -84,11 +85,11 @@ export default function Runners() {
     <Page
       title="Runners"
       actions={
-        may("use") && (
+        <Offer to="use">
           <button type="button" className="button primary" onClick={() => setClaiming(true)}>
             Claim a runner
           </button>
-        )
+        </Offer>
       }
     >
       <div className="filters">
