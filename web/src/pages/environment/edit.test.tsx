@@ -7,6 +7,8 @@ afterEach(cleanup);
 
 const stored: Parts = {
   id: "python",
+  tenant: "default",
+  shared: false,
   revision: 1,
   image: "host",
   poolSize: 2,

@@ -24,8 +24,6 @@ const EnvironmentQuery = graphql(
     query Environment($id: ID!) {
       environment(id: $id) {
         ...EnvironmentParts
-        tenant
-        shared
         startDurations {
           count
           p50Ms

@@ -8,12 +8,14 @@ export interface FormProps {
   isNew: boolean;
   /** Whether it is only looked at. */
   readOnly?: boolean;
+  /** Among which the tenant of a new one is chosen; fewer than two: there is no choice. */
+  tenants?: readonly string[];
   wrong: WrongField | undefined;
   onChange: (draft: Draft) => void;
 }
 
 /** The fields of an environment, each with its unit, and with what the server said about it. */
-export function EnvironmentFields({ draft, isNew, readOnly = false, wrong, onChange }: FormProps) {
+export function EnvironmentFields({ draft, isNew, readOnly = false, tenants = [], wrong, onChange }: FormProps) {
   const set = <Key extends keyof Draft>(key: Key, value: Draft[Key]) => onChange({ ...draft, [key]: value });
   const wrongAt = (field: string) => (wrong && (wrong.field === field || wrong.field.startsWith(`${field}.`)) ? wrong.message : undefined);
 
@@ -37,6 +39,17 @@ export function EnvironmentFields({ draft, isNew, readOnly = false, wrong, onCha
   return (
     <fieldset className="fields" disabled={readOnly} aria-label="What its runners are made from">
       {isNew && text("id", "id", "Id", "Letters, digits, dots, dashes and underscores. Programs name the environment by it.")}
+      {isNew && tenants.length > 1 && (
+        <Field label="Tenant" hint="To which it belongs." error={wrongAt("tenant")}>
+          {(tie) => (
+            <select {...tie} className="select" value={draft.tenant || "default"} onChange={(event) => set("tenant", event.target.value)}>
+              {tenants.map((tenant) => (
+                <option key={tenant}>{tenant}</option>
+              ))}
+            </select>
+          )}
+        </Field>
+      )}
       {text("image", "image", "Image", "The file system to start with. host: this machine's own programs, read-only. Else a container image such as python:3.12, or file: and the name of an archive on the server; it is looked up, and pinned, when it is saved.")}
       <Field label="Warm runners" hint="Idle ones that are kept ready. 0: one is started when a claim waits for it." error={wrongAt("poolSize")}>
         {({ id, ...tie }) => (
@@ -92,6 +105,14 @@ export function EnvironmentFields({ draft, isNew, readOnly = false, wrong, onCha
       {text("allowNames", "network.allowNames", "Allowed names", "Such as pypi.org, *.pythonhosted.org. Only these are resolved then.")}
       {number("bandwidthMbit", "network.bandwidthMbit", "Bandwidth", "Mbit/s", "Of one runner, each way. 0: as much as the server gives.")}
       {text("exposedPorts", "network.exposedPorts", "Exposed ports", "Ports that are mapped to the outside, for example 80, 8080. Empty: none.")}
+      <Field label="Shared" error={wrongAt("shared")} hint="Whether every tenant may see it and claim its runners.">
+        {(tie) => (
+          <span className="check">
+            <input {...tie} type="checkbox" checked={draft.shared} onChange={(event) => set("shared", event.target.checked)} />
+            <span aria-hidden="true">{draft.shared ? "With all tenants" : "Its tenant's alone"}</span>
+          </span>
+        )}
+      </Field>
       <Variables draft={draft} readOnly={readOnly} wrong={wrong} onChange={(variables) => set("variables", variables)} />
     </fieldset>
   );
