@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, describe, test } from "node:test";
 import { ask, cutter, serve } from "../test/conformance/server.mjs";
+import { Refused, watch } from "./share/watch.js";
 
 const here = new URL(".", import.meta.url).pathname;
 const examples = {
@@ -119,8 +120,67 @@ test("no example leaves a runner behind", async () => {
   assert.equal(runners.totalCount, 0);
 });
 
+/** Starts the example of a platform, and returns its address. */
+async function platform(env) {
+  const child = spawn(process.execPath, ["share/server.mjs"], { cwd: here, env: { ...process.env, PORT: "0", ...env } });
+  let log = "";
+  child.stderr.on("data", (text) => (log += text));
+  const url = await new Promise((resolve, reject) => {
+    child.stdout.on("data", (text) => resolve(String(text).trim()));
+    child.once("exit", (code) => reject(new Error(`the platform ended with ${code}: ${log}`)));
+  });
+  return { url, stop: () => child.kill() };
+}
+
+describe("share, a platform's server and its page", { concurrency: 1 }, () => {
+  const token = "the-token-of-the-platform-which-is-long";
+  let guarded;
+  before(async () => void (guarded = await serve({ token })));
+  after(() => guarded?.stop());
+
+  test("a browser watches one execution with a grant, over a connection that is cut", { timeout: limit }, async () => {
+    const lengths = [600, 600, 600]; // the later ones may have less to carry
+    const proxy = await cutter(guarded.url, () => lengths.shift() ?? Infinity, /text\/event-stream/);
+    const { url, stop } = await platform({ ROCKPOOL_SERVER: new URL(proxy.url).origin, ROCKPOOL_TOKEN: token });
+    try {
+      assert.match(await (await fetch(url)).text(), /watch\.js/);
+      const started = await (await fetch(`${url}/run`, { method: "POST" })).json();
+      assert.ok(!JSON.stringify(started).includes(token));
+      let printed = "";
+      let ended;
+      for await (const { text, execution } of watch(started)) {
+        printed += text ?? "";
+        ended = execution;
+      }
+      assert.equal(printed, Array.from({ length: 10 }, (_, n) => `line ${n}\n`).join(""));
+      assert.deepEqual(ended, { outcome: "EXITED", exitCode: 0 });
+      assert.ok(proxy.cuts() >= 1, `${proxy.cuts()} cuts`);
+
+      await assert.rejects(ask(guarded.url, `{ executions { totalCount } }`, {}, started.grant), /FORBIDDEN/);
+      const other = watch({ ...started, executionId: "another" });
+      await assert.rejects(other.next(), (error) => error instanceof Refused && error.code === "EXECUTION_NOT_FOUND");
+      const forged = watch({ ...started, grant: started.grant.slice(0, -2) });
+      await assert.rejects(forged.next(), (error) => error instanceof Refused && error.code === "UNAUTHENTICATED");
+    } finally {
+      stop();
+      await proxy.stop();
+    }
+  });
+
+  test("a platform that Rockpool refuses tells its page no more than that", { timeout: limit }, async () => {
+    const { url, stop } = await platform({ ROCKPOOL_SERVER: new URL(guarded.url).origin, ROCKPOOL_TOKEN: "wrong" });
+    try {
+      const answer = await fetch(`${url}/run`, { method: "POST" });
+      assert.equal(answer.status, 502);
+      assert.equal(await answer.text(), "the program can't be run now");
+    } finally {
+      stop();
+    }
+  });
+});
+
 test("an example is something to read: files of under 60 lines", async () => {
-  for (const file of ["curl/run.sh", "go/follow.go", "go/main.go", "python/run.py", "ruby/sse.rb", "ruby/websocket.rb", "typescript/rockpool.ts", "typescript/run.ts"]) {
+  for (const file of ["curl/run.sh", "go/follow.go", "go/main.go", "python/run.py", "ruby/sse.rb", "ruby/websocket.rb", "share/page.html", "share/server.mjs", "share/watch.js", "typescript/rockpool.ts", "typescript/run.ts"]) {
     const text = await readFile(path.join(here, file), "utf8");
     assert.ok(text.trimEnd().split("\n").length < 60, file);
   }

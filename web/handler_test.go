@@ -72,6 +72,8 @@ func TestWhoServesWhat(t *testing.T) {
 		{"GET", "/environments/a%2Fb?x", nil, 200, "dashboard"},
 		{"GET", "/new-environment?from=a", nil, 200, "dashboard"},
 		{"GET", "/executions", nil, 200, "dashboard"},
+		{"GET", "/access/tokens", nil, 200, "dashboard"},
+		{"GET", "/share/0199", nil, 200, "dashboard"},
 		{"GET", "/graphiql", nil, 200, "graphiql"},
 		{"GET", "/theme.js", nil, 200, "theme"},
 		{"GET", "/assets/a-1.js", nil, 200, "script"},

@@ -38,6 +38,14 @@ const GrantParameter = "grant"
 // shown returns what a request shows: a token or a grant in the header Authorization, a
 // grant in the address, or a session's cookie. "" is nothing.
 func (a *Admission) shown(r *http.Request) (string, error) {
+	if text, err := stated(r); text != "" || err != nil {
+		return text, err
+	}
+	return a.session(r), nil
+}
+
+// stated returns what a request shows on purpose: a cookie comes by itself.
+func stated(r *http.Request) (string, error) {
 	if header := r.Header.Get("Authorization"); header != "" {
 		return bearer(header)
 	}
@@ -47,12 +55,17 @@ func (a *Admission) shown(r *http.Request) (string, error) {
 		}
 		return grant, nil
 	}
+	return "", nil
+}
+
+// session returns the session of a request's cookie; "" is none.
+func (a *Admission) session(r *http.Request) string {
 	if a.Session != nil {
 		if secret, ok := a.Session(r); ok {
-			return secret, nil
+			return secret
 		}
 	}
-	return "", nil
+	return ""
 }
 
 // bearer returns what stands after the scheme Bearer.
@@ -98,7 +111,8 @@ func (a *Admission) ByID(id string) (identity.Caller, error) { return a.Book.ByI
 type upgradeKey struct{}
 
 // Admit is for a WebSocket: a browser can't open one with a header of its own, so the
-// payload of connection_init may have it under that name. It returns the context of what
+// payload of connection_init may have it under that name. It counts more than a cookie: a page
+// that shows a grant has no more rights than the grant. It returns the context of what
 // the WebSocket does, which ends when the caller's token or grant does, and why it isn't
 // served; "": it is. ctx must be that of a request that GuardOperations let in.
 func (a *Admission) Admit(ctx context.Context, payload map[string]any) (_ context.Context, refusal string) {
@@ -113,6 +127,9 @@ func (a *Admission) Admit(ctx context.Context, payload map[string]any) (_ contex
 	if shown.err != nil && !a.Book.Open() {
 		return nil, shown.err.Error()
 	}
+	if shown.text == "" {
+		shown.text = shown.session
+	}
 	caller, err := a.Book.Authenticate(shown.text)
 	if err != nil {
 		a.failed(ctx, err)
@@ -125,8 +142,9 @@ func (a *Admission) Admit(ctx context.Context, payload map[string]any) (_ contex
 
 // An upgrade is what the request for a WebSocket showed.
 type upgrade struct {
-	text string
-	err  error
+	text    string // on purpose
+	err     error
+	session string // by its cookie
 }
 
 // Guard serves next to those who are known.
@@ -170,7 +188,8 @@ func (a *Admission) GuardOperations(next http.Handler) http.Handler {
 			return
 		}
 		var shown upgrade
-		shown.text, shown.err = a.shown(r)
+		shown.text, shown.err = stated(r)
+		shown.session = a.session(r)
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), upgradeKey{}, shown)))
 	})
 }

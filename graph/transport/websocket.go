@@ -148,7 +148,7 @@ func (c *connection) sayWhy(cause error, read <-chan struct{}) {
 	}
 	reason := strings.ToValidUTF8(why.reason[:min(len(why.reason), maxReason)], "")
 	payload := append([]byte{byte(why.code >> 8), byte(why.code)}, reason...)
-	if _, err := c.conn.Write(frame(opClose, payload)); err != nil {
+	if c.conn.WriteLast(frame(opClose, payload)) != nil {
 		return
 	}
 	_ = c.conn.SetReadDeadline(time.Now().Add(closeTime))

@@ -1,10 +1,12 @@
 package transport
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -180,6 +182,42 @@ const (
 	initMessage  = `{"type":"connection_init"}`
 	floodMessage = `{"id":"1","type":"subscribe","payload":{"query":"subscription flood { x }"}}`
 )
+
+// A browser that gets two close frames reports 1006 and no reason.
+func TestOneCloseFrameIsSent(t *testing.T) {
+	b := newBed(t, Settings{})
+	conn := b.raw(t, 0)
+	if _, err := conn.Write(append(masked(initMessage), masked(`{}`)...)); err != nil {
+		t.Fatal(err)
+	}
+	reader := bufio.NewReader(conn)
+	next := func() (op byte, payload []byte, err error) {
+		var head [2]byte
+		if _, err := io.ReadFull(reader, head[:]); err != nil {
+			return 0, nil, err
+		}
+		payload = make([]byte, head[1]) // none here is longer than 125 bytes
+		_, err = io.ReadFull(reader, payload)
+		return head[0], payload, err
+	}
+	for {
+		op, payload, err := next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if op != opClose {
+			continue // the acknowledgement
+		}
+		answer := append([]byte{opClose, 0x80 | 2, 0, 0, 0, 0}, payload[:2]...) // as browsers answer it
+		if _, err := conn.Write(answer); err != nil {
+			t.Fatal(err)
+		}
+		break
+	}
+	if op, payload, err := next(); err == nil {
+		t.Errorf("after the close frame came another frame, %x %q", op, payload)
+	}
+}
 
 func TestMessagesOneByteAtATime(t *testing.T) {
 	b := newBed(t, Settings{})

@@ -1,18 +1,22 @@
 // Starts the real server with real sandboxes, and what stands between it and
 // the clients.
 import { spawn } from "node:child_process";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 
 const binary = new URL("../../bin/rockpool", import.meta.url).pathname;
 
-/** Serves on a free port with data of its own. Its stop() waits for the end. */
-export async function serve() {
+/** Serves on a free port with data of its own, and with a token where it is to want one. Its stop() waits for the end. */
+export async function serve({ token } = {}) {
   const data = await mkdtemp(path.join(tmpdir(), "rockpool-conformance-"));
-  const cgroups = `rockpool/conformance-${process.pid}`;
-  const child = spawn(binary, ["serve", "--listen", "127.0.0.1:0", "--data", data, "--cgroup-parent", cgroups, "--on-stop", "remove"], { stdio: ["ignore", "pipe", "pipe"] });
+  const cgroups = `rockpool/conformance-${process.pid}${token ? "-token" : ""}`;
+  const file = path.join(data, "token");
+  if (token) await writeFile(file, token, { mode: 0o600 });
+  const child = spawn(binary, ["serve", "--listen", "127.0.0.1:0", "--data", data, "--cgroup-parent", cgroups, "--on-stop", "remove", ...(token ? ["--token-file", file] : [])], {
+    stdio: ["ignore", "pipe", "pipe"],
+  });
   const ended = new Promise((resolve) => child.once("exit", resolve));
   let log = "";
   child.stderr.on("data", (text) => (log += text));
@@ -37,10 +41,10 @@ export async function serve() {
 }
 
 /** Asks by POST, and returns the data. */
-export async function ask(url, query, variables) {
+export async function ask(url, query, variables, token) {
   const response = await fetch(url, {
     method: "POST",
-    headers: { "Content-Type": "application/json" },
+    headers: { "Content-Type": "application/json", ...(token && { Authorization: `Bearer ${token}` }) },
     body: JSON.stringify({ query, variables }),
   });
   const answer = await response.json();

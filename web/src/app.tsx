@@ -1,6 +1,9 @@
 import { lazy, Suspense, useEffect, useRef, type ReactNode } from "react";
 import { Link, Route, Switch, useLocation } from "wouter";
+import { needs, type Needed } from "./lib/access";
+import { CallerProvider, useCaller } from "./lib/caller";
 import { Frame } from "./ui/frame";
+import { Only } from "./ui/only";
 import { Empty, Loading, Page } from "./ui/parts";
 import { Failed } from "./ui/failed";
 import { Overview } from "./pages/overview/overview";
@@ -17,9 +20,18 @@ const Playground = lazy(() => import("./pages/playground/playground"));
 const Terminals = lazy(() => import("./pages/terminal/terminals"));
 const Terminal = lazy(() => import("./pages/terminal/terminal"));
 const Scheduling = lazy(() => import("./pages/scheduling/scheduling"));
+const Access = lazy(() => import("./pages/access/access"));
 
 /** The pages, by address. */
 export function App() {
+  return (
+    <CallerProvider>
+      <Pages />
+    </CallerProvider>
+  );
+}
+
+function Pages() {
   const [location] = useLocation();
   return (
     <Frame>
@@ -28,7 +40,11 @@ export function App() {
           <Suspense fallback={<Loading what="the page" />}>
             <Switch>
               <Route path="/" component={Overview} />
-              <Route path="/new-environment" component={NewEnvironment} />
+              <Route path="/new-environment">
+                <For title="New environment" need="change">
+                  <NewEnvironment />
+                </For>
+              </Route>
               <Route path="/environments/:id">{({ id }) => <Environment key={id} id={id} />}</Route>
               <Route path="/runners" component={Runners} />
               <Route path="/executions" component={Executions} />
@@ -36,10 +52,29 @@ export function App() {
               <Route path="/executions/:id">{({ id }) => <Execution key={id} id={id} />}</Route>
               <Route path="/batches" component={Batches} />
               <Route path="/batches/:id">{({ id }) => <Batch key={id} id={id} />}</Route>
-              <Route path="/playground" component={Playground} />
-              <Route path="/terminal" component={Terminals} />
-              <Route path="/terminal/:id">{({ id }) => <Terminal key={id} id={id} />}</Route>
-              <Route path="/scheduling" component={Scheduling} />
+              <Route path="/playground">
+                <For title="Playground" need="use">
+                  <Playground />
+                </For>
+              </Route>
+              <Route path="/terminal">
+                <For title="Terminal" need="use">
+                  <Terminals />
+                </For>
+              </Route>
+              <Route path="/terminal/:id">
+                {({ id }) => (
+                  <For title="Terminal" need="use">
+                    <Terminal key={id} id={id} />
+                  </For>
+                )}
+              </Route>
+              <Route path="/scheduling">
+                <For title="Scheduling" need="cluster">
+                  <Scheduling />
+                </For>
+              </Route>
+              <Route path="/access/:part?">{({ part }) => <Access part={part} />}</Route>
               <Route>
                 <Page title="Nothing here">
                   <Empty title="No page has this address">
@@ -54,6 +89,16 @@ export function App() {
         </Failed>
       </Arrival>
     </Frame>
+  );
+}
+
+/** A page for those who may use it. */
+function For({ title, need, children }: { title: string; need: Needed; children: ReactNode }) {
+  const { caller, may } = useCaller();
+  return (
+    <Only title={title} need={needs[need]} caller={caller} met={may(need)}>
+      {children}
+    </Only>
   );
 }
 

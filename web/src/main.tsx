@@ -1,6 +1,9 @@
-import { StrictMode } from "react";
+import { lazy, StrictMode, Suspense } from "react";
 import { createRoot } from "react-dom/client";
 import { App } from "./app";
+import { grantOf, sharedId } from "./lib/share";
+import { session } from "./lib/session";
+import { Failed } from "./ui/failed";
 import "./styles/colours.css";
 import "./styles/base.css";
 import "./styles/frame.css";
@@ -9,8 +12,24 @@ import "./styles/table.css";
 import "./styles/views.css";
 import "./styles/ansi.css";
 
-createRoot(document.getElementById("root")!).render(
-  <StrictMode>
-    <App />
-  </StrictMode>,
-);
+const Share = lazy(() => import("./pages/share/share"));
+
+/**
+ * A link to one execution makes a document of its own: it acts with the grant of the
+ * link before anything is asked, and no other page is in it.
+ */
+function shared(id: string) {
+  const grant = grantOf(window.location.hash);
+  session.borrow(grant);
+  window.addEventListener("hashchange", () => window.location.reload());
+  return (
+    <Failed>
+      <Suspense>
+        <Share id={id} grant={grant} />
+      </Suspense>
+    </Failed>
+  );
+}
+
+const id = sharedId(window.location.pathname);
+createRoot(document.getElementById("root")!).render(<StrictMode>{id === undefined ? <App /> : shared(id)}</StrictMode>);

@@ -104,6 +104,7 @@ type Conn struct {
 	patience time.Duration
 	heard    atomic.Int64 // when something was read, in Unix nanoseconds
 	writing  sync.Mutex   // held during a message, also while it waits for its peer
+	last     bool         // nothing more is written; guarded by writing
 
 	mu  sync.Mutex // guards end, and the setting of write deadlines
 	end time.Time  // no write takes longer; zero: no end
@@ -174,10 +175,29 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return int(n), err
 }
 
+// WriteLast writes p and nothing after it: later writes fail with net.ErrClosed. The library
+// answers a peer's close frame, also when that was the answer to ours: a browser that gets two
+// reports neither code nor reason.
+func (c *Conn) WriteLast(p []byte) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	_, err := c.writeAll(net.Buffers{p})
+	c.last = true
+	return err
+}
+
 // WriteAll writes the buffers as one piece.
 func (c *Conn) WriteAll(buffers net.Buffers) (int64, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
+	return c.writeAll(buffers)
+}
+
+// writeAll is WriteAll; its caller holds writing.
+func (c *Conn) writeAll(buffers net.Buffers) (int64, error) {
+	if c.last {
+		return 0, net.ErrClosed
+	}
 	if c.tcp == nil {
 		return c.writePieces(buffers)
 	}

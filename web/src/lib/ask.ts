@@ -64,7 +64,9 @@ export async function ask<Result, Variables>(
   signal?: AbortSignal,
 ): Promise<Result> {
   const headers = { "Content-Type": "application/json", Accept: "application/graphql-response+json, application/json", ...credentials() };
-  return answer<Result>(() => fetch("/graphql", { method: "POST", headers, body: JSON.stringify({ query: textOf(document), variables }), signal: signal ?? null }), signal);
+  const body = JSON.stringify({ query: textOf(document), variables });
+  const cookies = session.borrows() ? "omit" : "same-origin"; // a page that acts with a grant shows nothing else
+  return answer<Result>(() => fetch("/graphql", { method: "POST", headers, body, credentials: cookies, signal: signal ?? null }), signal);
 }
 
 /** Reads an answer, of whichever request. */

@@ -5,6 +5,7 @@ import { graphql, type ResultOf } from "./graphql";
 export const BatchFragment = graphql(`
   fragment BatchParts on Batch {
     id
+    tenant
     runnerId
     environmentId
     state

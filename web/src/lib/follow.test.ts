@@ -4,6 +4,7 @@ import type { Sink } from "graphql-ws";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { follow } from "./follow";
 import type { Link } from "./link";
+import { session } from "./session";
 
 const document = parse("subscription S($after: String) { tick(after: $after) }") as unknown as TadaDocumentNode<{ tick: number }, { after: number | null }>;
 
@@ -134,4 +135,23 @@ test("who stops hears nothing more, and is no reader any more", () => {
   wire.last.sink.error(new CloseEvent("close", { code: 1006 }));
   vi.advanceTimersByTime(60_000);
   expect([ticks, wire.attempts.length]).toEqual([[], 1]);
+});
+
+test("a token that isn't taken is asked for, and then it goes on", () => {
+  wire.last.sink.error(new CloseEvent("close", { code: 4403, reason: "the token was revoked" }));
+  expect([session.wanted(), failed]).toEqual([true, []]);
+  session.set("another", false);
+  expect(wire.attempts).toHaveLength(2);
+  session.forget();
+});
+
+test.each([
+  ["a close", new CloseEvent("close", { code: 4403, reason: "the grant has expired" })],
+  ["an error", [{ message: "the grant has expired", extensions: { code: "UNAUTHENTICATED" } }]],
+])("a grant that isn't taken any more is the end, by %s", (_, end) => {
+  vi.spyOn(session, "borrows").mockReturnValue(true);
+  vi.spyOn(session, "want").mockImplementation(() => {});
+  wire.last.sink.error(end as never);
+  vi.advanceTimersByTime(60_000);
+  expect([failed, wire.attempts.length]).toEqual([["UNAUTHENTICATED"], 1]);
 });

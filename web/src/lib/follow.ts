@@ -1,5 +1,5 @@
 import type { TadaDocumentNode } from "gql.tada";
-import { serverError, textOf, type RawError, type ServerError } from "./ask";
+import { ServerError, serverError, textOf, type RawError } from "./ask";
 import { link as shared, type Link } from "./link";
 import { session } from "./session";
 
@@ -40,13 +40,13 @@ export function follow<Result, Variables>(
     timer = undefined; // none is to begin another one while this one lasts
     if (stopped) return;
     follower.begin?.(failures > 0);
-    let over = false; // this attempt: an error may come with a close after it
+    let done = false; // this attempt: an error may come with a close after it
     const payload = { query: textOf(document), variables: follower.variables() as Record<string, unknown> };
     release = link.client.subscribe<Result>(payload, {
       next: (result) => {
-        if (over || stopped) return;
+        if (done || stopped) return;
         if (result.errors && result.errors.length > 0) {
-          over = true;
+          done = true;
           refused(result.errors);
         } else if (result.data != null) {
           failures = 0;
@@ -54,14 +54,14 @@ export function follow<Result, Variables>(
         }
       },
       error: (error) => {
-        if (over || stopped) return;
-        over = true;
+        if (done || stopped) return;
+        done = true;
         if (Array.isArray(error)) refused(error as RawError[]);
         else lost(error);
       },
       complete: () => {
-        if (over || stopped) return;
-        over = true;
+        if (done || stopped) return;
+        done = true;
         stopped = true;
         follower.end?.();
       },
@@ -71,15 +71,18 @@ export function follow<Result, Variables>(
   const refused = (errors: readonly RawError[]) => {
     const error = serverError(errors);
     if (error.retryable || error.code === "SLOW_CONSUMER") again();
-    else if (error.code === "UNAUTHENTICATED") whenKnown();
-    else {
-      stopped = true;
-      follower.failed?.(error);
-    }
+    else if (error.code === "UNAUTHENTICATED" && !session.borrows()) whenKnown();
+    else fail(error);
+  };
+
+  const fail = (error: ServerError) => {
+    stopped = true;
+    follower.failed?.(error);
   };
 
   const lost = (closed: unknown) => {
     if (closed instanceof CloseEvent && unauthorized.includes(closed.code)) {
+      if (session.borrows()) return fail(new ServerError(closed.reason || "the server doesn't take this grant", "UNAUTHENTICATED"));
       session.want();
       whenKnown();
       return;

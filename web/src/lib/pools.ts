@@ -32,6 +32,8 @@ const EnvironmentsQuery = graphql(
     query Environments {
       environments {
         id
+        tenant
+        shared
         revision
         image
         isolation

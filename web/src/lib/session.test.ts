@@ -1,4 +1,4 @@
-import { afterEach, expect, test } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
 import { credentials, session } from "./session";
 
 afterEach(() => session.forget());
@@ -20,4 +20,25 @@ test("only who asks for it is remembered, until it is forgotten or replaced", ()
   session.forget();
   expect([session.token(), sessionStorage.length, localStorage.length]).toEqual(["", 0, 0]);
   expect(credentials()).toEqual({});
+});
+
+test("a grant is used instead of the token, which stays; neither is stored for it, nor asked for", async () => {
+  vi.resetModules();
+  const other = await import("./session"); // as in the document of a shared page
+  other.session.set("secret", true);
+  other.session.borrow("rpg_grant");
+  expect(other.credentials()).toEqual({ Authorization: "Bearer rpg_grant" });
+  other.session.want();
+  expect([other.session.wanted(), other.session.borrows(), other.session.token()]).toEqual([false, true, "secret"]);
+  expect(JSON.stringify([Object.values(localStorage), Object.values(sessionStorage)])).not.toContain("rpg_");
+});
+
+test("a person may want another token", () => {
+  session.set("secret", false);
+  session.change();
+  expect([session.wanted(), session.asked()]).toEqual([true, true]);
+  session.without();
+  session.want();
+  expect([session.wanted(), session.asked()]).toEqual([true, false]);
+  session.without();
 });

@@ -4,6 +4,8 @@
 const key = "rockpool.token";
 const listeners = new Set<() => void>();
 let wanted = false;
+let asked = false;
+let grant: string | undefined;
 
 function changed() {
   for (const listener of listeners) listener();
@@ -17,11 +19,34 @@ export const session = {
   wanted(): boolean {
     return wanted;
   },
-  /** The server wants a token, or another one. */
+  /** The server wants a token, or another one. A page that acts with a grant has no other. */
   want() {
-    if (wanted) return;
+    if (wanted || grant !== undefined) return;
     wanted = true;
+    asked = false;
     changed();
+  },
+  /** A person wants to use another token, though the server takes this one. */
+  change() {
+    wanted = true;
+    asked = true;
+    changed();
+  },
+  /** Whether it is a person that wants another token. */
+  asked(): boolean {
+    return asked;
+  },
+  /**
+   * Acts with a grant and nothing else for as long as the page is there: the token of
+   * this browser stays where it is, and is sent nowhere. The grant is stored nowhere.
+   */
+  borrow(text: string) {
+    grant = text;
+    changed();
+  },
+  /** Whether it acts with a grant. */
+  borrows(): boolean {
+    return grant !== undefined;
   },
   /** None was given; who asks without it will be refused, and it is wanted again. */
   without() {
@@ -48,6 +73,6 @@ export const session = {
 
 /** What a request shows for it. */
 export function credentials(): Record<string, string> {
-  const token = session.token();
+  const token = grant ?? session.token();
   return token === "" ? {} : { Authorization: `Bearer ${token}` };
 }

@@ -1,19 +1,14 @@
 import { useEffect, useState, type ReactNode } from "react";
 import { Link, useLocation, useRoute } from "wouter";
 import icon from "../icon.svg";
-import { graphql } from "../lib/graphql";
-import { useLink, useQuery } from "../lib/hooks";
+import { useCaller } from "../lib/caller";
+import { useLink } from "../lib/hooks";
+import { Offer } from "./offer";
 import { ForgetToken, TokenDialog } from "./token";
-
-const VersionQuery = graphql(`
-  query Version {
-    version
-  }
-`);
 
 /** What stands around every page. */
 export function Frame({ children }: { children: ReactNode }) {
-  const { data } = useQuery(VersionQuery, {});
+  const { version } = useCaller();
   const [location] = useLocation();
   // On a narrow screen the pages stand in a row that scrolls.
   useEffect(() => {
@@ -37,17 +32,24 @@ export function Frame({ children }: { children: ReactNode }) {
           <Item href="/executions" also={/^\/(executions\/|batches)/}>
             Executions
           </Item>
-          <Item href="/playground">Playground</Item>
-          <Item href="/terminal" also="/terminal/*">
-            Terminal
+          <Offer to="use">
+            <Item href="/playground">Playground</Item>
+            <Item href="/terminal" also="/terminal/*">
+              Terminal
+            </Item>
+          </Offer>
+          <Offer to="cluster">
+            <Item href="/scheduling">Scheduling</Item>
+          </Offer>
+          <Item href="/access" also="/access/*">
+            Access
           </Item>
-          <Item href="/scheduling">Scheduling</Item>
           <a href="/graphiql">GraphiQL</a>
         </nav>
         <div className="side-foot small soft">
           <Theme />
           <ForgetToken />
-          <span className="server-version">{data ? `Rockpool ${data.version}` : "\u00a0"}</span>
+          <span className="server-version">{version ? `Rockpool ${version}` : "\u00a0"}</span>
         </div>
       </header>
       {children}
@@ -95,7 +97,7 @@ function Theme() {
 }
 
 /** Says when what is shown may be old. A short interruption isn't worth a word. */
-function LinkBanner() {
+export function LinkBanner() {
   const state = useLink();
   const [said, setSaid] = useState(false);
   useEffect(() => {

@@ -1,6 +1,7 @@
 import { useEffect, useId, useRef, type ReactNode } from "react";
 import { Link } from "wouter";
 import type { ServerError } from "../lib/ask";
+import { ChangeToken } from "./changetoken";
 import { Told } from "./told";
 
 export interface PageProps {
@@ -72,6 +73,13 @@ export function Notice({ kind, children, action }: NoticeProps) {
 /** What failed, and the way on. */
 export function Failure({ error, retry }: { error: ServerError | undefined; retry?: () => void }) {
   if (!error) return null;
+  if (error.code === "FORBIDDEN") {
+    return (
+      <Notice kind="warn" action={<ChangeToken />}>
+        <Told text={error.message} />. Ask an administrator for a token that may do it.
+      </Notice>
+    );
+  }
   return (
     <Notice
       kind="bad"

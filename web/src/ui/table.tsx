@@ -1,5 +1,6 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useRef, type CSSProperties, type ReactNode } from "react";
+import { Owner } from "./owner";
 
 export interface Column<Row> {
   name: string;
@@ -9,6 +10,9 @@ export interface Column<Row> {
   acts?: boolean;
   cell: (row: Row) => ReactNode;
 }
+
+/** To which tenant rows belong, where that is worth saying. */
+export const tenantColumn: Column<{ tenant: string }> = { name: "Tenant", width: "7rem", cell: (row) => <Owner tenant={row.tenant} /> };
 
 export interface TableProps<Row> {
   label: string;

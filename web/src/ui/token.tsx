@@ -7,9 +7,9 @@ export function TokenDialog() {
   const wanted = useSyncExternalStore(session.listen, session.wanted);
   const [token, setToken] = useState("");
   const [remember, setRemember] = useState(false);
-  const refused = session.token() !== "";
+  const title = session.asked() ? "Use another token" : session.token() !== "" ? "The server doesn't take this token" : "This server wants a token";
   return (
-    <Dialog title={refused ? "The server doesn't take this token" : "This server wants a token"} open={wanted} onClose={session.without}>
+    <Dialog title={title} open={wanted} onClose={session.without}>
       <form
         className="stack"
         onSubmit={(event) => {
@@ -18,7 +18,7 @@ export function TokenDialog() {
           window.location.reload();
         }}
       >
-        <Field label="Token" hint="Whoever runs the server has it: it is in the file of its --token-file. It goes to this server only, and is never in an address.">
+        <Field label="Token" hint="An administrator of the server makes tokens; the first one is in the file of its --token-file. It goes to this server only, and is never in an address.">
           {(tie) => (
             <input {...tie} className="input" type="password" autoComplete="off" required value={token} onChange={(event) => setToken(event.target.value)} />
           )}

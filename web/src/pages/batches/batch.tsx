@@ -2,6 +2,7 @@ import { useState } from "react";
 import { Link } from "wouter";
 import { ask } from "../../lib/ask";
 import { BatchFragment, batchVerdict, caseVerdict, tally } from "../../lib/batch";
+import { useCaller } from "../../lib/caller";
 import { between, commandLine, duration, plural, short } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { useAction, useQuery } from "../../lib/hooks";
@@ -68,6 +69,7 @@ const columns: readonly Column<Case>[] = [
 
 /** One batch: its build, and what became of each case. */
 export default function Batch({ id }: { id: string }) {
+  const { may, showTenants } = useCaller();
   const [ended, setEnded] = useState(false);
   const { data, error, reload } = useQuery(BatchQuery, { id }, ended ? {} : { every: 1_000 });
   const batch = data?.batch;
@@ -94,7 +96,7 @@ export default function Batch({ id }: { id: string }) {
   const { tone, text } = batchVerdict(batch);
   const cases = batch.cases.nodes;
   return (
-    <Page title={`Batch of ${plural(batch.caseCount, "case")}`} above={above} actions={batch.state !== "FINISHED" && <Cancel id={id} onDone={reload} />}>
+    <Page title={`Batch of ${plural(batch.caseCount, "case")}`} above={above} actions={batch.state !== "FINISHED" && may("use") && <Cancel id={id} onDone={reload} />}>
       <Card>
         <div className="stack">
           <div className="row" aria-live="polite">
@@ -112,6 +114,7 @@ export default function Batch({ id }: { id: string }) {
               ["Build", <Build key="b" batch={batch} />],
               ["Took", batch.finishedAt ? duration(between(batch.queuedAt, batch.finishedAt)) : "–"],
               ["At a failure", batch.stopOnFailure ? "it stops" : "it goes on"],
+              ...(showTenants ? [["Tenant", batch.tenant] satisfies [string, string]] : []),
             ]}
           </Facts>
         </div>

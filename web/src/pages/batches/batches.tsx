@@ -1,11 +1,12 @@
 import { Link } from "wouter";
 import { ask } from "../../lib/ask";
 import { BatchFragment, batchVerdict, tally, type BatchParts } from "../../lib/batch";
+import { useCaller } from "../../lib/caller";
 import { loadedOf, moment, plural, short } from "../../lib/format";
 import { graphql } from "../../lib/graphql";
 import { everyPage, usePages, type Part } from "../../lib/pages";
 import { Empty, Failure, Loading, Page, Tag } from "../../ui/parts";
-import { Table, type Column } from "../../ui/table";
+import { Table, tenantColumn, type Column } from "../../ui/table";
 
 const BatchesQuery = graphql(
   `
@@ -47,6 +48,7 @@ const columns: readonly Column<BatchParts>[] = [
   },
   { name: "Runner", width: "8rem", cell: (row) => <span className="mono soft" title={row.runnerId ?? ""}>{row.runnerId ? short(row.runnerId) : "one each"}</span> },
 ];
+const ofTenants: readonly Column<BatchParts>[] = [...columns, tenantColumn];
 
 async function page(first: number, after: string | null, signal?: AbortSignal): Promise<Part<BatchParts>> {
   const { batches } = await ask(BatchesQuery, { first, after }, signal);
@@ -56,17 +58,18 @@ const source = { page, refresh: everyPage(page) };
 
 /** Every batch that is kept, the latest first. */
 export default function Batches() {
+  const { showTenants } = useCaller();
   const { rows, total, loading, error, more, again } = usePages(source, 2_000);
   return (
     <Page title="Batches" above={{ title: "Executions", href: "/executions" }}>
       <Failure error={error} retry={again} />
       <Table
         label="Batches"
-        columns={columns}
+        columns={showTenants ? ofTenants : columns}
         rows={rows}
         rowKey={(row) => row.id}
         total={total}
-        least="52rem"
+        least={showTenants ? "60rem" : "52rem"}
         onEnd={more}
         foot={loading ? "" : rows.length < total ? loadedOf(rows.length, total, "batch") : plural(total, "batch", "batches")}
         empty={

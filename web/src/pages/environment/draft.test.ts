@@ -9,6 +9,7 @@ test.each([
   [["poolSize", "image"] as const, 9, "4 idle runners will be replaced by new ones. 2 claimed ones stay untouched."],
   [["poolSize"] as const, 2, "1 idle runner will be removed. 2 claimed ones stay untouched."],
   [["poolSize"] as const, 6, "2 more will be started. 2 claimed ones stay untouched."],
+  [["shared"] as const, 4, "No runner is started or removed. 2 claimed ones stay untouched."],
   [["poolSize"] as const, 3, "No runner is started or removed. 2 claimed ones stay untouched."],
 ])("what a change of %j does", (fields, size, want) => expect(consequence(fields, size, pool)).toBe(want));
 
@@ -25,6 +26,8 @@ test("an interpreter is loaded with its modules, or none", () => {
 test("a copy is kept apart, and from the network, as what it was made from", () => {
   const parts: Parts = {
     id: "a",
+    tenant: "course-1",
+    shared: true,
     revision: 4,
     image: "host",
     poolSize: 1,
@@ -38,7 +41,11 @@ test("a copy is kept apart, and from the network, as what it was made from", () 
     outputLimit: 1024,
   };
   const { revision: ifRevision, ...rest } = parts;
-  expect(inputOf({ ...draftOf(parts), id: "b" }, ifRevision)).toEqual({ ...rest, id: "b", ifRevision });
+  expect(inputOf({ ...draftOf(parts), id: "b" }, ifRevision)).toEqual({ ...rest, id: "b", tenant: null, ifRevision });
+});
+
+test("a new one belongs to the tenant that was chosen, or to the caller's own", () => {
+  expect([inputOf({ ...blank, tenant: "a" }, 0), inputOf(blank, 0), inputOf({ ...blank, tenant: "a" }, 1)]).toMatchObject([{ tenant: "a" }, { tenant: null }, { tenant: null }]);
 });
 
 test.each([

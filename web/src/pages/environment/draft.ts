@@ -3,6 +3,8 @@ import { graphql, type ResultOf, type VariablesOf } from "../../lib/graphql";
 export const EnvironmentFragment = graphql(`
   fragment EnvironmentParts on Environment {
     id
+    tenant
+    shared
     revision
     image
     poolSize
@@ -53,6 +55,9 @@ export type PutInput = VariablesOf<typeof PutMutation>["input"];
 /** What stands in the form: text, as it was typed. */
 export interface Draft {
   id: string;
+  /** Of a new one; "" is the caller's own. */
+  tenant: string;
+  shared: boolean;
   image: string;
   poolSize: string;
   cpuMHz: string;
@@ -76,6 +81,8 @@ export interface Draft {
 /** The defaults that the schema tells. */
 export const blank: Draft = {
   id: "",
+  tenant: "",
+  shared: false,
   image: "host",
   poolSize: "2",
   cpuMHz: "2000",
@@ -100,6 +107,8 @@ export function draftOf(parts: Parts): Draft {
   const { resources, network } = parts;
   return {
     id: parts.id,
+    tenant: parts.tenant,
+    shared: parts.shared,
     image: parts.image,
     poolSize: String(parts.poolSize),
     cpuMHz: String(resources.cpuMHz),
@@ -139,6 +148,8 @@ export function inputOf(draft: Draft, ifRevision: number): PutInput | WrongField
   const input: PutInput = {
     id: draft.id.trim(),
     ifRevision,
+    tenant: ifRevision > 0 || draft.tenant === "" ? null : draft.tenant, // it stays what it is
+    shared: draft.shared,
     image: draft.image.trim(),
     poolSize: whole("poolSize", draft.poolSize),
     resources: {
@@ -176,7 +187,7 @@ export function consequence(fields: readonly (keyof Draft)[], poolSize: number, 
   if (fields.length === 0) return "";
   const sentences: string[] = [];
   const runners = (n: number) => `${n} idle ${n === 1 ? "runner" : "runners"}`;
-  if (fields.some((field) => field !== "poolSize")) {
+  if (fields.some((field) => field !== "poolSize" && field !== "shared")) {
     const replaced = pool.idle + pool.starting;
     sentences.push(replaced === 0 ? "No runner has to be replaced." : `${runners(replaced)} will be replaced by new ones.`);
   } else if (poolSize < pool.idle) sentences.push(`${runners(pool.idle - poolSize)} will be removed.`);

@@ -7,6 +7,8 @@ afterEach(cleanup);
 
 const stored: Parts = {
   id: "python",
+  tenant: "default",
+  shared: false,
   revision: 1,
   image: "host",
   poolSize: 2,
@@ -31,6 +33,12 @@ test("what is being typed outlives somebody else's change, and gives way when as
   fireEvent.click(screen.getByRole("button", { name: /Load it/ }));
   expect([value("Memory"), value("Image")]).toEqual(["256", "theirs"]);
   expect(screen.queryByRole("button", { name: /Load it/ })).toBeNull();
+});
+
+test("who may only look at it has nothing to press", () => {
+  render(<Edit stored={{ ...stored, variables: [{ name: "A", value: "1" }] }} pool={undefined} readOnly onSaved={() => {}} />);
+  expect(screen.queryByRole("button")).toBeNull();
+  expect(screen.getByLabelText("Memory").closest("fieldset")!.disabled).toBe(true);
 });
 
 test("where nothing was typed, a change shows at once", () => {

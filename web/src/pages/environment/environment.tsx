@@ -1,12 +1,16 @@
-import { useEffect, useEffectEvent, useState } from "react";
+import { useEffect, useEffectEvent, useState, type ReactNode } from "react";
 import { Link, useLocation } from "wouter";
+import { owns } from "../../lib/access";
 import { ask } from "../../lib/ask";
+import { useCaller } from "../../lib/caller";
 import { count, duration, plural } from "../../lib/format";
 import { graphql } from "../../lib/graphql";
 import { useAction, useQuery } from "../../lib/hooks";
 import { useAlerts, useEnvironments, type Pool } from "../../lib/pools";
 import { Card, Dialog, Empty, Facts, Failure, Loading, Notice, Page } from "../../ui/parts";
 import { Stack } from "../../ui/chart";
+import { Offer } from "../../ui/offer";
+import { Owner } from "../../ui/owner";
 import { PoolBar, PoolCounts } from "../../ui/pool";
 import { PoolState } from "../overview/poolrow";
 import { changed, consequence, draftOf, EnvironmentFragment, type Parts } from "./draft";
@@ -48,6 +52,7 @@ const EnvironmentQuery = graphql(
 
 /** One environment: its pool, live, and all that it is made of, to be changed. */
 export default function Environment({ id }: { id: string }) {
+  const { caller, may, showTenants } = useCaller();
   const { data, error, reload } = useQuery(EnvironmentQuery, { id }, { every: 10_000 });
   const { environments } = useEnvironments();
   const alert = useAlerts().get(id);
@@ -67,8 +72,8 @@ export default function Environment({ id }: { id: string }) {
         {data && (
           <Empty title="There is no such environment">
             <p>It may have been deleted.</p>
-            <Link href="/new-environment" className="button">
-              Create one
+            <Link href={may("change") ? "/new-environment" : "/"} className="button">
+              {may("change") ? "Create one" : "All environments"}
             </Link>
           </Empty>
         )}
@@ -77,21 +82,28 @@ export default function Environment({ id }: { id: string }) {
   }
   const { startDurations: starts, claimStats: claims } = environment;
   const reason = alert?.reason || pool?.reason;
+  const mine = may("change") && owns(caller, environment.tenant);
   return (
     <Page
       title={id}
       above={above}
       actions={
         <>
-          <Link href={`/playground?environment=${encodeURIComponent(id)}`} className="button">
-            Run a program
-          </Link>
-          <Link href={`/new-environment?from=${encodeURIComponent(id)}`} className="button">
-            Copy
-          </Link>
-          <button type="button" className="button danger" onClick={() => setDeleting(true)}>
-            Delete …
-          </button>
+          <Offer to="use">
+            <Link href={`/playground?environment=${encodeURIComponent(id)}`} className="button">
+              Run a program
+            </Link>
+          </Offer>
+          <Offer to="change">
+            <Link href={`/new-environment?from=${encodeURIComponent(id)}`} className="button">
+              Copy
+            </Link>
+          </Offer>
+          {mine && (
+            <button type="button" className="button danger" onClick={() => setDeleting(true)}>
+              Delete …
+            </button>
+          )}
         </>
       }
     >
@@ -119,22 +131,31 @@ export default function Environment({ id }: { id: string }) {
               ["Runners started", count(starts.count)],
               ["A start takes", starts.count > 0 ? `${duration(starts.p50Ms)}, at most ${duration(starts.maxMs)}` : "–"],
               ["Revision", String(environment.revision)],
+              ...(showTenants || !owns(caller, environment.tenant) ? [["Tenant", <Owner key="t" tenant={environment.tenant} shared={environment.shared} />] satisfies [string, ReactNode]] : []),
             ]}
           </Facts>
           <div className="row">
             <Link href={`/runners?environment=${encodeURIComponent(id)}`}>Its runners</Link>
             <Link href={`/executions?environment=${encodeURIComponent(id)}`}>Its executions</Link>
-            <Link href={`/scheduling?environment=${encodeURIComponent(id)}`}>Its scheduling</Link>
+            {may("cluster") && <Link href={`/scheduling?environment=${encodeURIComponent(id)}`}>Its scheduling</Link>}
           </div>
         </div>
       </Card>
-      <Edit stored={environment} pool={pool} onSaved={reload} />
+      <Edit stored={environment} pool={pool} readOnly={!mine} onSaved={reload} />
       <Delete id={id} open={deleting} pool={pool} onClose={() => setDeleting(false)} />
     </Page>
   );
 }
 
-export function Edit({ stored, pool, onSaved }: { stored: Parts; pool: Pool | undefined; onSaved: () => void }) {
+export interface EditProps {
+  stored: Parts;
+  pool: Pool | undefined;
+  /** Whether the caller may only look at it. */
+  readOnly?: boolean;
+  onSaved: () => void;
+}
+
+export function Edit({ stored, pool, readOnly = false, onSaved }: EditProps) {
   // What the form began with. What somebody else stores meanwhile takes its
   // place only where nothing was changed here, which would be lost.
   const [base, setBase] = useState(stored);
@@ -171,19 +192,21 @@ export function Edit({ stored, pool, onSaved }: { stored: Parts; pool: Pool | un
               Somebody else changed this environment: it isn't the revision {base.revision} any more that you are changing, so this can't be saved.
             </Notice>
           )}
-          <EnvironmentFields draft={draft} isNew={false} wrong={wrong} onChange={change} />
+          <EnvironmentFields draft={draft} isNew={false} readOnly={readOnly} wrong={wrong} onChange={change} />
           {put.error && put.error.code !== "CONFLICT" && <Failure error={put.error} />}
-          <div className="row">
-            <button type="submit" className="button primary" disabled={put.busy || fields.length === 0}>
-              Save
-            </button>
-            <button type="button" className="button" disabled={fields.length === 0} onClick={() => change(initial)}>
-              Undo
-            </button>
-            <span className="soft small" role="status">
-              {pool && consequence(fields, Number(draft.poolSize), pool)}
-            </span>
-          </div>
+          {!readOnly && (
+            <div className="row">
+              <button type="submit" className="button primary" disabled={put.busy || fields.length === 0}>
+                Save
+              </button>
+              <button type="button" className="button" disabled={fields.length === 0} onClick={() => change(initial)}>
+                Undo
+              </button>
+              <span className="soft small" role="status">
+                {pool && consequence(fields, Number(draft.poolSize), pool)}
+              </span>
+            </div>
+          )}
         </div>
       </Card>
     </form>

@@ -43,3 +43,18 @@ test("the slider and the number are one", () => {
   fireEvent.change(screen.getByLabelText("Warm runners, as a slider"), { target: { value: "7" } });
   expect(draft.poolSize).toBe("7");
 });
+
+test("a tenant is chosen for a new one only, where there are several", () => {
+  let draft: Draft = blank;
+  const fields = (isNew: boolean, tenants: string[]) => <EnvironmentFields draft={draft} isNew={isNew} tenants={tenants} wrong={undefined} onChange={(next) => (draft = next)} />;
+  const { rerender } = render(fields(true, ["default"]));
+  expect(screen.queryByLabelText("Tenant")).toBeNull();
+  rerender(fields(false, ["a", "default"]));
+  expect(screen.queryByLabelText("Tenant")).toBeNull();
+  rerender(fields(true, ["a", "default"]));
+  expect((screen.getByLabelText("Tenant") as HTMLSelectElement).value).toBe("default");
+  fireEvent.change(screen.getByLabelText("Tenant"), { target: { value: "a" } });
+  expect(draft.tenant).toBe("a");
+  fireEvent.click(screen.getByLabelText("Shared"));
+  expect(draft.shared).toBe(true);
+});

@@ -6,12 +6,16 @@ import type { Draft, WrongField } from "./draft";
 export interface FormProps {
   draft: Draft;
   isNew: boolean;
+  /** Whether it is only looked at. */
+  readOnly?: boolean;
+  /** Among which the tenant of a new one is chosen; fewer than two: there is no choice. */
+  tenants?: readonly string[];
   wrong: WrongField | undefined;
   onChange: (draft: Draft) => void;
 }
 
 /** The fields of an environment, each with its unit, and with what the server said about it. */
-export function EnvironmentFields({ draft, isNew, wrong, onChange }: FormProps) {
+export function EnvironmentFields({ draft, isNew, readOnly = false, tenants = [], wrong, onChange }: FormProps) {
   const set = <Key extends keyof Draft>(key: Key, value: Draft[Key]) => onChange({ ...draft, [key]: value });
   const wrongAt = (field: string) => (wrong && (wrong.field === field || wrong.field.startsWith(`${field}.`)) ? wrong.message : undefined);
 
@@ -33,8 +37,19 @@ export function EnvironmentFields({ draft, isNew, wrong, onChange }: FormProps) 
   );
 
   return (
-    <div className="fields">
+    <fieldset className="fields" disabled={readOnly} aria-label="What its runners are made from">
       {isNew && text("id", "id", "Id", "Letters, digits, dots, dashes and underscores. Programs name the environment by it.")}
+      {isNew && tenants.length > 1 && (
+        <Field label="Tenant" hint="To which it belongs." error={wrongAt("tenant")}>
+          {(tie) => (
+            <select {...tie} className="select" value={draft.tenant || "default"} onChange={(event) => set("tenant", event.target.value)}>
+              {tenants.map((tenant) => (
+                <option key={tenant}>{tenant}</option>
+              ))}
+            </select>
+          )}
+        </Field>
+      )}
       {text("image", "image", "Image", "The file system to start with. host: this machine's own programs, read-only. Else a container image such as python:3.12, or file: and the name of an archive on the server; it is looked up, and pinned, when it is saved.")}
       <Field label="Warm runners" hint="Idle ones that are kept ready. 0: one is started when a claim waits for it." error={wrongAt("poolSize")}>
         {({ id, ...tie }) => (
@@ -90,8 +105,16 @@ export function EnvironmentFields({ draft, isNew, wrong, onChange }: FormProps) 
       {text("allowNames", "network.allowNames", "Allowed names", "Such as pypi.org, *.pythonhosted.org. Only these are resolved then.")}
       {number("bandwidthMbit", "network.bandwidthMbit", "Bandwidth", "Mbit/s", "Of one runner, each way. 0: as much as the server gives.")}
       {text("exposedPorts", "network.exposedPorts", "Exposed ports", "Ports that are mapped to the outside, for example 80, 8080. Empty: none.")}
-      <Variables draft={draft} wrong={wrong} onChange={(variables) => set("variables", variables)} />
-    </div>
+      <Field label="Shared" error={wrongAt("shared")} hint="Whether every tenant may see it and claim its runners.">
+        {(tie) => (
+          <span className="check">
+            <input {...tie} type="checkbox" checked={draft.shared} onChange={(event) => set("shared", event.target.checked)} />
+            <span aria-hidden="true">{draft.shared ? "With all tenants" : "Its tenant's alone"}</span>
+          </span>
+        )}
+      </Field>
+      <Variables draft={draft} readOnly={readOnly} wrong={wrong} onChange={(variables) => set("variables", variables)} />
+    </fieldset>
   );
 }
 
@@ -99,7 +122,14 @@ function sized(text: string): string {
   return /^\d{4,15}$/.test(text) ? `: ${bytes(Number(text))}` : "";
 }
 
-function Variables({ draft, wrong, onChange }: { draft: Draft; wrong: WrongField | undefined; onChange: (variables: Draft["variables"]) => void }) {
+interface VariablesProps {
+  draft: Draft;
+  readOnly: boolean;
+  wrong: WrongField | undefined;
+  onChange: (variables: Draft["variables"]) => void;
+}
+
+function Variables({ draft, readOnly, wrong, onChange }: VariablesProps) {
   const at = wrong?.field.startsWith("variables") ? Number(wrong.field.split(".")[1] ?? -1) : -2;
   const set = (index: number, change: Partial<{ name: string; value: string }>) =>
     onChange(draft.variables.map((variable, i) => (i === index ? { ...variable, ...change } : variable)));
@@ -113,9 +143,11 @@ function Variables({ draft, wrong, onChange }: { draft: Draft; wrong: WrongField
         <div className="row" key={index}>
           <input className="input mono" style={{ flex: "1 1 8rem" }} aria-label={`Name of variable ${index + 1}`} aria-invalid={at === index || undefined} placeholder="NAME" value={variable.name} spellCheck={false} onChange={(event) => set(index, { name: event.target.value })} />
           <input className="input mono" style={{ flex: "2 1 10rem" }} aria-label={`Value of variable ${index + 1}`} placeholder="value" value={variable.value} spellCheck={false} onChange={(event) => set(index, { value: event.target.value })} />
-          <button type="button" className="button small" aria-label={`Remove variable ${index + 1}`} onClick={() => onChange(draft.variables.filter((_, i) => i !== index))}>
-            Remove
-          </button>
+          {!readOnly && (
+            <button type="button" className="button small" aria-label={`Remove variable ${index + 1}`} onClick={() => onChange(draft.variables.filter((_, i) => i !== index))}>
+              Remove
+            </button>
+          )}
         </div>
       ))}
       {at !== -2 && (
@@ -125,9 +157,11 @@ function Variables({ draft, wrong, onChange }: { draft: Draft; wrong: WrongField
       )}
       <div className="row spread">
         <span className="soft small">They reach programs verbatim: nothing in them is expanded.</span>
-        <button type="button" className="button small" onClick={() => onChange([...draft.variables, { name: "", value: "" }])}>
-          Add a variable
-        </button>
+        {!readOnly && (
+          <button type="button" className="button small" onClick={() => onChange([...draft.variables, { name: "", value: "" }])}>
+            Add a variable
+          </button>
+        )}
       </div>
     </fieldset>
   );

@@ -1,4 +1,5 @@
 import { useLocation, useSearchParams } from "wouter";
+import { useCaller } from "../../lib/caller";
 import { graphql } from "../../lib/graphql";
 import { useQuery } from "../../lib/hooks";
 import { Card, Failure, Loading, Notice, Page } from "../../ui/parts";
@@ -31,7 +32,7 @@ export default function NewEnvironment() {
       </Page>
     );
   }
-  const initial = data?.environment ? { ...draftOf(data.environment), id: `${from}-copy` } : blank;
+  const initial = data?.environment ? { ...draftOf(data.environment), id: `${from}-copy`, tenant: "" } : blank;
   return (
     <Page title={title} above={above}>
       {from !== "" && data?.environment === null && <Notice kind="warn">{from} isn't there any more; these are the defaults.</Notice>}
@@ -41,6 +42,7 @@ export default function NewEnvironment() {
 }
 
 function Form({ initial }: { initial: Draft }) {
+  const { tenants } = useCaller();
   const { draft, change, wrong, put } = useDraft(initial, 0);
   const [, navigate] = useLocation();
   return (
@@ -54,7 +56,7 @@ function Form({ initial }: { initial: Draft }) {
       }}
     >
       <Card>
-        <EnvironmentFields draft={draft} isNew wrong={wrong} onChange={change} />
+        <EnvironmentFields draft={draft} isNew tenants={tenants} wrong={wrong} onChange={change} />
       </Card>
       {put.error?.code === "CONFLICT" ? <Notice kind="bad">There is an environment {draft.id} already: choose another id.</Notice> : <Failure error={put.error} />}
       <div className="row">

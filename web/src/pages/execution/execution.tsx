@@ -1,5 +1,6 @@
 import { useEffect, useState, type ReactNode } from "react";
 import { Link } from "wouter";
+import { useCaller } from "../../lib/caller";
 import { bytes, commandLine, count, duration, short } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { useAction, useQuery } from "../../lib/hooks";
@@ -10,6 +11,7 @@ import { Card, Empty, Facts, Failure, Loading, Notice, Page, Tag } from "../../u
 import { OutputView } from "../../ui/output";
 import { DownloadButton } from "./download";
 import { Feed } from "./feed";
+import { ShareButton } from "./sharebutton";
 import { Waterfall, WaterfallFragment } from "./waterfall";
 import { Told } from "../../ui/told";
 
@@ -18,6 +20,7 @@ const ExecutionQuery = graphql(
     query Execution($id: ID!) {
       execution(id: $id) {
         id
+        tenant
         runnerId
         environmentId
         batchId
@@ -48,6 +51,7 @@ type Details = NonNullable<ResultOf<typeof ExecutionQuery>["execution"]>;
 
 /** One execution: what it prints, how it ended and where its time went. */
 export default function Execution({ id }: { id: string }) {
+  const { may, showTenants } = useCaller();
   const { data, error, reload } = useQuery(ExecutionQuery, { id });
   const followed = useOutput(id);
   const execution = data?.execution;
@@ -89,10 +93,15 @@ export default function Execution({ id }: { id: string }) {
               Replay
             </Link>
           )}
-          <Link className="button" href={`/terminal/${id}`}>
-            Show on a terminal
-          </Link>
-          {now.state !== "FINISHED" && <Control execution={execution} running={running} />}
+          {may("use") && (
+            <>
+              <ShareButton id={id} />
+              <Link className="button" href={`/terminal/${id}`}>
+                Show on a terminal
+              </Link>
+              {now.state !== "FINISHED" && <Control execution={execution} running={running} />}
+            </>
+          )}
         </>
       }
     >
@@ -103,7 +112,7 @@ export default function Execution({ id }: { id: string }) {
             <span className="grow">{sentence(now)}</span>
             <span className="mono soft break">{id}</span>
           </div>
-          <Details of={execution} />
+          <Details of={execution} tenant={showTenants} />
         </div>
       </Card>
       <Failure error={followed.error} />
@@ -117,7 +126,7 @@ export default function Execution({ id }: { id: string }) {
           nothing={<Empty title={ended ? "It printed nothing" : "Nothing printed yet"}>{!ended && <p>What it prints shows here at once.</p>}</Empty>}
         />
       </Card>
-      {running && <Feed id={id} />}
+      {running && may("use") && <Feed id={id} />}
       <Card title="Where the time went">
         <Waterfall marks={execution.marks} ended={ended} />
       </Card>
@@ -125,7 +134,7 @@ export default function Execution({ id }: { id: string }) {
   );
 }
 
-function Details({ of }: { of: Details }) {
+function Details({ of, tenant }: { of: Details; tenant: boolean }) {
   const { usage } = of;
   const batch: [string, ReactNode][] = of.batchId
     ? [["Batch", <Link key="b" href={`/batches/${of.batchId}`}>{of.caseIndex === null ? "its build" : `case ${of.caseIndex}`}</Link>]]
@@ -136,6 +145,7 @@ function Details({ of }: { of: Details }) {
         ["Environment", <Link key="e" href={`/environments/${encodeURIComponent(of.environmentId)}`}>{of.environmentId}</Link>],
         ["Runner", <Link key="r" className="mono" title={of.runnerId} href={`/executions?runner=${of.runnerId}`}>{short(of.runnerId)}</Link>],
         ...batch,
+        ...(tenant ? [["Tenant", of.tenant] satisfies [string, string]] : []),
         ["Interpreter", of.startedWarm == null ? "–" : of.startedWarm ? "Loaded before" : `Not the loaded one: ${of.coldReason}`],
         ["Took", usage ? duration(usage.wallMs) : "–"],
         ["Processor time", usage ? `${duration(usage.userMs + usage.systemMs)} (${duration(usage.systemMs)} in the kernel)` : "–"],

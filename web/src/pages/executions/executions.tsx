@@ -1,11 +1,13 @@
 import { useState } from "react";
 import { Link } from "wouter";
+import { useCaller } from "../../lib/caller";
 import { commandLine, duration, loadedOf, moment, short } from "../../lib/format";
 import { verdict } from "../../lib/outcome";
 import { CancelDialog, SignalDialog } from "../../ui/control";
 import { Choice, EnvironmentFilter, useFilter } from "../../ui/filters";
+import { Offer } from "../../ui/offer";
 import { Empty, Failure, Loading, Page, Tag } from "../../ui/parts";
-import { Table, type Column } from "../../ui/table";
+import { Table, tenantColumn, type Column } from "../../ui/table";
 import { useExecutions, type ExecutionRow, type Filter } from "./useexecutions";
 
 const told: readonly Column<ExecutionRow>[] = [
@@ -55,15 +57,18 @@ export default function Executions() {
     states: states.filter(([name]) => name === state).map(([name]) => name),
   };
   const { rows, total, loading, error, more, again } = useExecutions(filter);
+  const { may, showTenants } = useCaller();
   const [asked, setAsked] = useState<Asked>();
   const columns: readonly Column<ExecutionRow>[] = [
     ...told,
+    ...(showTenants ? [tenantColumn] : []),
     {
       name: "Actions",
       width: "9.5rem",
       acts: true,
       cell: (row) =>
-        row.state !== "FINISHED" && (
+        row.state !== "FINISHED" &&
+        may("use") && (
           <>
             {row.state === "RUNNING" && (
               <button type="button" className="button small" aria-label={`Signal ${commandLine(row.command)}`} onClick={() => setAsked({ row, what: "signal" })}>
@@ -85,9 +90,11 @@ export default function Executions() {
           <Link href="/batches" className="button">
             Batches
           </Link>
-          <Link href="/playground" className="button primary">
-            Run a program
-          </Link>
+          <Offer to="use">
+            <Link href="/playground" className="button primary">
+              Run a program
+            </Link>
+          </Offer>
         </>
       }
     >
@@ -107,7 +114,7 @@ export default function Executions() {
         rows={rows}
         rowKey={(row) => row.id}
         total={total}
-        least="68rem"
+        least={showTenants ? "76rem" : "68rem"}
         onEnd={more}
         foot={loading ? "" : loadedOf(rows.length, total, "execution")}
         empty={
@@ -116,8 +123,8 @@ export default function Executions() {
           ) : (
             <Empty title="No executions here">
               <p>{environment || state || runner ? "None matches these filters." : "What is run shows here, and is kept for a while."}</p>
-              <Link className="button" href="/playground">
-                Run a program
+              <Link className="button" href={may("use") ? "/playground" : "/executions"}>
+                {may("use") ? "Run a program" : "All executions"}
               </Link>
             </Empty>
           )

@@ -8,6 +8,7 @@ const ExecutionRowFragment = graphql(
   `
     fragment ExecutionRow on Execution {
       id
+      tenant
       environmentId
       runnerId
       command

@@ -1,6 +1,6 @@
 import { cleanup, render } from "@testing-library/react";
 import { afterEach, expect, test } from "vitest";
-import { Attacks, Verdict } from "./overview";
+import { Attacks, Summary, Verdict } from "./overview";
 
 afterEach(cleanup);
 
@@ -26,4 +26,12 @@ test.each([
   const title = container.querySelector("[title]")?.getAttribute("title") ?? "";
   expect(title).not.toContain("\u202e");
   expect(title.split("\n").length).toBe(1 + failed.length);
+});
+
+test("room in the cluster is shown to those who may see it", () => {
+  const health = { status: "OK" as const, components: [part("cluster", "OK")], attacks: null };
+  const { container, rerender } = render(<Summary environments={[{ pool: { idle: 2, claimed: 1 } }]} capacity={undefined} health={health} />);
+  expect(container.textContent).toBe("Warm runners2Claimed1HealthAll parts work");
+  rerender(<Summary environments={[]} capacity={{ now: undefined }} health={health} />);
+  expect(container.textContent).toContain("CPU promised–");
 });

@@ -1,9 +1,11 @@
 import { Link } from "wouter";
+import { useCaller } from "../../lib/caller";
 import { bytes, count, plural } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { useQuery } from "../../lib/hooks";
 import { useAlerts, useEnvironments } from "../../lib/pools";
 import { Card, Empty, Failure, Loading, Notice, Page, Tag } from "../../ui/parts";
+import { Offer } from "../../ui/offer";
 import { Meter } from "../../ui/pool";
 import { PoolRow } from "./poolrow";
 import { visible } from "../../lib/visible";
@@ -47,9 +49,10 @@ const HealthQuery = graphql(`
 
 /** All environments, live, and how the cluster is. */
 export function Overview() {
+  const { caller, may, showTenants } = useCaller();
   const { environments, error, reload } = useEnvironments();
   const alerts = useAlerts();
-  const cluster = useQuery(ClusterQuery, {}, { every: 5_000 });
+  const cluster = useQuery(ClusterQuery, {}, { every: 5_000, skip: !may("cluster") });
   const health = useQuery(HealthQuery, {}, { every: 5_000 });
   const retry = () => {
     reload();
@@ -61,30 +64,36 @@ export function Overview() {
       title="Overview"
       actions={
         <>
-          <Link href="/playground" className="button">
-            Run a program
-          </Link>
-          <Link href="/new-environment" className="button primary">
-            New environment
-          </Link>
+          <Offer to="use">
+            <Link href="/playground" className="button">
+              Run a program
+            </Link>
+          </Offer>
+          <Offer to="change">
+            <Link href="/new-environment" className="button primary">
+              New environment
+            </Link>
+          </Offer>
         </>
       }
     >
       <Failure error={error ?? health.error ?? cluster.error} retry={retry} />
-      <Summary environments={environments} capacity={cluster.data?.cluster.capacity} health={health.data?.health} />
+      <Summary environments={environments} capacity={!caller || may("cluster") ? { now: cluster.data?.cluster.capacity } : undefined} health={health.data?.health} />
       {(environments || !error) && (
         <Card title="Environments" bare aside={<span className="soft small">{environments ? plural(environments.length, "pool") : ""}</span>}>
           {!environments && <Loading what="the environments" />}
           {environments?.length === 0 && (
             <Empty title="No environments yet">
               <p>An environment is what runners are made from: programs, limits, and how many are kept warm.</p>
-              <Link href="/new-environment" className="button primary">
-                Create one
-              </Link>
+              {may("change") && (
+                <Link href="/new-environment" className="button primary">
+                  Create one
+                </Link>
+              )}
             </Empty>
           )}
           {environments?.map((environment) => (
-            <PoolRow key={environment.id} environment={environment} alert={alerts.get(environment.id)} />
+            <PoolRow key={environment.id} environment={environment} alert={alerts.get(environment.id)} tenant={showTenants} />
           ))}
         </Card>
       )}
@@ -97,11 +106,13 @@ type Health = ResultOf<typeof HealthQuery>["health"];
 
 interface SummaryProps {
   environments: { pool: { idle: number; claimed: number } }[] | undefined;
-  capacity: Capacity | undefined;
+  /** Undefined where it isn't for the caller. */
+  capacity: { now: Capacity | undefined } | undefined;
   health: Health | undefined;
 }
 
-function Summary({ environments, capacity, health }: SummaryProps) {
+export function Summary({ environments, capacity: room, health }: SummaryProps) {
+  const capacity = room?.now;
   const sum = (of: "idle" | "claimed") => (environments ? count(environments.reduce((n, environment) => n + environment.pool[of], 0)) : "–");
   // What is wrong with a pool stands in its row.
   const wrong = health?.components.filter((part) => part.status !== "OK" && !part.name.startsWith("pool ")) ?? [];
@@ -122,18 +133,22 @@ function Summary({ environments, capacity, health }: SummaryProps) {
             <div>{health ? <Verdict health={health} /> : <Tag tone="quiet">Asking</Tag>}</div>
             {health?.attacks && <Attacks attacks={health.attacks} />}
           </div>
-          <Meter
-            label="CPU promised"
-            used={capacity?.cpuMHzUsed ?? 0}
-            of={capacity?.cpuMHz ?? 0}
-            text={capacity ? `${count(capacity.cpuMHzUsed / 1000)} of ${count(capacity.cpuMHz / 1000)} GHz` : "–"}
-          />
-          <Meter
-            label="Memory promised"
-            used={capacity?.memoryMiBUsed ?? 0}
-            of={capacity?.memoryMiB ?? 0}
-            text={capacity ? `${bytes(capacity.memoryMiBUsed * 2 ** 20)} of ${bytes(capacity.memoryMiB * 2 ** 20)}` : "–"}
-          />
+          {room && (
+            <>
+              <Meter
+                label="CPU promised"
+                used={capacity?.cpuMHzUsed ?? 0}
+                of={capacity?.cpuMHz ?? 0}
+                text={capacity ? `${count(capacity.cpuMHzUsed / 1000)} of ${count(capacity.cpuMHz / 1000)} GHz` : "–"}
+              />
+              <Meter
+                label="Memory promised"
+                used={capacity?.memoryMiBUsed ?? 0}
+                of={capacity?.memoryMiB ?? 0}
+                text={capacity ? `${bytes(capacity.memoryMiBUsed * 2 ** 20)} of ${bytes(capacity.memoryMiB * 2 ** 20)}` : "–"}
+              />
+            </>
+          )}
         </div>
       </Card>
       {wrong.map((part) => (

@@ -13,6 +13,8 @@ afterEach(() => {
 const pool = { environmentId: "python", revision: 1, size: 2, idle: 2, starting: 0, claimed: 0, stopping: 0, waiting: 0, reason: null, deleted: false, image: null };
 const environment: EnvironmentRow = {
   id: "python",
+  tenant: "course-1",
+  shared: true,
   revision: 1,
   image: "host",
   isolation: "NAMESPACES",
@@ -37,6 +39,13 @@ test("an alert says since when and why", () => {
 test("an id is an address, whatever is in it", () => {
   render(<PoolRow environment={{ ...environment, id: "a b/c" }} alert={undefined} />);
   expect(screen.getByRole("link").getAttribute("href")).toBe("/environments/a%20b%2Fc");
+});
+
+test("a tenant is named where it is worth saying", () => {
+  const { container, rerender } = render(<PoolRow environment={environment} alert={undefined} />);
+  expect(container.textContent).not.toContain("course-1");
+  rerender(<PoolRow environment={environment} alert={undefined} tenant />);
+  expect(container.querySelector(".owner")!.textContent).toBe("course-1, shared");
 });
 
 test("claims per minute end now", () => {

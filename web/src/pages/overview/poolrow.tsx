@@ -1,13 +1,14 @@
 import { Link } from "wouter";
 import { duration, lasting, plural } from "../../lib/format";
 import type { Alert, EnvironmentRow, Pool } from "../../lib/pools";
+import { Owner } from "../../ui/owner";
 import { Tag } from "../../ui/parts";
 import { slotsFor, Spark } from "../../ui/chart";
 import { PoolBar, PoolCounts } from "../../ui/pool";
 import { Told } from "../../ui/told";
 
 /** One environment: what its pool does, and whether that is well. */
-export function PoolRow({ environment, alert }: { environment: EnvironmentRow; alert: Alert | undefined }) {
+export function PoolRow({ environment, alert, tenant = false }: { environment: EnvironmentRow; alert: Alert | undefined; tenant?: boolean }) {
   const { pool, claimStats: claims, poolHistory: history } = environment;
   const slots = slotsFor(history.idle.length);
   const reason = alert?.reason || pool.reason;
@@ -17,6 +18,11 @@ export function PoolRow({ environment, alert }: { environment: EnvironmentRow; a
         <Link href={`/environments/${encodeURIComponent(environment.id)}`} className="break">
           {environment.id}
         </Link>
+        {tenant && (
+          <span className="small">
+            <Owner tenant={environment.tenant} shared={environment.shared} />
+          </span>
+        )}
         <span className="soft small clip">
           {environment.image === "host" ? "this machine's programs" : environment.image}
         </span>

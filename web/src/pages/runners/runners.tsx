@@ -1,6 +1,7 @@
 import { useCallback, useState } from "react";
 import { Link } from "wouter";
 import { ask } from "../../lib/ask";
+import { useCaller } from "../../lib/caller";
 import { lasting, loadedOf, moment, short } from "../../lib/format";
 import { graphql } from "../../lib/graphql";
 import { useAction } from "../../lib/hooks";
@@ -8,8 +9,9 @@ import { useNow } from "../../lib/time";
 import { Choice, EnvironmentFilter, Search, useFilter } from "../../ui/filters";
 import { ClusterLink, HappenedDialog, RunnerName } from "../../ui/happened";
 import { Dialog, Empty, Failure, Loading, Page, Tag, type Tone } from "../../ui/parts";
+import { Offer } from "../../ui/offer";
 import { ReleaseDialog } from "../../ui/release";
-import { Table, type Column } from "../../ui/table";
+import { Table, tenantColumn, type Column } from "../../ui/table";
 import { useRunners, type RunnerRow } from "./userunners";
 import { Told } from "../../ui/told";
 
@@ -30,6 +32,7 @@ export default function Runners() {
     states: states.filter(([name]) => name === state).map(([name]) => name),
     heldBy: heldBy || null,
   });
+  const { may, showTenants } = useCaller();
   const [claiming, setClaiming] = useState(false);
   const [releasing, setReleasing] = useState<RunnerRow>();
   const [shown, setShown] = useState<string>();
@@ -40,7 +43,7 @@ export default function Runners() {
       width: "10rem",
       cell: (runner) => (
         <>
-          <RunnerName id={runner.id} onShow={setShown} /> <ClusterLink url={runner.clusterUrl} what={`Runner ${short(runner.id)}`} />
+          {may("cluster") ? <RunnerName id={runner.id} onShow={setShown} /> : <span className="mono small" title={runner.id}>{short(runner.id)}</span>} <ClusterLink url={runner.clusterUrl} what={`Runner ${short(runner.id)}`} />
         </>
       ),
     },
@@ -50,6 +53,7 @@ export default function Runners() {
       width: "minmax(6rem, 1fr)",
       cell: (runner) => <Link href={`/environments/${encodeURIComponent(runner.environmentId)}`}>{runner.environmentId}</Link>,
     },
+    ...(showTenants ? [tenantColumn] : []),
     { name: "Started", width: "5.5rem", cell: (runner) => <span className="num" title={runner.createdAt}>{moment(runner.createdAt)}</span> },
     { name: "Held by, or waits for", width: "minmax(17rem, 3fr)", cell: (runner) => <Holder runner={runner} /> },
     {
@@ -62,12 +66,16 @@ export default function Runners() {
             <Link className="button small" href={`/executions?runner=${runner.id}`}>
               Executions
             </Link>
-            <Link className="button small" href={`/terminal?runner=${runner.id}`}>
-              Shell
-            </Link>
-            <button type="button" className="button small danger" onClick={() => setReleasing(runner)}>
-              Release
-            </button>
+            {may("use") && (
+              <>
+                <Link className="button small" href={`/terminal?runner=${runner.id}`}>
+                  Shell
+                </Link>
+                <button type="button" className="button small danger" onClick={() => setReleasing(runner)}>
+                  Release
+                </button>
+              </>
+            )}
           </>
         ),
     },
@@ -77,9 +85,11 @@ export default function Runners() {
     <Page
       title="Runners"
       actions={
-        <button type="button" className="button primary" onClick={() => setClaiming(true)}>
-          Claim a runner
-        </button>
+        <Offer to="use">
+          <button type="button" className="button primary" onClick={() => setClaiming(true)}>
+            Claim a runner
+          </button>
+        </Offer>
       }
     >
       <div className="filters">
@@ -94,7 +104,7 @@ export default function Runners() {
         rows={rows}
         rowKey={(runner) => runner.id}
         total={total}
-        least="66.5rem"
+        least={showTenants ? "74rem" : "66.5rem"}
         onEnd={more}
         foot={loading ? "" : loadedOf(rows.length, total, "runner")}
         empty={

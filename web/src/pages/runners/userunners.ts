@@ -7,6 +7,7 @@ import { everyPage, usePages, type Part, type Source } from "../../lib/pages";
 const RunnerRowFragment = graphql(`
   fragment RunnerRow on Runner {
     id
+    tenant
     environmentId
     state
     message

@@ -1,0 +1,169 @@
+import { useState } from "react";
+import { roles, type Caller, type Role } from "../../lib/access";
+import { ask, type ServerError } from "../../lib/ask";
+import { graphql, type VariablesOf } from "../../lib/graphql";
+import { useAction } from "../../lib/hooks";
+import { session } from "../../lib/session";
+import { Copy } from "../../ui/copy";
+import { Dialog, Failure, Field, Notice } from "../../ui/parts";
+
+const CreateMutation = graphql(`
+  mutation CreateToken($input: CreateTokenInput!) {
+    createToken(input: $input) {
+      token {
+        id
+      }
+      secret
+    }
+  }
+`);
+type Input = VariablesOf<typeof CreateMutation>["input"];
+
+export interface CreateTokenProps {
+  open: boolean;
+  caller: Caller;
+  tenants: readonly string[];
+  onCreated: () => void;
+  onClose: () => void;
+}
+
+/** Makes a token. Its secret is shown here and never again. */
+export function CreateToken({ open, caller, tenants, onCreated, onClose }: CreateTokenProps) {
+  const first = caller.kind === "ANONYMOUS";
+  const [secret, setSecret] = useState<string>();
+  const create = useAction(async (input: Input) => {
+    const { createToken } = await ask(CreateMutation, { input });
+    // From now on the server needs a token: without it this page could ask nothing more.
+    if (first) session.set(createToken.secret, false);
+    setSecret(createToken.secret);
+    onCreated();
+  });
+  const close = () => {
+    create.clear();
+    onClose();
+    if (secret !== undefined && first) window.location.reload(); // with the token
+    setSecret(undefined);
+  };
+  return (
+    <Dialog title={secret === undefined ? "New token" : "Copy the token now"} open={open} onClose={secret === undefined ? close : () => {}}>
+      {secret === undefined ? (
+        <TokenForm first={first} allTenants={caller.tenant === null} tenants={tenants} busy={create.busy} error={create.error} onSubmit={(input) => void create.run(input)} onClose={close} />
+      ) : (
+        <Secret secret={secret} first={first} onClose={close} />
+      )}
+    </Dialog>
+  );
+}
+
+export function Secret({ secret, first, onClose }: { secret: string; first: boolean; onClose: () => void }) {
+  return (
+    <>
+      <Notice kind="warn">It is shown only here, and never again: the server keeps no copy. Whoever has it can use the server.</Notice>
+      {first && <Notice kind="warn">From now on this server needs a token. This tab uses this one until it is closed.</Notice>}
+      <Copy label="The token" text={secret} hint="Programs send it as Authorization: Bearer TOKEN." />
+      <div className="row">
+        <button type="button" className="button primary" onClick={onClose}>
+          I have copied it
+        </button>
+      </div>
+    </>
+  );
+}
+
+const day = 86_400;
+const lives = [
+  [0, "Never"],
+  [day, "After a day"],
+  [7 * day, "After a week"],
+  [30 * day, "After 30 days"],
+  [90 * day, "After 90 days"],
+  [365 * day, "After a year"],
+] as const;
+
+export interface TokenFormProps {
+  /** Whether it is the first token of a server that needs none: it must be an administrator's. */
+  first: boolean;
+  /** Whether the caller can give it to any tenant. */
+  allTenants: boolean;
+  tenants: readonly string[];
+  busy: boolean;
+  error: ServerError | undefined;
+  onSubmit: (input: Input) => void;
+  onClose: () => void;
+}
+
+export function TokenForm({ first, allTenants, tenants, busy, error, onSubmit, onClose }: TokenFormProps) {
+  const [name, setName] = useState("");
+  const [role, setRole] = useState<Role>(first ? "ADMIN" : "CLIENT");
+  const [tenant, setTenant] = useState("default");
+  const [life, setLife] = useState(0);
+  const client = role === "CLIENT";
+  const choices = tenants.includes("default") ? tenants : ["default", ...tenants];
+  const chosen = tenant === "" && client ? "default" : tenant; // a client can't be for all
+  const wrongAt = (field: string) => (error?.code === "INVALID_INPUT" && error.field.replace(/^input\./, "") === field ? error.message : undefined);
+  const named = ["name", "role", "tenant", "expiresIn"].some((field) => wrongAt(field) && !(first && field !== "name"));
+  return (
+    <form
+      className="stack"
+      onSubmit={(event) => {
+        event.preventDefault();
+        const ofTenant = first || !allTenants || chosen === "" ? null : chosen;
+        onSubmit({ name: name.trim(), role, tenant: ofTenant, expiresIn: first || life === 0 ? null : life });
+      }}
+    >
+      {first && (
+        <Notice kind="warn">This server needs no token yet. Its first one is an administrator's for all tenants, and from then on everybody needs one: also programs that use the server now.</Notice>
+      )}
+      <Field label="Name" hint="For people: who or what uses it." error={wrongAt("name")}>
+        {(tie) => <input {...tie} className="input" required maxLength={128} value={name} autoComplete="off" spellCheck={false} onChange={(event) => setName(event.target.value)} />}
+      </Field>
+      {!first && (
+        <>
+          <Field label="Role" hint={`It may ${roles.find((one) => one.role === role)!.may}.`} error={wrongAt("role")}>
+            {(tie) => (
+              <select {...tie} className="select" value={role} onChange={(event) => setRole(event.target.value as Role)}>
+                {roles.map((one) => (
+                  <option key={one.role}>{one.role}</option>
+                ))}
+              </select>
+            )}
+          </Field>
+          {allTenants && (
+            <Field label="Tenant" hint={client ? "What a client makes belongs to one tenant." : "It sees and uses only what is this tenant's."} error={wrongAt("tenant")}>
+              {(tie) => (
+                <select {...tie} className="select" value={chosen} onChange={(event) => setTenant(event.target.value)}>
+                  {!client && <option value="">All tenants</option>}
+                  {choices.map((id) => (
+                    <option key={id} value={id}>
+                      {id}
+                    </option>
+                  ))}
+                </select>
+              )}
+            </Field>
+          )}
+          <Field label="Ends" hint="It can be revoked at any time." error={wrongAt("expiresIn")}>
+            {(tie) => (
+              <select {...tie} className="select" value={life} onChange={(event) => setLife(Number(event.target.value))}>
+                {lives.map(([seconds, text]) => (
+                  <option key={seconds} value={seconds}>
+                    {text}
+                  </option>
+                ))}
+              </select>
+            )}
+          </Field>
+        </>
+      )}
+      {!named && <Failure error={error} />}
+      <div className="row">
+        <button type="button" className="button" onClick={onClose}>
+          Cancel
+        </button>
+        <button type="submit" className="button primary" disabled={busy || name.trim() === ""}>
+          Create the token
+        </button>
+      </div>
+    </form>
+  );
+}

@@ -1,0 +1,174 @@
+import { useState, type ReactNode } from "react";
+import { ask, ServerError } from "../../lib/ask";
+import { useCaller } from "../../lib/caller";
+import { graphql } from "../../lib/graphql";
+import { useAction, useQuery } from "../../lib/hooks";
+import { Card, Dialog, Facts, Failure, Loading, Page } from "../../ui/parts";
+import { TenantFragment, draftOf, inputOf, quotas, type Tenant, type TenantDraft, type WrongField } from "./quotas";
+import { TenantForm } from "./tenantform";
+
+const TenantsQuery = graphql(
+  `
+    query Tenants {
+      tenants {
+        ...TenantParts
+      }
+    }
+  `,
+  [TenantFragment],
+);
+
+const PutMutation = graphql(`
+  mutation PutTenant($input: PutTenantInput!) {
+    putTenant(input: $input) {
+      created
+    }
+  }
+`);
+
+const DeleteMutation = graphql(`
+  mutation DeleteTenant($id: ID!) {
+    deleteTenant(id: $id) {
+      deleted
+    }
+  }
+`);
+
+type Editing = { tenant: Tenant | undefined } | undefined;
+
+/** The tenants that the caller sees, and what each may take. */
+export default function Tenants() {
+  const { may, reload: known } = useCaller();
+  const { data, error, reload } = useQuery(TenantsQuery, {}, { every: 10_000 });
+  const [editing, setEditing] = useState<Editing>();
+  const [deleting, setDeleting] = useState<string>();
+  const changed = () => {
+    reload();
+    known();
+  };
+  const remove = useAction(async (id: string) => {
+    await ask(DeleteMutation, { id });
+    setDeleting(undefined);
+    changed();
+  });
+  const keep = () => {
+    remove.clear();
+    setDeleting(undefined);
+  };
+  const manages = may("tenants");
+  return (
+    <Page
+      title="Tenants"
+      actions={
+        manages && (
+          <button type="button" className="button primary" onClick={() => setEditing({ tenant: undefined })}>
+            New tenant
+          </button>
+        )
+      }
+    >
+      <p className="soft">A tenant is a group of callers that see and use only what is theirs. Its quotas bound what they take together.</p>
+      <Failure error={error} retry={reload} />
+      {!data && !error && <Loading what="the tenants" />}
+      {data?.tenants.map((tenant) => (
+        <TenantCard key={tenant.id} tenant={tenant} onEdit={manages ? () => setEditing({ tenant }) : undefined} onDelete={manages && tenant.id !== "default" ? () => setDeleting(tenant.id) : undefined} />
+      ))}
+      <Dialog title={editing?.tenant ? `Change tenant ${editing.tenant.id}` : "New tenant"} open={editing !== undefined} onClose={() => setEditing(undefined)}>
+        {editing && (
+          <Editor
+            tenant={editing.tenant}
+            onClose={() => setEditing(undefined)}
+            onDone={() => {
+              setEditing(undefined);
+              changed();
+            }}
+          />
+        )}
+      </Dialog>
+      <Dialog title={`Delete tenant ${deleting}?`} open={deleting !== undefined} onClose={keep}>
+        <p>Its tokens are revoked, and what is done with them ends. Its executions and their output are kept as long as others. A tenant that has environments can't be deleted.</p>
+        <Failure error={remove.error} />
+        <div className="row">
+          <button type="button" className="button" onClick={keep}>
+            Keep it
+          </button>
+          <button type="button" className="button danger" disabled={remove.busy} onClick={() => deleting !== undefined && void remove.run(deleting)}>
+            Delete {deleting}
+          </button>
+        </div>
+      </Dialog>
+    </Page>
+  );
+}
+
+export interface TenantCardProps {
+  tenant: Tenant;
+  /** Without them the caller may only read it. */
+  onEdit?: (() => void) | undefined;
+  onDelete?: (() => void) | undefined;
+}
+
+/** A tenant with its quotas. */
+export function TenantCard({ tenant, onEdit, onDelete }: TenantCardProps) {
+  return (
+    <Card
+      title={tenant.id}
+      aside={
+        <span className="row tight">
+          {onEdit && (
+            <button type="button" className="button small" aria-label={`Change ${tenant.id}`} onClick={onEdit}>
+              Change …
+            </button>
+          )}
+          {onDelete && (
+            <button type="button" className="button small danger" aria-label={`Delete ${tenant.id}`} onClick={onDelete}>
+              Delete …
+            </button>
+          )}
+        </span>
+      }
+    >
+      <Facts>
+        {[
+          ["Weight", <span key="w" title="Turns of its waiting claims for each of a tenant of weight 1">{tenant.weight}</span>],
+          ...quotas.map(({ name, label, shown }): [string, ReactNode] => {
+            const bound = tenant.quotas[name];
+            return [label, bound === null ? <span key={name} className="soft">No bound</span> : `At most ${shown(bound)}`];
+          }),
+        ]}
+      </Facts>
+    </Card>
+  );
+}
+
+/** Creates a tenant, or changes one. */
+function Editor({ tenant, onDone, onClose }: { tenant: Tenant | undefined; onDone: () => void; onClose: () => void }) {
+  const [draft, setDraft] = useState<TenantDraft>(() => draftOf(tenant));
+  const [wrong, setWrong] = useState<WrongField>();
+  const put = useAction(async () => {
+    const input = inputOf(draft);
+    if ("message" in input) return setWrong(input);
+    try {
+      await ask(PutMutation, { input });
+    } catch (error) {
+      if (!(error instanceof ServerError && error.code === "INVALID_INPUT" && error.field !== "")) throw error;
+      return setWrong({ field: error.field.replace(/^input\./, ""), message: error.message });
+    }
+    onDone();
+  });
+  return (
+    <TenantForm
+      draft={draft}
+      isNew={!tenant}
+      wrong={wrong}
+      busy={put.busy}
+      error={put.error}
+      onChange={(next) => {
+        setDraft(next);
+        setWrong(undefined);
+      }}
+      onSubmit={() => void put.run()}
+      onClose={onClose}
+    />
+  );
+}

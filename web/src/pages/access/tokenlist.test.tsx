@@ -1,0 +1,48 @@
+import { cleanup, fireEvent, render, screen } from "@testing-library/react";
+import { afterEach, expect, test, vi } from "vitest";
+import { standing, TokenList, type Token } from "./tokenlist";
+
+afterEach(cleanup);
+
+const now = Date.parse("2026-11-21T12:00:00Z");
+const token = (change: Partial<Token>): Token => ({
+  id: "t1",
+  kind: "TOKEN",
+  name: "codeocean",
+  tenant: null,
+  role: "CLIENT",
+  createdAt: "2026-11-20T12:00:00Z",
+  expiresAt: null,
+  revokedAt: null,
+  lastUsedAt: null,
+  ...change,
+});
+
+test.each([
+  [{}, false, "Valid"],
+  [{ expiresAt: "2026-11-22T12:00:00Z" }, false, "Ends in 1 d"],
+  [{ expiresAt: "2026-11-21T12:00:00Z" }, true, "Expired"],
+  [{ revokedAt: "2026-11-21T11:00:00Z", expiresAt: "2026-11-20T12:00:00Z" }, true, "Revoked"],
+])("%j", (change, ended, text) => {
+  expect(standing(token(change), now)).toMatchObject({ ended, text });
+});
+
+test("those that can be used come first, and only they can be revoked", () => {
+  const revoke = vi.fn();
+  const tokens = [token({ id: "a", name: "old" }), token({ id: "b", name: "gone", createdAt: "2026-11-21T00:00:00Z", revokedAt: "2026-11-21T01:00:00Z" }), token({ id: "c", name: "new", createdAt: "2026-11-21T02:00:00Z" })];
+  const { container } = render(<TokenList tokens={tokens} allTenants={false} onRevoke={revoke} />);
+  expect([...container.querySelectorAll("tbody tr td:first-child")].map((cell) => cell.textContent)).toEqual(["new", "old", "gone"]);
+  expect(screen.getAllByRole("button")).toHaveLength(2);
+  fireEvent.click(screen.getByRole("button", { name: "Revoke old" }));
+  expect(revoke).toHaveBeenCalledWith(tokens[0]);
+});
+
+test("a name is text, and a tenant is shown where there can be several", () => {
+  const tokens = [token({ name: "<script>alert(1)</script>\u202e", tenant: "a" })];
+  const { container, rerender } = render(<TokenList tokens={tokens} allTenants onRevoke={() => {}} />);
+  expect(container.querySelector("script")).toBeNull();
+  expect(container.textContent).toContain("<script>alert(1)</script>U+202E");
+  expect(screen.getByRole("columnheader", { name: "Tenant" })).toBeTruthy();
+  rerender(<TokenList tokens={tokens} allTenants={false} onRevoke={() => {}} />);
+  expect(screen.queryByRole("columnheader", { name: "Tenant" })).toBeNull();
+});

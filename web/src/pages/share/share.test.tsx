@@ -1,0 +1,50 @@
+import { cleanup, render, screen } from "@testing-library/react";
+import { afterEach, expect, test } from "vitest";
+import { ServerError } from "../../lib/ask";
+import { Output } from "../../lib/output";
+import { SharedPage, type SharedPageProps } from "./share";
+
+afterEach(cleanup);
+
+const running = { command: ["echo", "<img src=x>"], state: "RUNNING", outcome: null, exitCode: null, signal: null, goneReason: null, message: null, usage: null, marks: { startedAt: "2026-11-21T00:00:00Z" } } as const;
+const followed = { output: new Output(), version: 0, started: true, end: undefined, error: undefined };
+const expired = new ServerError("the grant has expired: ask for a new one with createGrant", "UNAUTHENTICATED");
+
+const shown = (props: Partial<SharedPageProps>) =>
+  render(<SharedPage usable execution={running as never} until="2026-11-22T00:00:00Z" followed={followed} error={undefined} retry={() => {}} tools={<i>download</i>} {...props} />).container;
+
+test("it shows the execution, and leads nowhere", () => {
+  const container = shown({});
+  expect(container.textContent).toContain("Running");
+  expect(container.textContent).toContain("'<img src=x>'");
+  expect(container.textContent).toContain("download");
+  expect(container.querySelectorAll("a, main img")).toHaveLength(0);
+});
+
+test.each([
+  ["expired", expired, "This link has ended"],
+  ["revoked", new ServerError("the token that made the grant has ended, and the grant with it", "UNAUTHENTICATED"), "This link has ended"],
+  ["of another execution", new ServerError("no execution", "EXECUTION_NOT_FOUND"), "This link is for no execution that is kept"],
+  ["without the right", new ServerError("needs WATCH", "FORBIDDEN"), "This link isn't for watching"],
+])("a link that is %s says so", (_, error, says) => {
+  const container = shown({ execution: undefined, error });
+  expect(container.textContent).toContain(says);
+  expect(container.textContent).toContain(error.message);
+  expect(screen.queryByRole("button")).toBeNull();
+});
+
+test("one that ends while it is watched keeps what was printed", () => {
+  const container = shown({ error: expired });
+  expect(screen.getByRole("alert").textContent).toContain("This link has ended");
+  expect(container.querySelector("[role=log]")).toBeTruthy();
+  expect(container.textContent).not.toContain("download");
+});
+
+test("one without a grant says so, and nothing is asked", () => {
+  expect(shown({ usable: false, execution: undefined }).textContent).toContain("This link is incomplete");
+});
+
+test("a server that doesn't answer can be asked again", () => {
+  shown({ execution: undefined, error: new ServerError("The server doesn't answer.", "UNREACHABLE", "", true) });
+  expect(screen.getByRole("button", { name: "Try again" })).toBeTruthy();
+});

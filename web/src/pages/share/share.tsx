@@ -1,0 +1,151 @@
+import { useEffect, type ReactNode } from "react";
+import icon from "../../icon.svg";
+import type { ServerError } from "../../lib/ask";
+import { bytes, commandLine, duration, moment } from "../../lib/format";
+import { graphql, type ResultOf } from "../../lib/graphql";
+import { useQuery } from "../../lib/hooks";
+import { OutcomeFragment, sentence, verdict } from "../../lib/outcome";
+import { useOutput } from "../../lib/useoutput";
+import { LinkBanner } from "../../ui/frame";
+import { OutputView } from "../../ui/output";
+import { Card, Empty, Facts, Failure, Loading, Notice, Page, Tag } from "../../ui/parts";
+import { Told } from "../../ui/told";
+import { DownloadButton } from "../execution/download";
+
+const SharedQuery = graphql(
+  `
+    query Shared($id: ID!) {
+      me {
+        grant {
+          expiresAt
+        }
+      }
+      execution(id: $id) {
+        command
+        ...OutcomeParts
+        marks {
+          startedAt
+        }
+      }
+    }
+  `,
+  [OutcomeFragment],
+);
+type Shared = NonNullable<ResultOf<typeof SharedQuery>["execution"]>;
+
+/** One execution, for whoever has its link: what it prints, and how it ended. It acts with the grant of the link alone. */
+export default function Share({ id, grant }: { id: string; grant: string }) {
+  const usable = id !== "" && grant !== "";
+  const { data, error, reload } = useQuery(SharedQuery, { id }, { skip: !usable });
+  const followed = useOutput(usable ? id : undefined);
+  const ended = followed.end !== undefined;
+  useEffect(() => {
+    if (followed.started || ended) reload();
+  }, [followed.started, ended, reload]);
+  const refusal = error ?? followed.error;
+  return (
+    <div className="shared">
+      <header className="brand">
+        <img src={icon} alt="" width="26" height="26" />
+        Rockpool
+      </header>
+      <div className="page">
+        <SharedPage usable={usable} execution={data?.execution ?? undefined} until={data?.me.grant?.expiresAt} followed={followed} error={refusal} retry={reload} tools={<DownloadButton id={id} />} />
+      </div>
+      <LinkBanner />
+    </div>
+  );
+}
+
+export interface SharedPageProps {
+  /** Whether the link has an id and a grant. */
+  usable: boolean;
+  execution: Shared | undefined;
+  /** When the link ends. */
+  until: string | undefined;
+  followed: ReturnType<typeof useOutput>;
+  error: ServerError | undefined;
+  retry: () => void;
+  tools: ReactNode;
+}
+
+export function SharedPage({ usable, execution, until, followed, error, retry, tools }: SharedPageProps) {
+  const title = "Shared execution";
+  const over = ending(usable, error);
+  if (!execution) {
+    return (
+      <Page title={title}>
+        {over ? (
+          <Empty title={over}>
+            {error && (
+              <p>
+                The server says: <Told text={error.message} />.
+              </p>
+            )}
+            <p>Ask for a new link where you got this one.</p>
+          </Empty>
+        ) : error ? (
+          <Failure error={error} retry={retry} />
+        ) : (
+          <Loading what="the execution" />
+        )}
+      </Page>
+    );
+  }
+  const now = { ...execution, ...followed.end };
+  const { tone, text } = verdict(now);
+  const ended = followed.end !== undefined;
+  return (
+    <Page title={title}>
+      {over ? (
+        <Notice kind="bad">
+          {over}: <Told text={error!.message} />. What was printed since isn't shown. Ask for a new link where you got this one.
+        </Notice>
+      ) : (
+        <Failure error={error} retry={retry} />
+      )}
+      <Card>
+        <div className="stack">
+          <div className="row" aria-live="polite">
+            <Tag tone={tone}>{text}</Tag>
+            <span className="grow">{sentence(now)}</span>
+          </div>
+          <Facts>
+            {[
+              ["Command", <span key="c" className="mono">{commandLine(execution.command).slice(0, 500)}</span>],
+              ["Began", execution.marks.startedAt ? moment(execution.marks.startedAt) : "–"],
+              ["Took", now.usage ? duration(now.usage.wallMs) : "–"],
+              ["Printed", now.usage ? bytes(now.usage.outputBytes) : "–"],
+              ["This link ends", until ? <span key="u" title={until}>{moment(until)}</span> : "–"],
+            ]}
+          </Facts>
+        </div>
+      </Card>
+      <Card title="Output" bare>
+        <OutputView
+          output={followed.output}
+          version={followed.version}
+          live={!ended && !over}
+          label="What it printed"
+          tools={over ? undefined : tools}
+          nothing={<Empty title={ended ? "It printed nothing" : "Nothing printed yet"}>{!ended && !over && <p>What it prints shows here at once.</p>}</Empty>}
+        />
+      </Card>
+    </Page>
+  );
+}
+
+/** Why a link shows nothing (any more); undefined while it does. */
+function ending(usable: boolean, error: ServerError | undefined): string | undefined {
+  if (!usable) return "This link is incomplete";
+  switch (error?.code) {
+    case "UNAUTHENTICATED":
+      return "This link has ended";
+    case "FORBIDDEN":
+      return "This link isn't for watching";
+    case "EXECUTION_NOT_FOUND":
+      return "This link is for no execution that is kept";
+    default:
+      return undefined;
+  }
+}
