@@ -166,13 +166,13 @@ func (s *Server) Open(ctx context.Context) (err error) {
 	return nil
 }
 
-// Lost says what runners of this machine lack, since the server isn't root; "": nothing.
 // weight returns the turns of a tenant's waiting claims.
 func (s *Server) weight(id runtime.TenantID) int {
 	t, _ := s.book.Tenant(id)
 	return max(t.Weight, runtime.DefaultWeight)
 }
 
+// Lost says what runners of this machine lack, since the server isn't root; "": nothing.
 func (s *Server) Lost() string {
 	if here, ok := s.cluster.(lossReporter); ok {
 		return here.Lost()

@@ -29,6 +29,7 @@ const anyShell = "if command -v bash >/dev/null; then exec bash -i 2>&1; else ex
 export async function claim(environmentId: string): Promise<string> {
   const labels = [{ name: "by", value: "dashboard" }];
   const { claimRunner } = await ask(ClaimMutation, { input: { environmentId, waitFor: 15, inactivityTimeout: 600, labels } });
+  if (!claimRunner.runner) throw new Error("the answer has no runner"); // only one that asked for a ticket has none
   return claimRunner.runner.id;
 }
 
