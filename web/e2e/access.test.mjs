@@ -60,6 +60,32 @@ for (const colorScheme of ["light", "dark"]) {
   }
 }
 
+test("axe finds nothing in dialogs", async () => {
+  const page = await open(browser, { viewport: { width: 360, height: 800 }, bypassCSP: true });
+  const execution = pages.find(({ name }) => name === "execution").address;
+  const found = [];
+  for (const [address, button, then] of [
+    ["/access/tokens", "New token"],
+    ["/access/tenants", "New tenant"],
+    ["/access/tenants", "Change course-1"],
+    ["/access/tenants", "Delete course-1"],
+    [execution, "Share …"],
+    [execution, "Share …", "Make the link"],
+  ]) {
+    await page.goto(server.url + address);
+    await page.click(`role=button[name='${button}']`);
+    await page.waitForSelector("dialog[open] h2");
+    if (then) {
+      await page.click(`role=button[name='${then}']`);
+      await page.waitForSelector("dialog >> text=The link");
+    }
+    found.push(...(await judge(page, `${address}, ${then ?? button}`)));
+  }
+  assert.deepEqual(found, []);
+  assert.deepEqual(page.mistakes, []);
+  await page.context().close();
+});
+
 test("a view that can't load says so, and loads when it is tried again", async () => {
   const page = await open(browser, { viewport: { width: 360, height: 800 }, bypassCSP: true });
   const found = [];

@@ -1,6 +1,9 @@
 // A server with tokens: who may do what, and links that share one execution with those who have none.
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { readFile } from "node:fs/promises";
+import { createServer } from "node:net";
 import { after, before } from "node:test";
 import { launch, open, test } from "./browser.mjs";
 import { Server } from "./server.mjs";
@@ -283,5 +286,35 @@ test("the first token of an open server closes it, and this tab goes on with it"
     await Promise.all([page, other].map((one) => one.context().close()));
   } finally {
     await openServer.stop();
+  }
+});
+
+test("a page of another origin watches one execution with a grant, as examples/share does", async () => {
+  const free = createServer().listen(0, "127.0.0.1");
+  await once(free, "listening");
+  const { port } = free.address();
+  const origin = `http://127.0.0.1:${port}`;
+  const rockpool = await Server.start({ token: first, args: ["--allowed-origins", origin] });
+  free.close();
+  await once(free, "close");
+  const platform = spawn(process.execPath, [new URL("../../examples/share/server.mjs", import.meta.url).pathname], {
+    env: { ...process.env, PORT: String(port), ROCKPOOL_SERVER: rockpool.url, ROCKPOOL_TOKEN: first },
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  try {
+    await once(platform.stdout, "data");
+    const page = await open(browser);
+    const sent = [];
+    page.on("request", (request) => sent.push(JSON.stringify([request.url(), request.headers()])));
+    await page.goto(origin);
+    await page.click("text=Run");
+    await page.waitForSelector("pre >> text=EXITED, exit code 0");
+    assert.equal(await page.textContent("pre"), `${Array.from({ length: 10 }, (_, n) => `line ${n}\n`).join("")}\nEXITED, exit code 0\n`);
+    assert.ok(sent.some((request) => request.includes("Bearer rpg_")));
+    assert.ok(!sent.some((request) => request.includes(first)), "the page has the platform's token");
+    await page.context().close();
+  } finally {
+    platform.kill();
+    await rockpool.stop();
   }
 });

@@ -21,12 +21,14 @@ export class Server {
   #ended;
   #listen = "127.0.0.1:0";
   #token;
+  #args;
 
-  /** Starts one, with a token where it is to want one. */
-  static async start({ token } = {}) {
+  /** Starts one, with a token where it is to want one, and with further arguments. */
+  static async start({ token, args = [] } = {}) {
     const server = new Server();
     all.push(server);
     server.#token = token;
+    server.#args = args;
     server.#data = await mkdtemp(path.join(tmpdir(), "rockpool-web-"));
     if (token) await writeFile(path.join(server.#data, "token"), token, { mode: 0o600 });
     await server.#spawn();
@@ -36,7 +38,7 @@ export class Server {
   async #spawn() {
     const child = spawn(
       binary,
-      ["serve", "--listen", this.#listen, "--data", this.#data, "--cgroup-parent", `rockpool/web-${process.pid}`, "--on-stop", "remove", "--log-level", "warn", ...(this.#token ? ["--token-file", path.join(this.#data, "token")] : [])],
+      ["serve", "--listen", this.#listen, "--data", this.#data, "--cgroup-parent", `rockpool/web-${process.pid}`, "--on-stop", "remove", "--log-level", "warn", ...(this.#token ? ["--token-file", path.join(this.#data, "token")] : []), ...this.#args],
       { stdio: ["ignore", "pipe", "pipe"] },
     );
     this.#child = child;

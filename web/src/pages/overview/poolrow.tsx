@@ -19,8 +19,8 @@ export function PoolRow({ environment, alert, tenant = false }: { environment: E
           {environment.id}
         </Link>
         {tenant && (
-          <span className="small">
-            <Owner tenant={environment.tenant} shared={environment.shared} />
+          <span className="small soft">
+            Tenant <Owner tenant={environment.tenant} shared={environment.shared} />
           </span>
         )}
         <span className="soft small clip">
