@@ -29,6 +29,14 @@ type tenantList struct {
 	output.Format
 }
 
+// Help is what its --help says beyond the flags.
+func (tenantList) Help() string {
+	return `Examples:
+
+    rockpool tenant list
+    rockpool tenant list --json | jq -r '.[] | select(.quotas.runners == null) | .id'`
+}
+
 // Run lists the tenants.
 func (c *tenantList) Run(s Streams) error {
 	ctx, stop := stoppable()
@@ -130,6 +138,13 @@ type tenantDelete struct {
 	connection.Flags
 	output.Format
 	IDs []string `arg:"" name:"tenant" help:"Their names."`
+}
+
+// Help is what its --help says beyond the flags.
+func (tenantDelete) Help() string {
+	return `What the tenants' executions printed is kept as long as others'. One that isn't there is an error, but the others are deleted.
+
+    rockpool tenant delete physics`
 }
 
 // Run deletes tenants.
