@@ -143,7 +143,7 @@ type tenantDelete struct {
 
 // Help is what its --help says beyond the flags.
 func (tenantDelete) Help() string {
-	return `One that isn't there is an error, but the others are deleted.
+	return `What the tenants' executions printed is kept as long as others'. One that isn't there is an error, but the others are deleted.
 
     rockpool tenant delete physics`
 }

@@ -218,6 +218,8 @@ func newWorld(t *testing.T) *world {
 	w.maker = known.Principal
 	w.grant("a grant to watch", "execution", access.Watch)
 	w.grant("a grant for a runner", "runner", access.Watch, access.Stdin, access.Cancel, access.FilesRead, access.FilesWrite, access.Execute)
+	w.grant("a grant to watch a runner", "runner", access.Watch)
+	w.grant("a grant to feed", "execution", access.Stdin)
 	w.callers = append(w.callers, caller{name: "nobody"})
 	w.used("physics")
 	w.own, w.another, w.foreign = w.make("physics"), w.make("physics"), w.make("chemistry")
@@ -246,7 +248,7 @@ func (w *world) grant(name, object string, rights ...access.Right) {
 		if object == "runner" {
 			g.Execution, g.Runner = "", runtime.RunnerID(w.own.runner)
 		}
-		of := object + w.own.runner
+		of := name + w.own.runner
 		if w.grants[of] == "" {
 			text, _, err := w.book.Sign(w.maker, g, time.Hour)
 			if err != nil {

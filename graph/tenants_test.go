@@ -204,7 +204,7 @@ func TestSharedEnvironments(t *testing.T) {
 	}
 	after := ownersEvents(`"GONE"`)
 	for _, event := range append(idle, after...) {
-		if strings.Contains(event, "secret") || strings.Contains(event, "physics") || strings.Contains(event, `"CLAIM`) {
+		if strings.Contains(event, "secret") || strings.Contains(event, "physics") || strings.Contains(event, `"CLAIMED"`) {
 			t.Errorf("the owner sees the claim: %s", event)
 		}
 	}

@@ -193,6 +193,28 @@ func TestTenantsAreSeenByTheirOwn(t *testing.T) {
 	}
 }
 
+// TestWrongSecrets: a token's id, which lists show, doesn't make one known.
+func TestWrongSecrets(t *testing.T) {
+	b, _ := newBook(t)
+	_, text := b.make(t, NewToken{Role: access.Client, Tenant: "physics"})
+	_, other := b.make(t, NewToken{Role: access.Client, Tenant: "physics"})
+	const ofID = len(tokenPrefix) + 22 // all of its 128 bits
+	want := ""
+	for what, shown := range map[string]string{
+		"another secret": text[:ofID] + other[ofID:], "no secret": text[:ofID] + strings.Repeat("A", len(text)-ofID), "the last bits": text[:len(text)-1] + map[bool]string{true: "B", false: "A"}[text[len(text)-1] == 'A'],
+		"an unknown id": tokenPrefix + strings.Repeat("A", ofID-len(tokenPrefix)) + text[ofID:], "the id": text[:ofID], "more": text + "A", "nothing": tokenPrefix, "garbage": "garbage",
+	} {
+		caller, err := b.Authenticate(shown)
+		wantCode(t, what, err, runtime.CodeUnauthenticated)
+		if want == "" && err != nil {
+			want = err.Error()
+		}
+		if err == nil || err.Error() != want || caller.Principal.Kind != "" {
+			t.Errorf("%s: %+v %v, not %s", what, caller.Principal, err, want)
+		}
+	}
+}
+
 // FuzzAuthenticate: nothing but a token's or a grant's own text is one.
 func FuzzAuthenticate(f *testing.F) {
 	b, _ := newBook(f)
