@@ -13,10 +13,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/audit"
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
@@ -50,12 +52,17 @@ type bedOptions struct {
 	Options
 	Token string
 	Alert pool.AlertRule
+
+	quotas *quota.Ledger
 }
 
 // book returns one with the token, over a store; nil: it can store nothing.
 func (o bedOptions) book(t testing.TB, db *store.Store) *identity.Book {
 	t.Helper()
 	config := identity.Config{FirstToken: o.Token, Open: o.Token == "", Key: make([]byte, 32), Logger: zap.NewNop()}
+	if o.quotas != nil {
+		config.Quotas = o.quotas
+	}
 	if db == nil {
 		return identity.New(config)
 	}
@@ -74,10 +81,16 @@ func newBedWith(t testing.TB, cluster runtime.Cluster, fake *clustertest.Fake, o
 	if err != nil {
 		t.Fatal(err)
 	}
-	eng := engine.New(cluster, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop(), Alert: options.Alert})
+	options.quotas = quota.New()
+	eng := engine.New(cluster, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop(), Alert: options.Alert, Quotas: options.quotas})
+	options.Audit, err = audit.New(audit.Config{Store: db})
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
+	ended := make(chan error, 2)
 	go func() { ended <- eng.Run(ctx) }()
+	go func() { ended <- options.Audit.Run(ctx) }()
 	<-eng.Restored()
 	options.Book = options.book(t, db)
 	server := httptest.NewUnstartedServer(Handler(eng, options.Options))
@@ -91,7 +104,7 @@ func newBedWith(t testing.TB, cluster runtime.Cluster, fake *clustertest.Fake, o
 			t.Error(err)
 		}
 	})
-	t.Cleanup(func() { stop(); <-ended })
+	t.Cleanup(func() { stop(); <-ended; <-ended })
 	return bed{t, server.URL, eng, options.Book}
 }
 

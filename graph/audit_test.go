@@ -1,0 +1,52 @@
+package graph
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// What callers did, and wanted to do, is in the audit log of their tenant; nothing that they sent
+// is.
+func TestChangesAreInTheAuditLog(t *testing.T) {
+	const canary = "canary-4711"
+	b, client := tenanted(t, runtime.Quotas{})
+	claimed := asked(t, b, client, claimA)
+	runner := claimed.Data["claimRunner"].(in)["runner"].(in)["id"].(string)
+	started := asked(t, b, client, `mutation { startExecution(input: {runnerId: "`+runner+`", command: ["echo", "`+canary+`"], variables: [{name: "A", value: "`+canary+`"}]}) { execution { id } } }`)
+	execution := started.Data["startExecution"].(in)["execution"].(in)["id"].(string)
+	asked(t, b, client, `mutation { updateFiles(input: {runnerId: "`+runner+`", write: [{path: "a", text: "`+canary+`"}]}) { written } }`)
+	asked(t, b, client, `mutation { deleteEnvironment(input: {id: "a"}) { deleted } }`) // FORBIDDEN
+	b.as(canary, `{ version }`)                                                         // UNAUTHENTICATED
+
+	type entry struct{ Tenant, ActorKind, ActorName, Role, Action, ObjectKind, ObjectID, Address, Outcome string }
+	var log struct{ AuditLog struct{ Nodes []entry } }
+	data, _ := json.Marshal(b.as(testToken, `{ auditLog { nodes { tenant actorKind actorName role action objectKind objectId address outcome } } }`).Data)
+	if err := json.Unmarshal(data, &log); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(data), canary) {
+		t.Errorf("it has what callers sent: %s", data)
+	}
+	by := entry{Tenant: "physics", ActorKind: "TOKEN", ActorName: "client", Role: "CLIENT", Address: "127.0.0.1", Outcome: "OK"}
+	did := func(action, kind, id, outcome string) entry {
+		e := by
+		e.Action, e.ObjectKind, e.ObjectID, e.Outcome = action, kind, id, outcome
+		return e
+	}
+	for _, want := range []entry{
+		did("claimRunner", "RUNNER", runner, "OK"), did("startExecution", "EXECUTION", execution, "OK"), did("updateFiles", "RUNNER", runner, "OK"),
+		did("deleteEnvironment", "ENVIRONMENT", "a", "FORBIDDEN"),
+		{Tenant: "default", ActorKind: "UNKNOWN", Action: "authenticate", Address: "127.0.0.1", Outcome: "UNAUTHENTICATED"},
+	} {
+		if !slices.Contains(log.AuditLog.Nodes, want) {
+			t.Errorf("%+v is missing in %s", want, data)
+		}
+	}
+	if a := asked(t, b, client, `{ auditLog { nodes { id } } }`); a.code() != "FORBIDDEN" {
+		t.Errorf("a client reads it: %+v", a)
+	}
+}

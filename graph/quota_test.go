@@ -1,0 +1,188 @@
+package graph
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/runtime/identity"
+)
+
+// tenanted is a bed with a tenant, and a client's token for it.
+func tenanted(t *testing.T, quotas runtime.Quotas) (b bed, client http.Header) {
+	t.Helper()
+	fake := clustertest.NewFake()
+	b = newBedWith(t, fake, fake, bedOptions{Token: testToken})
+	if _, _, err := b.book.PutTenant(t.Context(), "physics", nil, &quotas); err != nil {
+		t.Fatal(err)
+	}
+	_, secret, err := b.book.CreateToken(t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "client", Role: access.Client, Tenant: "physics"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.as(testToken, `mutation { putEnvironment(input: {id: "a", tenant: "physics", poolSize: 3}) { created } }`)
+	return b, http.Header{"Authorization": {"Bearer " + secret}}
+}
+
+// as asks with a token.
+func (b bed) as(token, query string) answer {
+	b.t.Helper()
+	body, _ := json.Marshal(in{"query": query})
+	return ask(b.t, "POST", b.url, string(body), http.Header{"Authorization": {"Bearer " + token}})
+}
+
+func asked(t *testing.T, b bed, header http.Header, query string) answer {
+	t.Helper()
+	body, _ := json.Marshal(in{"query": query})
+	return ask(t, "POST", b.url, string(body), header)
+}
+
+const claimA = `mutation { claimRunner(input: {environmentId: "a", waitFor: 60}) { runner { id } } }`
+
+// A hundred clients at once never get one runner more than the quota has, and all of it.
+func TestQuotasAreNeverExceeded(t *testing.T) {
+	const most = 7
+	b, client := tenanted(t, runtime.Quotas{Runners: ptr(most)})
+	var got, refused atomic.Int64
+	var group sync.WaitGroup
+	for range 100 {
+		group.Go(func() {
+			a := asked(t, b, client, strings.Replace(claimA, ", waitFor: 60", "", 1))
+			switch a.code() {
+			case nil:
+				got.Add(1)
+			case "QUOTA_EXCEEDED":
+				refused.Add(1)
+				if e := a.Errors[0].Extensions; e["quota"] != "runners" || e["limit"] != float64(most) || e["used"] != float64(most) {
+					t.Errorf("%v", e)
+				}
+			case "NO_RUNNER_AVAILABLE": // of three that are idle, while others are made
+			default:
+				t.Errorf("%+v", a.Errors)
+			}
+		})
+	}
+	group.Wait()
+	for got.Load() < most { // the rest, now that the pool fills
+		if a := asked(t, b, client, claimA); a.code() != nil {
+			t.Fatalf("%d of %d: %+v", got.Load(), most, a.Errors)
+		}
+		got.Add(1)
+	}
+	if got.Load() != most {
+		t.Errorf("%d runners of %d", got.Load(), most)
+	}
+	if a := asked(t, b, client, strings.Replace(claimA, ", waitFor: 60", "", 1)); a.code() != "QUOTA_EXCEEDED" {
+		t.Errorf("one more: %+v", a)
+	}
+	var use struct {
+		Tenants []struct{ Use struct{ Runners int } }
+	}
+	data, _ := json.Marshal(asked(t, b, client, `{ tenants { use { runners } } }`).Data)
+	if err := json.Unmarshal(data, &use); err != nil || len(use.Tenants) != 1 || use.Tenants[0].Use.Runners != most {
+		t.Errorf("%s, %v", data, err)
+	}
+}
+
+// A claim that may wait waits for a runner of its tenant to go.
+func TestClaimsWaitForTheirQuota(t *testing.T) {
+	b, client := tenanted(t, runtime.Quotas{Runners: ptr(1)})
+	first := asked(t, b, client, claimA)
+	if first.code() != nil {
+		t.Fatalf("%+v", first.Errors)
+	}
+	id := first.Data["claimRunner"].(in)["runner"].(in)["id"].(string)
+	second := make(chan answer)
+	go func() { second <- asked(t, b, client, claimA) }()
+	for use := 0.0; use == 0; { // until it waits
+		tenant := asked(t, b, client, `{ tenants { use { waiting } } }`).Data["tenants"].([]any)[0].(in)
+		use = tenant["use"].(in)["waiting"].(float64)
+	}
+	if a := asked(t, b, client, `mutation { releaseRunner(id: "`+id+`") { released } }`); a.code() != nil {
+		t.Fatalf("%+v", a.Errors)
+	}
+	if a := <-second; a.code() != nil {
+		t.Errorf("%+v", a.Errors)
+	}
+}
+
+// Too many claims within a minute are told when to come back.
+func TestClaimRateSaysWhenToTryAgain(t *testing.T) {
+	b, client := tenanted(t, runtime.Quotas{ClaimsPerMinute: ptr(2)})
+	for range 2 {
+		if a := asked(t, b, client, claimA); a.code() != nil {
+			t.Fatalf("%+v", a.Errors)
+		}
+	}
+	a := asked(t, b, client, claimA)
+	after, _ := a.Errors[0].Extensions["retryAfter"].(float64)
+	if a.code() != "QUOTA_EXCEEDED" || after < 1 || after > 60 || a.Header.Get("Retry-After") == "" {
+		t.Errorf("%+v, Retry-After %q", a.Errors, a.Header.Get("Retry-After"))
+	}
+}
+
+func TestSubscriptionsHaveAQuota(t *testing.T) {
+	b, client := tenanted(t, runtime.Quotas{Subscriptions: ptr(0)})
+	header := client.Clone()
+	header.Set("Accept", "text/event-stream")
+	request, _ := http.NewRequestWithContext(t.Context(), "POST", b.url+"/graphql", strings.NewReader(`{"query":"subscription { poolStatus { idle } }"}`))
+	request.Header = header
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("status %d", response.StatusCode)
+	}
+}
+
+// A claim that doesn't wait gets a ticket, which says where it stands, and then its runner.
+func TestClaimsCanHaveTickets(t *testing.T) {
+	fake := clustertest.NewFake()
+	b := newBedWith(t, fake, fake, bedOptions{})
+	ready := make(chan struct{})
+	fake.OnStart(func(runtime.RunnerID) error { <-ready; return nil })
+	b.environment("a", 0)
+	var out struct {
+		ClaimRunner struct {
+			Runner *struct{ ID string }
+			Ticket struct{ ID, State string }
+		}
+	}
+	b.ask(`mutation { claimRunner(input: {environmentId: "a", wait: TICKET}) { runner { id } ticket { id state } } }`, nil, &out)
+	if out.ClaimRunner.Runner != nil || out.ClaimRunner.Ticket.State != "WAITING" {
+		t.Fatalf("%+v", out)
+	}
+	events := b.watch(`subscription($id: ID!) { ticketEvents(id: $id) { state position runner { id } } }`, in{"id": out.ClaimRunner.Ticket.ID})
+	type event struct {
+		TicketEvents struct {
+			State    string
+			Position *int
+			Runner   *struct{ ID string }
+		}
+	}
+	var now event
+	for now.TicketEvents.Position == nil { // it isn't known at once
+		now = event{}
+		events.next(&now)
+	}
+	if *now.TicketEvents.Position != 1 || now.TicketEvents.State != "WAITING" {
+		t.Errorf("%+v", now)
+	}
+	close(ready)
+	for now.TicketEvents.State == "WAITING" {
+		now = event{}
+		events.next(&now)
+	}
+	if now.TicketEvents.State != "CLAIMED" || now.TicketEvents.Runner == nil {
+		t.Errorf("%+v", now)
+	}
+}
