@@ -1,0 +1,70 @@
+package server
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/audit"
+	"github.com/rockpool/rockpool/runtime/identity"
+	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/server/signin"
+)
+
+// A session is a token, which acts for all tenants only where the provider names none, and never
+// as a client.
+func TestSessionsAreTokens(t *testing.T) {
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	book := identity.New(identity.Config{Store: db, Key: make([]byte, 32), Logger: zap.NewNop()})
+	if _, _, err := book.PutTenant(t.Context(), "physics", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	log, err := audit.New(audit.Config{Store: db})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		named  bool // the provider names tenants
+		tenant runtime.TenantID
+		role   access.Role
+		all    bool
+	}{
+		{false, "", access.Admin, true}, {false, "", access.Observer, true}, {false, "", access.Client, false},
+		{true, "physics", access.Admin, false}, {true, "", access.Admin, false},
+	} {
+		s := sessions{book, log, !test.named}
+		who := signin.Identity{Subject: "s", Name: "Ada\x00", Tenant: test.tenant, Role: string(test.role), Expires: time.Now().Add(time.Hour)}
+		secret, err := s.Begin(t.Context(), who)
+		if err != nil {
+			t.Fatalf("%+v: %v", test, err)
+		}
+		caller, err := book.Authenticate(secret)
+		if p := caller.Principal; err != nil || p.Kind != access.KindSession || p.Tenant != test.tenant || p.AllTenants != test.all || p.Role != test.role || p.Name != "Ada" {
+			t.Errorf("%+v: %+v, %v", test, p, err)
+		}
+		if found, ok := s.Lookup(t.Context(), secret); !ok || found.Role != string(test.role) || found.Tenant != test.tenant {
+			t.Errorf("%+v: %+v", test, found)
+		}
+		if err := s.End(t.Context(), secret); err != nil {
+			t.Error(err)
+		}
+		if _, ok := s.Lookup(t.Context(), secret); ok {
+			t.Errorf("%+v: it goes on", test)
+		}
+		if err := s.End(t.Context(), secret); err != nil {
+			t.Errorf("again: %v", err)
+		}
+	}
+	if _, err := (sessions{book, log, false}).Begin(t.Context(), signin.Identity{Name: "a", Tenant: "none", Role: "ADMIN", Expires: time.Now().Add(time.Hour)}); !errors.Is(err, signin.ErrUnknownTenant) {
+		t.Errorf("an unknown tenant: %v", err)
+	}
+}
