@@ -181,7 +181,7 @@ var mayImport = map[string][]string{
 	"test/descriptors":           {},
 	"test/dextest":               {"test/need", "test/repository"},
 	"test/disk":                  {"test/need"},
-	"test/e2e/api":               {"config", "test/dextest"},
+	"test/e2e/api":               {},
 	"test/e2e/bed":               {"cli", "client", "config", "runtime", "server", "test/artifacts", "test/need", "test/repository", "test/sandboxtest", "test/wait"},
 	"test/e2e/commands":          {},
 	"test/e2e/isolation":         {},
