@@ -41,8 +41,8 @@ type tokenCreate struct {
 	JSON    bool          `name:"json" help:"Print the token and its secret as JSON, with the API's names, rather than the secret alone."`
 	Name    string        `arg:"" help:"A name for people, for example codeocean."`
 	Role    string        `required:"" enum:"OBSERVER,CLIENT,OPERATOR,ADMIN" placeholder:"ROLE" help:"OBSERVER, CLIENT, OPERATOR or ADMIN."`
-	Tenant  string        `placeholder:"NAME" help:"The tenant for which its callers act. Else yours; if you act for all tenants: all of them, which a CLIENT can't."`
-	Expires time.Duration `default:"0s" placeholder:"TIME" help:"Until it ends by itself, up to 87600h; 0: never. (${default})"`
+	Tenant  string        `placeholder:"NAME" help:"The tenant of its callers. Default: yours; if you act for all tenants: all (a CLIENT needs a tenant)."`
+	Expires time.Duration `default:"0s" placeholder:"TIME" help:"Lifetime, up to 87600h; 0: no expiry. (${default})"`
 }
 
 // Help is what its --help says beyond the flags.
@@ -138,7 +138,7 @@ type tokenRevoke struct {
 
 // Help is what its --help says beyond the flags.
 func (tokenRevoke) Help() string {
-	return `Whoever shows a revoked token is refused, and its subscriptions and grants end at once. One that had ended already is an error, but the others are revoked.
+	return `The server refuses a revoked token at once, and ends its subscriptions and grants. A token that had already ended is reported as an error; the others are revoked.
 
     rockpool token revoke 019b2f3e-…`
 }
@@ -161,7 +161,7 @@ type tokenGrant struct {
 	Execution string        `xor:"object" required:"" placeholder:"ID" help:"The execution that it is for."`
 	Runner    string        `xor:"object" required:"" placeholder:"ID" help:"The runner that it is for, with all executions in it."`
 	Right     []string      `default:"WATCH" enum:"WATCH,STDIN,CANCEL,FILES_READ,FILES_WRITE,EXECUTE" placeholder:"RIGHT" help:"What it allows: WATCH, STDIN, CANCEL, FILES_READ, FILES_WRITE, EXECUTE. Can be given more than once. (${default})"`
-	Expires   time.Duration `default:"1h" placeholder:"TIME" help:"Until it ends, 1s to 720h. (${default})"`
+	Expires   time.Duration `default:"1h" placeholder:"TIME" help:"Lifetime, 1s to 720h. (${default})"`
 }
 
 // Help is what its --help says beyond the flags.

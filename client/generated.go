@@ -223,7 +223,7 @@ func (v *BuildInput) GetTimeLimit() *int { return v.TimeLimit }
 // GetLimits returns BuildInput.Limits, and is useful for accessing the field via an interface.
 func (v *BuildInput) GetLimits() *LimitsInput { return v.Limits }
 
-// What makes a caller known.
+// How a caller identifies itself.
 type CallerKind string
 
 const (
@@ -410,7 +410,7 @@ type ClaimRunnerInput struct {
 	IdempotencyKey *string `json:"idempotencyKey"`
 	// Names and values to find the claim again by, at most 32.
 	Labels []LabelInput `json:"labels"`
-	// What is waited for: RUNNER, the answer comes with it; TICKET, the answer comes at once. With TICKET `waitFor` is 3600 by default. Default: RUNNER.
+	// RUNNER: the answer contains the runner. TICKET: the server answers at once, and `waitFor` is 3600 by default. Default: RUNNER.
 	Wait *ClaimWait `json:"wait"`
 }
 
@@ -438,7 +438,7 @@ type ClaimRunnerResponse struct {
 	// ENVIRONMENT_NOT_FOUND; NO_RUNNER_AVAILABLE when none is idle and none became so within `waitFor`. With an `idempotencyKey` safe to repeat: the same key gives the same runner while that lives,
 	// RUNNER_GONE for a day afterwards, and CONFLICT with another input.
 	// With `wait: TICKET` it is answered at once: with the runner where one is idle, else with a ticket that waits for one in the background.
-	// Tenants whose claims wait take turns by their weight, and within a tenant its callers do: between two claims of one caller, every other waiting caller of the tenant is served once. The claims of one caller are served in the order in which they came; those of `run` are in the same queue.
+	// Tenants whose claims wait in the pool take turns by their weight, and within a tenant its callers do: between two claims of one caller, every other waiting caller of the tenant is served once. The claims of one caller are served in the order in which they came; those of `run` are in the same queue.
 	// A caller is a WebSocket, or all plain HTTP requests of one address together. A client that claims for many users behind one address gets a turn for each user by using one WebSocket for each.
 	ClaimRunner ClaimRunnerClaimRunnerClaimRunnerPayload `json:"claimRunner"`
 }
@@ -518,7 +518,7 @@ func (v *CreateGrantInput) GetExpiresIn() *int { return v.ExpiresIn }
 
 // CreateGrantResponse is returned by CreateGrant on success.
 type CreateGrantResponse struct {
-	// Makes a grant: a signed, short-lived right to one execution, or to one runner and the executions in it, to hand to a browser. It is used as a token is, and on download addresses as `?grant=`. It can do nothing else.
+	// Makes a grant: a signed, short-lived right to one execution, or to one runner and the executions in it, to hand to a browser. It is used as a token is, and on download addresses as `?grant=`. A grant to watch, feed, cancel or start executions also reads their records; every grant to a runner reads that. It can do nothing else.
 	// It survives restarts of the server. It ends with its time, with its object, or with the token that made it. CLIENT. EXECUTION_NOT_FOUND; RUNNER_GONE; INVALID_INPUT.
 	CreateGrant CreateGrantCreateGrantCreateGrantPayload `json:"createGrant"`
 }
@@ -551,7 +551,7 @@ type CreateTokenInput struct {
 	Name string `json:"name"`
 	// What its callers may do.
 	Role Role `json:"role"`
-	// The tenant for which they act. Default: the caller's own; for a caller for all tenants: all of them, which a CLIENT can't have.
+	// The tenant of its callers. Default: the caller's own; a caller for all tenants makes a token for all tenants, except for the role CLIENT, which needs a tenant.
 	Tenant *string `json:"tenant"`
 	// Seconds until it ends by itself, 1 to 315360000. Default: never.
 	ExpiresIn *int `json:"expiresIn"`
@@ -572,7 +572,7 @@ func (v *CreateTokenInput) GetExpiresIn() *int { return v.ExpiresIn }
 // CreateTokenResponse is returned by CreateToken on success.
 type CreateTokenResponse struct {
 	// Makes a token, and returns its text once: the server keeps only a hash. ADMIN. A caller gives no more than it has.
-	// The first token of a server that needs none must be an ADMIN's for all tenants: from then on the server needs tokens. INVALID_INPUT; FORBIDDEN; LIMIT_EXCEEDED.
+	// The first token of a server that needs none must be an ADMIN's, for all tenants, without `expiresIn`: from then on the server needs tokens. INVALID_INPUT; FORBIDDEN; LIMIT_EXCEEDED.
 	CreateToken CreateTokenCreateTokenCreateTokenPayload `json:"createToken"`
 }
 
@@ -1707,7 +1707,7 @@ func (v *GetRunnersRunnersRunnerConnection) GetPageInfo() PageInfo { return v.Pa
 
 // GetTenantsResponse is returned by GetTenants on success.
 type GetTenantsResponse struct {
-	// Tenants that the caller sees, sorted by name: its own, or for all tenants all.
+	// The tenants that the caller sees, sorted by name: its own, or all for a caller for all tenants.
 	Tenants []Tenant `json:"tenants"`
 }
 
@@ -1744,7 +1744,7 @@ const (
 	GrantRightCancel GrantRight = "CANCEL"
 	// List, read and download files of a runner.
 	GrantRightFilesRead GrantRight = "FILES_READ"
-	// Write, upload and delete files of a runner.
+	// Write, upload and delete files of a runner; it can't list or read them.
 	GrantRightFilesWrite GrantRight = "FILES_WRITE"
 	// Start executions in a runner, but no privileged ones, and renew its claim.
 	GrantRightExecute GrantRight = "EXECUTE"
@@ -2285,7 +2285,7 @@ type PutEnvironmentInput struct {
 	Id string `json:"id"`
 	// Only if the stored revision is this one, else CONFLICT. 0: only create.
 	IfRevision *int `json:"ifRevision"`
-	// The tenant that it belongs to: the caller's own, or for a caller for all tenants any. Default: the caller's own.
+	// The tenant that it belongs to. A caller for all tenants may name any; the default is the stored one, or the tenant `default`. Other callers: their own.
 	Tenant *string `json:"tenant"`
 	// Whether every tenant may see it and claim its runners. Default: false.
 	Shared *bool `json:"shared"`
@@ -2395,7 +2395,7 @@ type PutTenantInput struct {
 	Id string `json:"id"`
 	// Turns that its waiting claims get for each turn of a tenant of weight 1: 1 to 1000. Default: 1.
 	Weight *int `json:"weight"`
-	// What it may take. Default: any number of everything. All quotas are put: one that is null here doesn't bound.
+	// Its quotas. If given, they replace all stored quotas; a null quota is unlimited. Default: unchanged, and unlimited for a new tenant.
 	Quotas *QuotasInput `json:"quotas"`
 }
 
@@ -2688,7 +2688,7 @@ func (v *Result) __premarshalJSON() (*__premarshalResult, error) {
 
 // RevokeTokenResponse is returned by RevokeToken on success.
 type RevokeTokenResponse struct {
-	// Revokes a token at once: its subscriptions and WebSockets end, and so do its grants and sessions. Safe to repeat. ADMIN. INVALID_INPUT for a token that the caller doesn't manage.
+	// Revokes a token at once: its subscriptions, WebSockets and grants end. A session is revoked the same way. Safe to repeat. ADMIN. INVALID_INPUT for a token that the caller doesn't manage; that of `--token-file` can't be revoked.
 	RevokeToken RevokeTokenRevokeTokenRevokeTokenPayload `json:"revokeToken"`
 }
 

@@ -23,7 +23,7 @@ import (
 type Config struct {
 	Listen           string        `env:"ROCKPOOL_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address and port to serve on, a loopback address unless there are a --token-file, and --tls-cert or --behind-proxy. Port 0: any that is free. (${default}; $$${env})"`
 	Data             string        `env:"ROCKPOOL_DATA" placeholder:"DIR" help:"Directory for everything that is kept. ($$XDG_STATE_HOME/rockpool, as root /var/lib/rockpool, else ~/.local/state/rockpool; $$${env})"`
-	TokenFile        string        `env:"ROCKPOOL_TOKEN_FILE" placeholder:"FILE" complete:"file" help:"File with a token that whoever uses the API must show; needed to serve beyond loopback. ($$${env})"`
+	TokenFile        string        `env:"ROCKPOOL_TOKEN_FILE" placeholder:"FILE" complete:"file" help:"File with the first administrator's token, at least 16 characters; needed to serve beyond loopback. Other tokens: rockpool token create. ($$${env})"`
 	Cluster          string        `env:"ROCKPOOL_CLUSTER" default:"local" placeholder:"KIND" help:"Where runners are: local, on this machine, or nomad. (${default}; $$${env})"`
 	AdvertiseURL     string        `env:"ROCKPOOL_ADVERTISE_URL" placeholder:"URL" help:"This server's address as Nomad's clients reach it, to fetch the agent. ($$${env})"`
 	Database         string        `env:"ROCKPOOL_DATABASE" placeholder:"URL" help:"PostgreSQL database that the servers on one Nomad share, for example postgres://rockpool@db/rockpool: each that leads has the executions and output of those before it. A password is best in ~/.pgpass. Empty: what a server ran is in its --data. ($$${env})"`

@@ -4,9 +4,12 @@ import (
 	"context"
 	"time"
 
+	"github.com/99designs/gqlgen/graphql"
+
 	"github.com/rockpool/rockpool/graph/model"
 	"github.com/rockpool/rockpool/graph/pagination"
 	"github.com/rockpool/rockpool/graph/transport"
+	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/audit"
 )
 
@@ -20,6 +23,9 @@ func (r query) AuditLog(ctx context.Context, actor, action, object *string, from
 	}
 	charge := func(bytes int) error { return transport.Charge(ctx, recordMemory*int64(bytes)) }
 	found, err := r.guard.AuditLog(ctx, filter, page.First, page.After, charge)
+	if err == nil && found.Waiting > 0 {
+		graphql.AddError(ctx, runtime.Errorf(runtime.CodeClusterUnavailable, "%d entries are missing here, since they can't be stored now: see health", found.Waiting))
+	}
 	return pagination.Of(found.Entries, func(e audit.Entry) string { return e.ID }, found.More, 0), err
 }
 
@@ -44,4 +50,8 @@ func (r auditEntry) Address(_ context.Context, of *audit.Entry) (*string, error)
 
 func (r auditEntry) Outcome(_ context.Context, of *audit.Entry) (string, error) {
 	return string(of.Outcome), nil
+}
+
+func (r auditEntry) Tenant(_ context.Context, of *audit.Entry) (*string, error) {
+	return tenantName(of.Tenant, of.Tenant == audit.WholeServer), nil
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/identity"
 )
 
 // What callers did, and wanted to do, is in the audit log of their tenant; nothing that they sent
@@ -40,11 +42,30 @@ func TestChangesAreInTheAuditLog(t *testing.T) {
 	for _, want := range []entry{
 		did("claimRunner", "RUNNER", runner, "OK"), did("startExecution", "EXECUTION", execution, "OK"), did("updateFiles", "RUNNER", runner, "OK"),
 		did("deleteEnvironment", "ENVIRONMENT", "a", "FORBIDDEN"),
-		{Tenant: "default", ActorKind: "UNKNOWN", Action: "authenticate", Address: "127.0.0.1", Outcome: "UNAUTHENTICATED"},
+		{ActorKind: "UNKNOWN", Action: "authenticate", Address: "127.0.0.1", Outcome: "UNAUTHENTICATED"},
 	} {
 		if !slices.Contains(log.AuditLog.Nodes, want) {
 			t.Errorf("%+v is missing in %s", want, data)
 		}
+	}
+	asked(t, b, client, `mutation { releaseRunner(id: "none") { released } }`)
+	b.as(testToken, `mutation { releaseRunner(id: "`+runner+`") { released } }`)
+	b.as(testToken, `mutation { putTenant(input: {id: "chemistry"}) { created } }`)
+	admin := func(tenant runtime.TenantID) string {
+		t.Helper()
+		_, secret, err := b.book.CreateToken(t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "admin", Role: access.Admin, Tenant: tenant})
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, _ := json.Marshal(b.as(secret, `{ auditLog { nodes { actorName action objectId outcome } } }`).Data)
+		return string(data)
+	}
+	const byServersAdmin = `{"action":"releaseRunner","actorName":"token file"`
+	if text := admin("physics"); !strings.Contains(text, byServersAdmin) || !strings.Contains(text, `"objectId":"none","outcome":"RUNNER_GONE"`) || strings.Contains(text, "putTenant") {
+		t.Errorf("physics reads %s", text)
+	}
+	if text := admin(runtime.DefaultTenant); text != `{"auditLog":{"nodes":[]}}` {
+		t.Errorf("the default tenant reads %s", text)
 	}
 	if a := asked(t, b, client, `{ auditLog { nodes { id } } }`); a.code() != "FORBIDDEN" {
 		t.Errorf("a client reads it: %+v", a)

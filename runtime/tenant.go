@@ -71,11 +71,13 @@ func (q Quotas) Validate(prefix string) error {
 	for _, of := range []struct {
 		name  string
 		value *int
+		unit  string
 	}{
-		{"runners", q.Runners}, {"waiting", q.Waiting}, {"executions", q.Executions}, {"claimsPerMinute", q.ClaimsPerMinute}, {"subscriptions", q.Subscriptions},
+		{"runners", q.Runners, "at once"}, {"waiting", q.Waiting, "at once"}, {"executions", q.Executions, "at once"},
+		{"claimsPerMinute", q.ClaimsPerMinute, "a minute"}, {"subscriptions", q.Subscriptions, "at once"},
 	} {
 		if of.value != nil {
-			if err := Between(prefix+of.name, int64(*of.value), 0, MaxQuota, "at once or a minute"); err != nil {
+			if err := Between(prefix+of.name, int64(*of.value), 0, MaxQuota, of.unit); err != nil {
 				return err
 			}
 		}

@@ -50,6 +50,7 @@ type sessions struct {
 // Begin implements signin.Sessions.
 func (s sessions) Begin(ctx context.Context, who signin.Identity) (string, error) {
 	if _, there := s.book.Tenant(who.Tenant); !there {
+		s.record("signIn", access.Token{Name: identity.PersonName(who.Name, who.Subject), AllTenants: true}, peers.ClientAddress(ctx), runtime.Errorf(runtime.CodeForbidden, "no tenant"))
 		return "", signin.ErrUnknownTenant
 	}
 	role := access.Role(who.Role)
@@ -63,8 +64,12 @@ func (s sessions) Begin(ctx context.Context, who signin.Identity) (string, error
 }
 
 func (s sessions) record(action string, t access.Token, address netip.Addr, err error) {
+	tenant := t.Tenant
+	if t.AllTenants {
+		tenant = audit.WholeServer
+	}
 	s.log.Append(audit.Entry{
-		Tenant: t.Tenant, Actor: audit.Actor{Kind: audit.Session, ID: t.ID, Name: t.Name}, Role: string(t.Role), Action: action,
+		Tenant: tenant, Actor: audit.Actor{Kind: audit.Session, ID: t.ID, Name: t.Name}, Role: string(t.Role), Action: action,
 		ObjectKind: "TOKEN", ObjectID: t.ID, Address: address, Outcome: audit.OutcomeOf(err),
 	})
 }
@@ -85,7 +90,7 @@ func (s sessions) End(ctx context.Context, secret string) error {
 		return nil
 	}
 	_, _, err := s.book.RevokeToken(ctx, access.Server(), t.ID)
-	s.record("signOut", t, netip.Addr{}, err)
+	s.record("signOut", t, peers.ClientAddress(ctx), err)
 	if runtime.CodeOf(err) == runtime.CodeInvalidInput { // it has gone
 		return nil
 	}

@@ -800,6 +800,7 @@ type AllocationResolver interface {
 	Message(ctx context.Context, obj *runtime.Allocation) (*string, error)
 }
 type AuditEntryResolver interface {
+	Tenant(ctx context.Context, obj *audit.Entry) (*string, error)
 	ActorKind(ctx context.Context, obj *audit.Entry) (string, error)
 	ActorID(ctx context.Context, obj *audit.Entry) (string, error)
 	ActorName(ctx context.Context, obj *audit.Entry) (string, error)
@@ -4201,7 +4202,7 @@ type Query {
     id: ID!
   ): Batch
 
-  "A ticket of ` + "`" + `claimRunner(input: {wait: TICKET})` + "`" + `, as it is now. Its holder asks for it, or follows ` + "`" + `ticketEvents` + "`" + `, at least every 30 seconds: else it is cancelled. CLIENT. null with TICKET_NOT_FOUND if there is none (any more)."
+  "A ticket of ` + "`" + `claimRunner(input: {wait: TICKET})` + "`" + `, as it is now. It is cancelled unless its holder queries it or subscribes to ` + "`" + `ticketEvents` + "`" + ` at least every 30 seconds. CLIENT. null with TICKET_NOT_FOUND if it doesn't exist (any more)."
   ticket(
     "Its id."
     id: ID!
@@ -4219,7 +4220,7 @@ type Query {
   "The server's version, for example ` + "`" + `0.1.0` + "`" + `."
   version: String!
 
-  "Who calls: what the token or grant of this request may do."
+  "The caller of this request, and what it may do."
   me: Caller!
 
   "Tokens that the caller manages, the oldest first. ADMIN: those of its tenant; for all tenants, all."
@@ -4228,7 +4229,7 @@ type Query {
     sessions: Boolean
   ): [Token!]!
 
-  "What callers changed, or wanted to change, oldest first unless ` + "`" + `newestFirst` + "`" + ` says otherwise. ADMIN: of its tenant; for all tenants, of all. It never has commands, files, output or secrets. INVALID_INPUT when ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used."
+  "The audit log: changes and attempted changes, oldest first unless ` + "`" + `newestFirst` + "`" + ` is set. ADMIN: the entries of its tenant, or all for all tenants. Entries never contain commands, files, output or secrets. INVALID_INPUT for an unusable ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + `; CLUSTER_UNAVAILABLE beside the page if entries can't be stored now."
   auditLog(
     "Only those of the token, session or grant with this id; null: of any."
     actorId: ID
@@ -4248,7 +4249,7 @@ type Query {
     newestFirst: Boolean
   ): AuditEntryConnection!
 
-  "Tenants that the caller sees, sorted by name: its own, or for all tenants all."
+  "The tenants that the caller sees, sorted by name: its own, or all for a caller for all tenants."
   tenants: [Tenant!]!
 }
 
@@ -4275,7 +4276,7 @@ type Mutation {
   ENVIRONMENT_NOT_FOUND; NO_RUNNER_AVAILABLE when none is idle and none became so within ` + "`" + `waitFor` + "`" + `. With an ` + "`" + `idempotencyKey` + "`" + ` safe to repeat: the same key gives the same runner while that lives,
   RUNNER_GONE for a day afterwards, and CONFLICT with another input.
   With ` + "`" + `wait: TICKET` + "`" + ` it is answered at once: with the runner where one is idle, else with a ticket that waits for one in the background.
-  Tenants whose claims wait take turns by their weight, and within a tenant its callers do: between two claims of one caller, every other waiting caller of the tenant is served once. The claims of one caller are served in the order in which they came; those of ` + "`" + `run` + "`" + ` are in the same queue.
+  Tenants whose claims wait in the pool take turns by their weight, and within a tenant its callers do: between two claims of one caller, every other waiting caller of the tenant is served once. The claims of one caller are served in the order in which they came; those of ` + "`" + `run` + "`" + ` are in the same queue.
   A caller is a WebSocket, or all plain HTTP requests of one address together. A client that claims for many users behind one address gets a turn for each user by using one WebSocket for each.
   """
   claimRunner(
@@ -4283,7 +4284,7 @@ type Mutation {
     input: ClaimRunnerInput!
   ): ClaimRunnerPayload!
 
-  "Ends a ticket that waits. A runner that it got, and nobody has seen yet, goes. Safe to repeat; a ticket that has ended stays as it is. CLIENT. TICKET_NOT_FOUND."
+  "Cancels a waiting ticket. If it has a runner that the holder hasn't seen, the runner is released. Safe to repeat; an ended ticket doesn't change. CLIENT. TICKET_NOT_FOUND."
   cancelTicket(
     "The ticket's id."
     id: ID!
@@ -4384,21 +4385,21 @@ type Mutation {
 
   """
   Makes a token, and returns its text once: the server keeps only a hash. ADMIN. A caller gives no more than it has.
-  The first token of a server that needs none must be an ADMIN's for all tenants: from then on the server needs tokens. INVALID_INPUT; FORBIDDEN; LIMIT_EXCEEDED.
+  The first token of a server that needs none must be an ADMIN's, for all tenants, without ` + "`" + `expiresIn` + "`" + `: from then on the server needs tokens. INVALID_INPUT; FORBIDDEN; LIMIT_EXCEEDED.
   """
   createToken(
     "What it is for."
     input: CreateTokenInput!
   ): CreateTokenPayload!
 
-  "Revokes a token at once: its subscriptions and WebSockets end, and so do its grants and sessions. Safe to repeat. ADMIN. INVALID_INPUT for a token that the caller doesn't manage."
+  "Revokes a token at once: its subscriptions, WebSockets and grants end. A session is revoked the same way. Safe to repeat. ADMIN. INVALID_INPUT for a token that the caller doesn't manage; that of ` + "`" + `--token-file` + "`" + ` can't be revoked."
   revokeToken(
     "The token's id."
     id: ID!
   ): RevokeTokenPayload!
 
   """
-  Makes a grant: a signed, short-lived right to one execution, or to one runner and the executions in it, to hand to a browser. It is used as a token is, and on download addresses as ` + "`" + `?grant=` + "`" + `. It can do nothing else.
+  Makes a grant: a signed, short-lived right to one execution, or to one runner and the executions in it, to hand to a browser. It is used as a token is, and on download addresses as ` + "`" + `?grant=` + "`" + `. A grant to watch, feed, cancel or start executions also reads their records; every grant to a runner reads that. It can do nothing else.
   It survives restarts of the server. It ends with its time, with its object, or with the token that made it. CLIENT. EXECUTION_NOT_FOUND; RUNNER_GONE; INVALID_INPUT.
   """
   createGrant(
@@ -4483,9 +4484,9 @@ type Subscription {
   ): RunnerEvent!
 }
 
-"Who calls."
+"The caller of a request."
 type Caller {
-  "What made the caller known."
+  "How the caller identified itself."
   kind: CallerKind!
   "The name of the token, or of the token that made the grant."
   name: String!
@@ -4497,7 +4498,7 @@ type Caller {
   grant: Grant
 }
 
-"What makes a caller known."
+"How a caller identifies itself."
 enum CallerKind {
   "A token."
   TOKEN
@@ -4533,7 +4534,7 @@ enum GrantRight {
   CANCEL
   "List, read and download files of a runner."
   FILES_READ
-  "Write, upload and delete files of a runner."
+  "Write, upload and delete files of a runner; it can't list or read them."
   FILES_WRITE
   "Start executions in a runner, but no privileged ones, and renew its claim."
   EXECUTE
@@ -4583,9 +4584,9 @@ type AuditEntry {
   id: ID!
   "When it was."
   at: Time!
-  "The tenant of the caller."
-  tenant: String!
-  "What made the caller known: a ` + "`" + `CallerKind` + "`" + `, or UNKNOWN."
+  "The tenant of the object, or of the caller if that acts for one tenant; null: it is about the whole server."
+  tenant: String
+  "How the caller identified itself: a ` + "`" + `CallerKind` + "`" + `, or UNKNOWN."
   actorKind: String!
   "The id of the token, session or grant; empty: it has none."
   actorId: ID!
@@ -4599,9 +4600,9 @@ type AuditEntry {
   objectKind: String!
   "The object's id; empty: there is none, or it was never made."
   objectId: ID!
-  "The caller's address; null: it has none."
+  "The caller's address; null if it isn't known, for example on a Unix socket."
   address: String
-  "OK, or the code of the error (see ` + "`" + `ErrorCode` + "`" + `)."
+  "OK, the code of the error (see ` + "`" + `ErrorCode` + "`" + `), or UNREADABLE if the stored entry is damaged."
   outcome: String!
 }
 
@@ -5337,7 +5338,7 @@ type Ticket {
 
 "How far a ticket is."
 enum TicketState {
-  "Its claim is in the pool's queue."
+  "Its claim waits: in the pool's queue, or, without a position, until its tenant's quota of runners has room."
   WAITING
   "It has its runner, which is the holder's now."
   CLAIMED
@@ -5772,7 +5773,7 @@ input PutEnvironmentInput {
   id: ID!
   "Only if the stored revision is this one, else CONFLICT. 0: only create."
   ifRevision: Int
-  "The tenant that it belongs to: the caller's own, or for a caller for all tenants any. Default: the caller's own."
+  "The tenant that it belongs to. A caller for all tenants may name any; the default is the stored one, or the tenant ` + "`" + `default` + "`" + `. Other callers: their own."
   tenant: String
   "Whether every tenant may see it and claim its runners. Default: false."
   shared: Boolean
@@ -5871,7 +5872,7 @@ input ClaimRunnerInput {
   idempotencyKey: String
   "Names and values to find the claim again by, at most 32."
   labels: [LabelInput!]
-  "What is waited for: RUNNER, the answer comes with it; TICKET, the answer comes at once. With TICKET ` + "`" + `waitFor` + "`" + ` is 3600 by default. Default: RUNNER."
+  "RUNNER: the answer contains the runner. TICKET: the server answers at once, and ` + "`" + `waitFor` + "`" + ` is 3600 by default. Default: RUNNER."
   wait: ClaimWait
 }
 
@@ -6066,7 +6067,7 @@ input CreateTokenInput {
   name: String!
   "What its callers may do."
   role: Role!
-  "The tenant for which they act. Default: the caller's own; for a caller for all tenants: all of them, which a CLIENT can't have."
+  "The tenant of its callers. Default: the caller's own; a caller for all tenants makes a token for all tenants, except for the role CLIENT, which needs a tenant."
   tenant: String
   "Seconds until it ends by itself, 1 to 315360000. Default: never."
   expiresIn: Int
@@ -6090,7 +6091,7 @@ input PutTenantInput {
   id: ID!
   "Turns that its waiting claims get for each turn of a tenant of weight 1: 1 to 1000. Default: 1."
   weight: Int
-  "What it may take. Default: any number of everything. All quotas are put: one that is null here doesn't bound."
+  "Its quotas. If given, they replace all stored quotas; a null quota is unlimited. Default: unchanged, and unlimited for a new tenant."
   quotas: QuotasInput
 }
 
@@ -6481,7 +6482,7 @@ enum ErrorCode {
   BATCH_NOT_FOUND
   "The runner isn't there, or not any more."
   RUNNER_GONE
-  "No ticket has this id, or it ended some minutes ago, or the server was started anew."
+  "No ticket has this id, it ended more than 5 minutes ago, or the server restarted."
   TICKET_NOT_FOUND
   "No runner was idle, and none became so for as long as the caller waited."
   NO_RUNNER_AVAILABLE
@@ -6491,7 +6492,7 @@ enum ErrorCode {
   FILE_ERROR
   "A fixed bound of the server was reached."
   LIMIT_EXCEEDED
-  "A bound of this caller, or of all callers together, was reached. There is room again when others have ended; the message names the setting."
+  "A quota of the tenant, or a bound of this caller or of all callers, is used up. Try again later; the message names the quota or setting."
   QUOTA_EXCEEDED
   "The disk, or the workspace, is full."
   STORAGE_FULL
@@ -9529,18 +9530,18 @@ func (ec *executionContext) _AuditEntry_tenant(ctx context.Context, field graphq
 			return ec.fieldContext_AuditEntry_tenant(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Tenant, nil
+			return ec.Resolvers.AuditEntry().Tenant(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v runtime.TenantID) graphql.Marshaler {
-			return ec.marshalNString2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTenantID(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_AuditEntry_tenant(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("AuditEntry", field, false, false, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("AuditEntry", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _AuditEntry_actorKind(ctx context.Context, field graphql.CollectedField, obj *audit.Entry) (ret graphql.Marshaler) {
@@ -23867,10 +23868,43 @@ func (ec *executionContext) _AuditEntry(ctx context.Context, sel ast.SelectionSe
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "tenant":
-			out.Values[i] = ec._AuditEntry_tenant(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._AuditEntry_tenant(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
 			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "actorKind":
 			field := field
 

@@ -69,7 +69,7 @@ type ClaimRunnerInput struct {
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 	// Names and values to find the claim again by, at most 32.
 	Labels []runtime.Label `json:"labels,omitempty"`
-	// What is waited for: RUNNER, the answer comes with it; TICKET, the answer comes at once. With TICKET `waitFor` is 3600 by default. Default: RUNNER.
+	// RUNNER: the answer contains the runner. TICKET: the server answers at once, and `waitFor` is 3600 by default. Default: RUNNER.
 	Wait *ClaimWait `json:"wait,omitempty"`
 }
 
@@ -107,7 +107,7 @@ type CreateTokenInput struct {
 	Name string `json:"name"`
 	// What its callers may do.
 	Role access.Role `json:"role"`
-	// The tenant for which they act. Default: the caller's own; for a caller for all tenants: all of them, which a CLIENT can't have.
+	// The tenant of its callers. Default: the caller's own; a caller for all tenants makes a token for all tenants, except for the role CLIENT, which needs a tenant.
 	Tenant *string `json:"tenant,omitempty"`
 	// Seconds until it ends by itself, 1 to 315360000. Default: never.
 	ExpiresIn *int `json:"expiresIn,omitempty"`
@@ -206,7 +206,7 @@ type PutEnvironmentInput struct {
 	ID string `json:"id"`
 	// Only if the stored revision is this one, else CONFLICT. 0: only create.
 	IfRevision *int `json:"ifRevision,omitempty"`
-	// The tenant that it belongs to: the caller's own, or for a caller for all tenants any. Default: the caller's own.
+	// The tenant that it belongs to. A caller for all tenants may name any; the default is the stored one, or the tenant `default`. Other callers: their own.
 	Tenant *string `json:"tenant,omitempty"`
 	// Whether every tenant may see it and claim its runners. Default: false.
 	Shared *bool `json:"shared,omitempty"`
@@ -250,7 +250,7 @@ type PutTenantInput struct {
 	ID string `json:"id"`
 	// Turns that its waiting claims get for each turn of a tenant of weight 1: 1 to 1000. Default: 1.
 	Weight *int `json:"weight,omitempty"`
-	// What it may take. Default: any number of everything. All quotas are put: one that is null here doesn't bound.
+	// Its quotas. If given, they replace all stored quotas; a null quota is unlimited. Default: unchanged, and unlimited for a new tenant.
 	Quotas *runtime.Quotas `json:"quotas,omitempty"`
 }
 

@@ -58,7 +58,7 @@ func cleanID(s string) string {
 // cleanTenant returns a tenant if its name has the form of one. All such names are kept: what a tenant sees depends on
 // them.
 func cleanTenant(id runtime.TenantID) runtime.TenantID {
-	if id == runtime.DefaultTenant {
+	if id == runtime.DefaultTenant || id == WholeServer {
 		return id
 	}
 	if _, err := runtime.ParseTenant("", string(id)); err != nil {

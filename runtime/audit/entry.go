@@ -8,13 +8,16 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
+// WholeServer is the tenant of entries about no tenant's object. Only callers for all tenants see them.
+const WholeServer runtime.TenantID = "*"
+
 // An Entry says who did what to which object, from where, with which outcome. It has no field for content: no command,
 // file, input, output, token or secret. Append replaces what doesn't have the form that its field describes, so that a
 // caller that mixes up its variables discloses nothing (see clean.go).
 type Entry struct {
-	ID         string    // a UUID of version 7; Append sets it
-	At         time.Time // Append sets it
-	Tenant     runtime.TenantID
+	ID         string           // a UUID of version 7; Append sets it
+	At         time.Time        // Append sets it
+	Tenant     runtime.TenantID // the object's, or WholeServer
 	Actor      Actor
 	Role       string     // a word, for example "ADMIN"; "": none
 	Action     string     // a word: the API's operation, or another one such as "signIn"

@@ -218,8 +218,11 @@ func (e *Engine) repeatedBatch(ctx context.Context, stored, b runtime.Batch, err
 	return x, err
 }
 
-// ofBatch reports whether a key is one that caseKey made: no caller's begins so.
-func ofBatch(key string) bool { return strings.HasPrefix(key, "batch/") }
+// laterCase reports whether a key is one that caseKey made, but not for a batch's first case: no
+// caller's begins so.
+func laterCase(key string) bool {
+	return strings.HasPrefix(key, "batch/") && !strings.HasSuffix(key, "/0")
+}
 
 // caseKey is the idempotency key of an execution of a batch.
 func caseKey(id runtime.BatchID, number int) string {
@@ -242,6 +245,7 @@ func (e *Engine) beginCase(ctx context.Context, b runtime.Batch, caller string, 
 	}
 	x.Key, x.Input, x.Release = caseKey(b.ID, number), string(b.ID), b.FreshRunners()
 	x.Batch = &runtime.BatchPlace{ID: b.ID, Case: number}
+	in.goesOn = number != b.First()
 	if b.FreshRunners() {
 		x, err = e.startFresh(ctx, b, caller, shared, in, x, cancelled)
 	} else {

@@ -65,7 +65,7 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 			return runtime.Execution{}, err
 		}
 	}
-	if err := e.holdings.start(x); err != nil {
+	if err := e.holdings.start(x, in.goesOn); err != nil {
 		p.Done(ctx, x.RunnerID)
 		return runtime.Execution{}, err
 	}

@@ -34,8 +34,7 @@ func newHoldings(config Config, there func(runtime.RunnerID) (runtime.Runner, bo
 }
 
 // claim claims for the claim's tenant. Where that holds as many runners as it may, it waits for
-// one to go, as it would for an idle one. The claims of a batch count with that, not each by
-// itself.
+// one to go, as it would for an idle one. The claims of a batch count as one.
 func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (runtime.Runner, error) {
 	tenant := claim.Claim.Tenant
 	claim.Weight = h.weight(tenant)
@@ -45,7 +44,7 @@ func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (r
 		}
 		return func() { h.ledger.Give(tenant, quota.Waiting) }, nil
 	}
-	if !ofBatch(claim.Claim.Key) {
+	if !laterCase(claim.Claim.Key) {
 		if err := h.ledger.Claim(tenant); err != nil {
 			return runtime.Runner{}, err
 		}
@@ -131,10 +130,10 @@ func (h *holdings) adopt(r runtime.Runner) {
 	h.held[r.ID] = r.Claim.Tenant
 }
 
-// start takes an execution of its tenant's quota. Those of a batch after its first one are
-// counted, and never refused: the batch has begun.
-func (h *holdings) start(x runtime.Execution) error {
-	if x.Batch != nil && x.Batch.Case > 0 {
+// start takes an execution of its tenant's quota. One that goes on with a batch is counted, and
+// never refused.
+func (h *holdings) start(x runtime.Execution, goesOn bool) error {
+	if goesOn {
 		h.ledger.Restore(x.Tenant, quota.Executions, 1)
 		return nil
 	}

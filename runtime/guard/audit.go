@@ -24,16 +24,72 @@ const (
 	ofCluster     = "CLUSTER"
 )
 
-// record records what a caller did, or wanted to do.
-func record[I ~string](ctx context.Context, g *Guard, op access.Operation, kind string, id I, err error) {
+// record appends the audit entry of an operation on an object of a tenant. A caller of one tenant has
+// its entries there, whatever it named.
+func record[I ~string](ctx context.Context, g *Guard, op access.Operation, kind string, id I, tenant runtime.TenantID, err error) {
 	if g.log == nil {
 		return
 	}
 	p := access.Of(ctx)
+	if !p.AllTenants {
+		tenant = p.Tenant
+	}
 	g.log.Append(audit.Entry{
-		Tenant: p.Tenant, Actor: actor(p), Role: string(p.Role), Action: string(op), ObjectKind: kind, ObjectID: string(id),
+		Tenant: tenant, Actor: actor(p), Role: string(p.Role), Action: string(op), ObjectKind: kind, ObjectID: string(id),
 		Address: p.Address, Outcome: audit.OutcomeOf(err),
 	})
+}
+
+// recording returns what records an operation on an object that may be there, with its outcome.
+func (g *Guard) recording(ctx context.Context, op access.Operation, kind, id string) func(outcome *error) {
+	tenant := audit.WholeServer
+	if g.log != nil && access.Of(ctx).AllTenants {
+		tenant = g.tenantOf(ctx, kind, id) // now: it may be gone afterwards
+	}
+	return func(outcome *error) { record(ctx, g, op, kind, id, tenant, *outcome) }
+}
+
+// tenantOf returns whose an object is, as far as that is known.
+func (g *Guard) tenantOf(ctx context.Context, kind, id string) runtime.TenantID {
+	switch kind {
+	case ofEnvironment:
+		if env, ok := g.engine.Environment(runtime.EnvironmentID(id)); ok {
+			return env.Tenant
+		}
+	case ofRunner:
+		if r, ok := g.engine.Runner(runtime.RunnerID(id)); ok {
+			return r.Tenant()
+		}
+	case ofExecution:
+		if x, err := g.engine.Execution(ctx, runtime.ExecutionID(id), 0); err == nil {
+			return x.Tenant
+		}
+	case ofBatch:
+		if b, err := g.engine.Batch(ctx, runtime.BatchID(id)); err == nil {
+			return b.Tenant
+		}
+	case ofTicket:
+		if tenant, err := g.engine.TicketTenant(runtime.TicketID(id)); err == nil {
+			return tenant
+		}
+	}
+	return audit.WholeServer
+}
+
+// owner returns whose what an operation made is; what wasn't made is nobody's.
+func owner(tenant runtime.TenantID, err error) runtime.TenantID {
+	if err != nil {
+		return audit.WholeServer
+	}
+	return tenant
+}
+
+// tokenTenant returns in whose log a token is.
+func tokenTenant(t access.Token) runtime.TenantID {
+	if t.AllTenants {
+		return audit.WholeServer
+	}
+	return t.Tenant
 }
 
 // actor returns who acts: of a grant its own id, by which createGrant is found.
@@ -58,13 +114,17 @@ func (g *Guard) AuditLog(ctx context.Context, filter audit.Filter, first int, af
 // failuresPerSecond bounds how many unknown callers are recorded: anybody can be one.
 const failuresPerSecond = 5
 
-// Recording returns what records a caller that showed something that isn't known; of many within a
-// second a few.
+// Recording returns a function that records a caller that isn't known, a few of them a second.
 func (g *Guard) Recording() func(address netip.Addr, err error) {
 	limit := rate.NewLimiter(failuresPerSecond, failuresPerSecond)
 	return func(address netip.Addr, err error) {
+		select {
+		case <-g.engine.Restored():
+		default:
+			return // the log isn't written yet
+		}
 		if g.log != nil && limit.Allow() {
-			g.log.Append(audit.Entry{Tenant: runtime.DefaultTenant, Actor: audit.Actor{Kind: audit.Unknown}, Action: "authenticate", Address: address, Outcome: audit.OutcomeOf(err)})
+			g.log.Append(audit.Entry{Tenant: audit.WholeServer, Actor: audit.Actor{Kind: audit.Unknown}, Action: "authenticate", Address: address, Outcome: audit.OutcomeOf(err)})
 		}
 	}
 }

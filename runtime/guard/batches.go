@@ -10,7 +10,7 @@ import (
 
 // StartBatch starts a batch in a runner of the caller's; see [engine.Engine.StartBatch].
 func (g *Guard) StartBatch(ctx context.Context, in engine.StartInput, of engine.BatchInput) (b runtime.Batch, x runtime.Execution, err error) {
-	defer func() { record(ctx, g, "startExecution", ofBatch, b.ID, err) }()
+	defer func() { record(ctx, g, "startExecution", ofBatch, b.ID, owner(in.Tenant, err), err) }()
 	asked := in.RunnerID
 	in, err = g.starting(ctx, in)
 	if err != nil {
@@ -22,7 +22,7 @@ func (g *Guard) StartBatch(ctx context.Context, in engine.StartInput, of engine.
 
 // RunBatch runs a batch for the caller's tenant; see [engine.Engine.RunBatch].
 func (g *Guard) RunBatch(ctx context.Context, in engine.RunInput, of engine.BatchInput) (b runtime.Batch, x runtime.Execution, err error) {
-	defer func() { record(ctx, g, "run", ofBatch, b.ID, err) }()
+	defer func() { record(ctx, g, "run", ofBatch, b.ID, owner(in.Tenant, err), err) }()
 	asked := in.EnvironmentID
 	in, err = g.running(ctx, in)
 	if err != nil {
@@ -72,7 +72,7 @@ func (g *Guard) BatchEvents(ctx context.Context, id runtime.BatchID, after strin
 
 // CancelBatch ends a batch of the caller's; see [engine.Engine.CancelBatch].
 func (g *Guard) CancelBatch(ctx context.Context, id runtime.BatchID) (_ runtime.Batch, err error) {
-	defer func() { record(ctx, g, "cancelBatch", ofBatch, id, err) }()
+	defer g.recording(ctx, "cancelBatch", ofBatch, string(id))(&err)
 	if err = g.allowBatch(ctx, "cancelBatch", id); err != nil {
 		return runtime.Batch{}, err
 	}

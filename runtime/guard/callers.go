@@ -7,6 +7,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/audit"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/quota"
 )
@@ -22,7 +23,7 @@ func (g *Guard) Tokens(ctx context.Context, sessions bool) ([]access.Token, erro
 
 // CreateToken is as [identity.Book.CreateToken].
 func (g *Guard) CreateToken(ctx context.Context, in identity.NewToken) (made access.Token, secret string, err error) {
-	defer func() { record(ctx, g, "createToken", ofToken, made.ID, err) }()
+	defer func() { record(ctx, g, "createToken", ofToken, made.ID, owner(tokenTenant(made), err), err) }()
 	p, err := caller(ctx, "createToken")
 	if err != nil {
 		return access.Token{}, "", err
@@ -32,8 +33,8 @@ func (g *Guard) CreateToken(ctx context.Context, in identity.NewToken) (made acc
 }
 
 // RevokeToken is as [identity.Book.RevokeToken].
-func (g *Guard) RevokeToken(ctx context.Context, id string) (_ access.Token, revoked bool, err error) {
-	defer func() { record(ctx, g, "revokeToken", ofToken, id, err) }()
+func (g *Guard) RevokeToken(ctx context.Context, id string) (t access.Token, revoked bool, err error) {
+	defer func() { record(ctx, g, "revokeToken", ofToken, id, owner(tokenTenant(t), err), err) }()
 	p, err := caller(ctx, "revokeToken")
 	if err != nil {
 		return access.Token{}, false, err
@@ -44,7 +45,8 @@ func (g *Guard) RevokeToken(ctx context.Context, id string) (_ access.Token, rev
 // CreateGrant makes a grant for an execution or a runner of the caller's, and returns its text.
 // Exactly one of both is set.
 func (g *Guard) CreateGrant(ctx context.Context, grant access.Grant, life time.Duration) (text string, made access.Grant, err error) {
-	defer func() { record(ctx, g, "createGrant", ofGrant, made.ID, err) }()
+	tenant := audit.WholeServer
+	defer func() { record(ctx, g, "createGrant", ofGrant, made.ID, tenant, err) }()
 	p, err := caller(ctx, "createGrant")
 	if err != nil {
 		return "", grant, err
@@ -64,9 +66,13 @@ func (g *Guard) CreateGrant(ctx context.Context, grant access.Grant, life time.D
 		if i := slices.IndexFunc(grant.Rights, access.Right.OfRunner); i >= 0 {
 			return "", grant, runtime.Invalid("rights", "%s is a right to a runner: give runnerId", grant.Rights[i])
 		}
-		_, err = g.execution(ctx, p, grant.Execution)
+		var x runtime.Execution
+		x, err = g.execution(ctx, p, grant.Execution)
+		tenant = x.Tenant
 	} else {
-		_, err = g.runner(p, grant.Runner)
+		var r runtime.Runner
+		r, err = g.runner(p, grant.Runner)
+		tenant = r.Tenant()
 	}
 	if err != nil {
 		return "", grant, err
@@ -101,7 +107,7 @@ func (g *Guard) Subscribing(ctx context.Context) (done func(), err error) {
 
 // PutTenant is as [identity.Book.PutTenant].
 func (g *Guard) PutTenant(ctx context.Context, id runtime.TenantID, weight *int, quotas *runtime.Quotas) (_ runtime.Tenant, created bool, err error) {
-	defer func() { record(ctx, g, "putTenant", ofTenant, id.String(), err) }()
+	defer g.recording(ctx, "putTenant", ofTenant, id.String())(&err)
 	if _, err := caller(ctx, "putTenant"); err != nil {
 		return runtime.Tenant{}, false, err
 	}
@@ -111,7 +117,7 @@ func (g *Guard) PutTenant(ctx context.Context, id runtime.TenantID, weight *int,
 // DeleteTenant is as [identity.Book.DeleteTenant]. CONFLICT where the tenant still has
 // environments.
 func (g *Guard) DeleteTenant(ctx context.Context, id runtime.TenantID) (deleted bool, err error) {
-	defer func() { record(ctx, g, "deleteTenant", ofTenant, id.String(), err) }()
+	defer g.recording(ctx, "deleteTenant", ofTenant, id.String())(&err)
 	if _, err := caller(ctx, "deleteTenant"); err != nil {
 		return false, err
 	}

@@ -38,8 +38,8 @@ func (g *Guard) Environment(ctx context.Context, id runtime.EnvironmentID) (runt
 
 // PutEnvironment creates an environment for the caller's tenant, or changes one of it. Ids are
 // those of the whole server: one that another tenant has is CONFLICT.
-func (g *Guard) PutEnvironment(ctx context.Context, in engine.PutEnvironmentInput) (_ runtime.Environment, created bool, err error) {
-	defer func() { record(ctx, g, "putEnvironment", ofEnvironment, in.ID, err) }()
+func (g *Guard) PutEnvironment(ctx context.Context, in engine.PutEnvironmentInput) (env runtime.Environment, created bool, err error) {
+	defer func() { record(ctx, g, "putEnvironment", ofEnvironment, in.ID, owner(env.Tenant, err), err) }()
 	p, err := caller(ctx, "putEnvironment")
 	if err != nil {
 		return runtime.Environment{}, false, err
@@ -61,12 +61,17 @@ func (g *Guard) PutEnvironment(ctx context.Context, in engine.PutEnvironmentInpu
 
 // DeleteEnvironment deletes one of the caller's tenant; see [engine.Engine.DeleteEnvironment].
 func (g *Guard) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID, endClaimed bool) (deleted bool, err error) {
-	defer func() { record(ctx, g, "deleteEnvironment", ofEnvironment, id, err) }()
-	p, err := caller(ctx, "deleteEnvironment")
-	if err != nil {
-		return false, err
+	var outcome error
+	defer g.recording(ctx, "deleteEnvironment", ofEnvironment, string(id))(&outcome)
+	p, outcome := caller(ctx, "deleteEnvironment")
+	if outcome != nil {
+		return false, outcome
 	}
-	return g.engine.DeleteEnvironment(ctx, id, endClaimed, func(env runtime.Environment) bool { return p.SeesTenant(env.Tenant) })
+	deleted, err = g.engine.DeleteEnvironment(ctx, id, endClaimed, func(env runtime.Environment) bool { return p.SeesTenant(env.Tenant) })
+	if outcome = err; err == nil && !deleted {
+		outcome = engine.NoEnvironment(id)
+	}
+	return deleted, err
 }
 
 // PoolStatus, StartDurations, PoolHistory and ClaimStats are of an environment that the caller

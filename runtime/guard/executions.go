@@ -12,7 +12,7 @@ import (
 
 // Start starts an execution in a runner of the caller's; see [engine.Engine.Start].
 func (g *Guard) Start(ctx context.Context, in engine.StartInput) (x runtime.Execution, err error) {
-	defer func() { record(ctx, g, "startExecution", ofExecution, x.ID, err) }()
+	defer func() { record(ctx, g, "startExecution", ofExecution, x.ID, owner(in.Tenant, err), err) }()
 	asked := in.RunnerID
 	in, err = g.starting(ctx, in)
 	if err != nil {
@@ -53,7 +53,7 @@ func (g *Guard) starting(ctx context.Context, in engine.StartInput) (engine.Star
 
 // Execute runs the whole for the caller's tenant; see [engine.Engine.Execute].
 func (g *Guard) Execute(ctx context.Context, in engine.RunInput) (x runtime.Execution, err error) {
-	defer func() { record(ctx, g, "run", ofExecution, x.ID, err) }()
+	defer func() { record(ctx, g, "run", ofExecution, x.ID, owner(in.Tenant, err), err) }()
 	asked := in.EnvironmentID
 	in, err = g.running(ctx, in)
 	if err != nil {
@@ -138,7 +138,7 @@ func (g *Guard) Resize(ctx context.Context, id runtime.ExecutionID, size runtime
 
 // Signal sends a signal to an execution of the caller's; see [engine.Engine.Signal].
 func (g *Guard) Signal(ctx context.Context, id runtime.ExecutionID, signal string) (_ runtime.Execution, err error) {
-	defer func() { record(ctx, g, "signalExecution", ofExecution, id, err) }()
+	defer g.recording(ctx, "signalExecution", ofExecution, string(id))(&err)
 	if err := g.AllowExecution(ctx, "signalExecution", id); err != nil {
 		return runtime.Execution{}, err
 	}
@@ -147,7 +147,7 @@ func (g *Guard) Signal(ctx context.Context, id runtime.ExecutionID, signal strin
 
 // Cancel ends an execution of the caller's; see [engine.Engine.Cancel].
 func (g *Guard) Cancel(ctx context.Context, id runtime.ExecutionID) (_ runtime.Execution, err error) {
-	defer func() { record(ctx, g, "cancelExecution", ofExecution, id, err) }()
+	defer g.recording(ctx, "cancelExecution", ofExecution, string(id))(&err)
 	if err := g.AllowExecution(ctx, "cancelExecution", id); err != nil {
 		return runtime.Execution{}, err
 	}

@@ -57,7 +57,7 @@ func (g *Guard) TaskEvents(ctx context.Context, id runtime.RunnerID) ([]runtime.
 
 // Claim claims a runner for the caller's tenant; see [engine.Engine.Claim].
 func (g *Guard) Claim(ctx context.Context, in engine.ClaimInput) (r runtime.Runner, err error) {
-	defer func() { record(ctx, g, "claimRunner", ofRunner, r.ID, err) }()
+	defer func() { record(ctx, g, "claimRunner", ofRunner, r.ID, owner(in.Tenant, err), err) }()
 	p, err := caller(ctx, "claimRunner")
 	if err != nil {
 		return runtime.Runner{}, err
@@ -100,15 +100,19 @@ func (g *Guard) Renew(ctx context.Context, id runtime.RunnerID) (runtime.Runner,
 
 // Release ends a claim of the caller's; false means that there was none.
 func (g *Guard) Release(ctx context.Context, id runtime.RunnerID) (released bool, err error) {
-	defer func() { record(ctx, g, "releaseRunner", ofRunner, id, err) }()
-	err = g.allowRunner(ctx, "releaseRunner", id)
-	switch {
-	case runtime.CodeOf(err) == runtime.CodeRunnerGone:
+	var outcome error
+	defer g.recording(ctx, "releaseRunner", ofRunner, string(id))(&outcome)
+	if outcome = g.allowRunner(ctx, "releaseRunner", id); runtime.CodeOf(outcome) == runtime.CodeRunnerGone {
 		return false, nil
-	case err != nil:
-		return false, err
 	}
-	return g.engine.Release(ctx, id)
+	if outcome != nil {
+		return false, outcome
+	}
+	released, err = g.engine.Release(ctx, id)
+	if outcome = err; err == nil && !released {
+		outcome = runtime.Gone(id)
+	}
+	return released, err
 }
 
 // Files lists files of a runner of the caller's; see [files.Access.Files].
@@ -137,7 +141,7 @@ func (g *Guard) OpenFile(ctx context.Context, id runtime.RunnerID, path string, 
 
 // UpdateFiles changes files of a runner of the caller's; see [files.Access.UpdateFiles].
 func (g *Guard) UpdateFiles(ctx context.Context, id runtime.RunnerID, remove []string, field string, write []runtime.FileWrite) (_ files.Updated, err error) {
-	defer func() { record(ctx, g, "updateFiles", ofRunner, id, err) }()
+	defer g.recording(ctx, "updateFiles", ofRunner, string(id))(&err)
 	if err = g.allowRunner(ctx, "updateFiles", id); err != nil {
 		return files.Updated{}, err
 	}
@@ -146,7 +150,7 @@ func (g *Guard) UpdateFiles(ctx context.Context, id runtime.RunnerID, remove []s
 
 // UploadFile writes a file of a runner of the caller's; see [files.Access.UploadFile].
 func (g *Guard) UploadFile(ctx context.Context, id runtime.RunnerID, path string, mode uint32, size int64, content io.Reader) (_ runtime.File, err error) {
-	defer func() { record(ctx, g, "uploadFile", ofRunner, id, err) }()
+	defer g.recording(ctx, "uploadFile", ofRunner, string(id))(&err)
 	if err = g.allowRunner(ctx, "uploadFile", id); err != nil {
 		return runtime.File{}, err
 	}

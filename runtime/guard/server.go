@@ -62,7 +62,7 @@ func (g *Guard) Allocations(ctx context.Context, filter runtime.AllocationFilter
 
 // SetDraining is as [engine.Engine.SetDraining].
 func (g *Guard) SetDraining(ctx context.Context, draining bool) (err error) {
-	defer func() { record(ctx, g, "drainCluster", ofCluster, runtime.RunnerID(""), err) }()
+	defer g.recording(ctx, "drainCluster", ofCluster, "")(&err)
 	if _, err := caller(ctx, "drainCluster"); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 // ClaimLater claims a runner for the caller's tenant in the background; see
 // [engine.Engine.ClaimLater].
 func (g *Guard) ClaimLater(ctx context.Context, in engine.ClaimInput) (t ticket.Ticket, err error) {
-	defer func() { record(ctx, g, "claimRunner", ofTicket, t.ID, err) }()
+	defer func() { record(ctx, g, "claimRunner", ofTicket, t.ID, owner(in.Tenant, err), err) }()
 	p, err := caller(ctx, "claimRunner")
 	if err != nil {
 		return ticket.Ticket{}, err
@@ -55,7 +55,7 @@ func (g *Guard) WatchTicket(ctx context.Context, id runtime.TicketID) (<-chan ti
 
 // CancelTicket ends one of the caller's; see [engine.Engine.CancelTicket].
 func (g *Guard) CancelTicket(ctx context.Context, id runtime.TicketID) (_ ticket.Ticket, err error) {
-	defer func() { record(ctx, g, "cancelTicket", ofTicket, id, err) }()
+	defer g.recording(ctx, "cancelTicket", ofTicket, string(id))(&err)
 	if err = g.allowTicket(ctx, "cancelTicket", id); err != nil {
 		return ticket.Ticket{}, err
 	}

@@ -157,11 +157,13 @@ func (b *Book) setQuotas(t runtime.Tenant) {
 // flushEvery is how often the last uses of tokens are stored.
 const flushEvery = 30 * time.Second
 
-// keepSessions is how long a session that has ended is kept, for those who look
-// for it in the list.
-const keepSessions = 24 * time.Hour
+// How long sessions and tokens are kept, for the list, after they ended.
+const (
+	keepSessions = 24 * time.Hour
+	keepTokens   = 30 * 24 * time.Hour
+)
 
-// Run stores now and then when tokens were used, and forgets old sessions, until
+// Run stores now and then when tokens were used, and forgets what ended long ago, until
 // ctx ends. It returns ctx's cause.
 func (b *Book) Run(ctx context.Context) error {
 	ticker := time.NewTicker(flushEvery)
@@ -170,7 +172,7 @@ func (b *Book) Run(ctx context.Context) error {
 		select {
 		case now := <-ticker.C:
 			b.flush(ctx)
-			b.forgetSessions(ctx, now)
+			b.forget(ctx, now)
 		case <-ctx.Done():
 			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
@@ -204,22 +206,31 @@ func (b *Book) flush(ctx context.Context) {
 	}
 }
 
-func (b *Book) forgetSessions(ctx context.Context, now time.Time) {
+// forget forgets what ended long ago. One token always stays: without any, a server on loopback
+// would need none.
+func (b *Book) forget(ctx context.Context, now time.Time) {
 	b.changing.Lock()
 	defer b.changing.Unlock()
 	var old []string
 	b.mu.RLock()
 	for id, t := range b.tokens {
-		if t.Kind == access.KindSession && t.Ended(now.Add(-keepSessions)) && (t.RevokedAt.IsZero() || now.Sub(t.RevokedAt) > keepSessions) {
+		keep := keepTokens
+		if t.Kind == access.KindSession {
+			keep = keepSessions
+		}
+		if t.Ended(now.Add(-keep)) && (t.RevokedAt.IsZero() || now.Sub(t.RevokedAt) > keep) {
 			old = append(old, id)
 		}
+	}
+	if len(old) == len(b.tokens) && len(old) > 0 {
+		old = old[1:]
 	}
 	b.mu.RUnlock()
 	if len(old) == 0 {
 		return
 	}
 	if err := b.store.DeleteTokens(ctx, old); err != nil {
-		b.logger.Warn("old sessions could not be forgotten", zap.Error(err))
+		b.logger.Warn("ended tokens could not be deleted", zap.Error(err))
 		return
 	}
 	b.mu.Lock()

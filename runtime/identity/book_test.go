@@ -180,6 +180,19 @@ func TestOldSessionsAreForgotten(t *testing.T) {
 		if all := there(); all[expired] || all[revoked] || !all[lasting] || !all[token.ID] || len(m.tokens) != 2 {
 			t.Errorf("left are %v, stored are %d", all, len(m.tokens))
 		}
+		time.Sleep(keepTokens + time.Hour)
+		synctest.Wait()
+		if all := there(); all[token.ID] || !all[lasting] {
+			t.Errorf("a month later: %v", all)
+		}
+		if _, _, err := b.RevokeToken(t.Context(), access.Server(), lasting); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(keepTokens)
+		synctest.Wait()
+		if all := there(); !all[lasting] {
+			t.Error("the last one is forgotten")
+		}
 		stop()
 		<-ended
 	})

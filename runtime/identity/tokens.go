@@ -55,7 +55,7 @@ func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken
 		return access.Token{}, "", runtime.Invalid("role", "must be ADMIN, for all tenants and without an expiry, for the first token of a server: from then on it needs tokens")
 	}
 	if b.count() >= maxTokens {
-		return access.Token{}, "", runtime.Errorf(runtime.CodeLimitExceeded, "there are %d tokens already, and those that have ended are kept: no more can be made", maxTokens)
+		return access.Token{}, "", runtime.Errorf(runtime.CodeLimitExceeded, "there are %d tokens, and ended ones are kept for 30 days: revoke those that nobody uses, and try again then", maxTokens)
 	}
 	var text string
 	made.ID, text, made.Hash = newSecret()
