@@ -5,10 +5,14 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/graph/generated"
+	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/identity"
 )
+
+// rowMemory is what a token or a tenant takes in an answer, in bytes, with all of its fields.
+const rowMemory = 4 << 10
 
 func (r query) Me(ctx context.Context) (access.Principal, error) { return r.guard.Allowed(ctx, "me") }
 
@@ -30,7 +34,11 @@ func tenantName(id runtime.TenantID, all bool) *string {
 }
 
 func (r query) Tokens(ctx context.Context, sessions *bool) ([]access.Token, error) {
-	return r.guard.Tokens(ctx, orZero(sessions))
+	found, err := r.guard.Tokens(ctx, orZero(sessions))
+	if err == nil {
+		err = transport.Charge(ctx, rowMemory*int64(len(found)))
+	}
+	return found, err
 }
 
 func (r token) Tenant(_ context.Context, of *access.Token) (*string, error) {
@@ -88,7 +96,13 @@ func (r grant) RunnerID(_ context.Context, of *access.Grant) (*string, error) {
 	return orNull(string(of.Runner)), nil
 }
 
-func (r query) Tenants(ctx context.Context) ([]runtime.Tenant, error) { return r.guard.Tenants(ctx) }
+func (r query) Tenants(ctx context.Context) ([]runtime.Tenant, error) {
+	found, err := r.guard.Tenants(ctx)
+	if err == nil {
+		err = transport.Charge(ctx, rowMemory*int64(len(found)))
+	}
+	return found, err
+}
 
 func (r mutation) PutTenant(ctx context.Context, in generated.PutTenantInput) (generated.PutTenantPayload, error) {
 	id, err := runtime.ParseTenant("id", in.ID)

@@ -33,6 +33,8 @@ func fields() generated.ComplexityRoot {
 	c.Query.Batches = func(child int, _, _ *string, first *int, _ *string, _ *bool) int {
 		return page(child, first)
 	}
+	c.Query.Tokens = func(child int, _ *bool) int { return listed * (1 + child) }
+	c.Query.Tenants = func(child int) int { return listed * (1 + child) }
 	c.Query.AuditLog = func(child int, _, _, _ *string, _, _ *time.Time, first *int, _ *string, _ *bool) int {
 		return page(child, first)
 	}
@@ -54,6 +56,9 @@ func fields() generated.ComplexityRoot {
 	}
 	return c
 }
+
+// listed is how many tokens or tenants a list counts for.
+const listed = 100
 
 // listing is what reading a directory costs, however little of it is asked for.
 const listing = 5_000

@@ -186,3 +186,64 @@ func TestClaimsCanHaveTickets(t *testing.T) {
 		t.Errorf("%+v", now)
 	}
 }
+
+// A claim that waits for its tenant's quota isn't served from an environment that another tenant made
+// meanwhile under the same id.
+func TestWaitingClaimsAreOfTheirTenant(t *testing.T) {
+	b, client := tenanted(t, runtime.Quotas{Runners: ptr(1)})
+	first := asked(t, b, client, claimA).Data["claimRunner"].(in)["runner"].(in)["id"].(string)
+	second := make(chan answer)
+	go func() { second <- asked(t, b, client, claimA) }()
+	for use := 0.0; use == 0; { // until it waits
+		tenant := asked(t, b, client, `{ tenants { use { waiting } } }`).Data["tenants"].([]any)[0].(in)
+		use = tenant["use"].(in)["waiting"].(float64)
+	}
+	b.as(testToken, `mutation { deleteEnvironment(input: {id: "a"}) { deleted } }`)
+	b.as(testToken, `mutation { putTenant(input: {id: "chemistry"}) { created } }`)
+	if a := b.as(testToken, `mutation { putEnvironment(input: {id: "a", tenant: "chemistry", poolSize: 2}) { created } }`); a.code() != nil {
+		t.Fatalf("%+v", a.Errors)
+	}
+	if a := asked(t, b, client, `mutation { releaseRunner(id: "`+first+`") { released } }`); a.code() != nil {
+		t.Fatalf("%+v", a.Errors)
+	}
+	if a := <-second; a.code() != "ENVIRONMENT_NOT_FOUND" {
+		t.Errorf("%+v", a)
+	}
+}
+
+// A batch takes one execution of the quota, from its beginning to its end.
+func TestBatchesTakeOneExecution(t *testing.T) {
+	b, client := tenanted(t, runtime.Quotas{Executions: ptr(1)})
+	runner := asked(t, b, client, claimA).Data["claimRunner"].(in)["runner"].(in)["id"].(string)
+	const cases = `cases: [{stdin: "1"}, {stdin: "2"}, {stdin: "3"}]`
+	started := asked(t, b, client, `mutation { startExecution(input: {runnerId: "`+runner+`", command: ["cat"], build: {command: ["true"]}, `+cases+`}) { batch { id } } }`)
+	if started.code() != nil {
+		t.Fatalf("%+v", started.Errors)
+	}
+	batch := started.Data["startExecution"].(in)["batch"].(in)["id"].(string)
+	for state := "RUNNING"; state != "FINISHED"; {
+		now := asked(t, b, client, `{ batch(id: "`+batch+`") { state outcome } }`).Data["batch"].(in)
+		if state = now["state"].(string); state == "FINISHED" && now["outcome"] != "COMPLETED" {
+			t.Errorf("%v", now)
+		}
+	}
+	waits := `mutation { startExecution(input: {runnerId: "` + runner + `", command: ["cat"], stdin: true}) { execution { id } } }`
+	x := asked(t, b, client, waits)
+	if x.code() != nil {
+		t.Fatalf("the batch's is given back: %+v", x.Errors)
+	}
+	if a := asked(t, b, client, waits); a.code() != "QUOTA_EXCEEDED" {
+		t.Errorf("a second one: %+v", a)
+	}
+	if a := asked(t, b, client, `mutation { startExecution(input: {runnerId: "`+runner+`", command: ["cat"], `+cases+`}) { batch { id } } }`); a.code() != "QUOTA_EXCEEDED" {
+		t.Errorf("a batch: %+v", a)
+	}
+	// What can't run claims no runner.
+	if a := asked(t, b, client, `mutation { run(input: {environmentId: "a", command: ["true"], waitFor: 60}) { execution { id } } }`); a.code() != "QUOTA_EXCEEDED" {
+		t.Errorf("run: %+v", a)
+	}
+	use := asked(t, b, client, `{ tenants { use { claimsPerMinute executions } } }`).Data["tenants"].([]any)[0].(in)["use"].(in)
+	if use["claimsPerMinute"] != 1.0 || use["executions"] != 1.0 {
+		t.Errorf("%v", use)
+	}
+}

@@ -174,7 +174,11 @@ func TestSharedEnvironments(t *testing.T) {
 	_, owner := w.newToken(identity.NewToken{Role: access.Operator, Tenant: "chemistry"})
 	_, claimer := w.newToken(identity.NewToken{Role: access.Operator, Tenant: "physics"})
 	const put = `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created environment { tenant shared } } }`
-	w.gives(owner, put, in{"in": in{"id": "lab", "poolSize": 1, "shared": true}}, nil)
+	_, admin := w.newToken(identity.NewToken{Role: access.Operator, AllTenants: true})
+	if text := w.with(owner, put, in{"in": in{"id": "lab", "poolSize": 1, "shared": true}}); !strings.Contains(text, "FORBIDDEN") {
+		t.Errorf("a tenant's operator shares an environment: %s", text)
+	}
+	w.gives(admin, put, in{"in": in{"id": "lab", "poolSize": 1, "tenant": "chemistry", "shared": true}}, nil)
 	const events = `subscription { runnerEvents(environmentId: "lab") { runner { id state tenant claim { labels { name } } message } } }`
 	ownersEvents, claimersEvents := w.follow(owner, events), w.follow(claimer, `subscription { runnerEvents { runner { id state tenant } } }`)
 	idle := ownersEvents(`"IDLE"`)
@@ -253,8 +257,8 @@ func TestSharedEnvironments(t *testing.T) {
 // TestKeysOfTenants: an idempotencyKey is its tenant's.
 func TestKeysOfTenants(t *testing.T) {
 	w := newWorld(t)
-	_, owner := w.newToken(identity.NewToken{Role: access.Operator, Tenant: "chemistry"})
-	w.gives(owner, `mutation { putEnvironment(input: {id: "lab", poolSize: 2, shared: true}) { created } }`, nil, nil)
+	_, admin := w.newToken(identity.NewToken{Role: access.Operator, AllTenants: true})
+	w.gives(admin, `mutation { putEnvironment(input: {id: "lab", poolSize: 2, tenant: "chemistry", shared: true}) { created } }`, nil, nil)
 	var tokens []string
 	for _, tenant := range []runtime.TenantID{"chemistry", "physics", runtime.DefaultTenant} {
 		_, token := w.newToken(identity.NewToken{Role: access.Client, Tenant: tenant})

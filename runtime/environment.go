@@ -155,6 +155,9 @@ func (e Environment) SameRunners(other Environment) bool {
 		e.OutputLimit == other.OutputLimit
 }
 
+// Claimable reports whether a tenant may hold runners of the environment.
+func (e Environment) Claimable(by TenantID) bool { return e.Shared || e.Tenant == by }
+
 // Same reports whether a change from e to other changes nothing.
 func (e Environment) Same(other Environment) bool {
 	return e.PoolSize == other.PoolSize && e.Tenant == other.Tenant && e.Shared == other.Shared && e.SameRunners(other)

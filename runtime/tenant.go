@@ -24,6 +24,14 @@ func (id TenantID) String() string {
 	return string(id)
 }
 
+// UnmarshalText reads what a person may have written by hand, as the API spells it.
+func (id *TenantID) UnmarshalText(text []byte) error {
+	if *id = TenantID(text); *id == defaultTenantName {
+		*id = DefaultTenant
+	}
+	return nil
+}
+
 var tenantNames = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
 // ParseTenant returns the tenant with a name, and INVALID_INPUT for field unless

@@ -161,8 +161,19 @@ func (s *Server) Open(ctx context.Context) (err error) {
 		Dir: s.config.Data, Logger: s.logger.Named("engine"),
 		Alert: pool.AlertRule{Threshold: s.config.AlertThreshold, Timeout: seconds(s.config.AlertTimeout)},
 		Keep:  seconds(s.config.KeepExecutions), KeepBytes: s.config.KeepBytes,
-		Attacks: s.lastAttacks(), Quotas: s.quotas, Weight: s.weight,
+		Attacks: s.lastAttacks(), Quotas: s.quotas, Weight: s.weight, Led: s.readBook,
 	})
+	return nil
+}
+
+// readBook reads the tokens and tenants again that other servers may have changed.
+func (s *Server) readBook(ctx context.Context) error {
+	if !s.store.Shared() {
+		return nil
+	}
+	if err := s.book.Load(ctx); err != nil {
+		return fmt.Errorf("read the tokens: %w", err)
+	}
 	return nil
 }
 
@@ -336,7 +347,7 @@ func (s *Server) Run(ctx context.Context) error {
 		serving.Wait()
 		close(served)
 	}()
-	group.Go(func() error { return unlessStopping(s.runBook(engineCtx)) })
+	group.Go(func() error { return unlessStopping(s.book.Run(engineCtx)) })
 	group.Go(func() error { return unlessStopping(s.runAudit(engineCtx)) })
 	if s.debug != nil {
 		group.Go(func() error { return serveProfiles(ctx, s.debug) })
@@ -380,23 +391,9 @@ func (s *Server) runAudit(ctx context.Context) error {
 	select {
 	case <-s.Engine.Restored():
 	case <-ctx.Done():
+		return context.Cause(ctx) // nothing was recorded
 	}
 	return s.audit.Run(ctx)
-}
-
-// runBook keeps the tokens. A server that begins to lead reads again what others have changed.
-func (s *Server) runBook(ctx context.Context) error {
-	if s.store.Shared() {
-		select {
-		case <-s.Engine.Restored():
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		if err := s.book.Load(ctx); err != nil {
-			return fmt.Errorf("read the tokens: %w", err)
-		}
-	}
-	return s.book.Run(ctx)
 }
 
 // passedAtMost returns how many connections a server passes on at once. Each takes two descriptors, of which half are

@@ -56,7 +56,7 @@ func (s sessions) Begin(ctx context.Context, who signin.Identity) (string, error
 	role := access.Role(who.Role)
 	made, secret, err := s.book.CreateToken(ctx, access.Server(), identity.NewToken{
 		Kind: access.KindSession, Name: identity.PersonName(who.Name, who.Subject), Tenant: who.Tenant,
-		AllTenants: s.allTenants && role != access.Client, Role: role, Life: time.Until(who.Expires),
+		AllTenants: s.allTenants && role != access.Client, Role: role, Life: max(time.Until(who.Expires), time.Millisecond),
 	})
 	address, _ := netip.ParseAddr(who.Address)
 	s.record("signIn", made, address, err)

@@ -116,7 +116,7 @@ func (h Handler) output(w http.ResponseWriter, r *http.Request) {
 	if lost := content.Lost(); lost > 0 {
 		header.Set(LostHeader, strconv.FormatInt(lost, 10))
 	}
-	reader := &watched{ReadSeeker: content}
+	reader := &watched{ReadSeeker: content, ended: ctx.Err}
 	h.serve(w, r, reader)
 	if reader.failed != nil {
 		panic(http.ErrAbortHandler)
@@ -209,10 +209,14 @@ func (w *ranged) Write(p []byte) (int, error) {
 // watched keeps the error of a read, which http.ServeContent doesn't tell.
 type watched struct {
 	io.ReadSeeker
+	ended  func() error // why nobody may read on, for example since a token was revoked
 	failed error
 }
 
 func (w *watched) Read(p []byte) (int, error) {
+	if w.failed = w.ended(); w.failed != nil {
+		return 0, w.failed
+	}
 	n, err := w.ReadSeeker.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		w.failed = err

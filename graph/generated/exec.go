@@ -5775,7 +5775,7 @@ input PutEnvironmentInput {
   ifRevision: Int
   "The tenant that it belongs to. A caller for all tenants may name any; the default is the stored one, or the tenant ` + "`" + `default` + "`" + `. Other callers: their own."
   tenant: String
-  "Whether every tenant may see it and claim its runners. Default: false."
+  "Whether every tenant may see it and claim its runners. Only a caller for all tenants can set it. Default: false."
   shared: Boolean
   """
   The file system to start with, 1 to 512 printable bytes. Default: ` + "`" + `host` + "`" + `, this machine's own programs.

@@ -208,7 +208,7 @@ type PutEnvironmentInput struct {
 	IfRevision *int `json:"ifRevision,omitempty"`
 	// The tenant that it belongs to. A caller for all tenants may name any; the default is the stored one, or the tenant `default`. Other callers: their own.
 	Tenant *string `json:"tenant,omitempty"`
-	// Whether every tenant may see it and claim its runners. Default: false.
+	// Whether every tenant may see it and claim its runners. Only a caller for all tenants can set it. Default: false.
 	Shared *bool `json:"shared,omitempty"`
 	// The file system to start with, 1 to 512 printable bytes. Default: `host`, this machine's own programs.
 	// On a single machine also a container image: a reference such as `python:3.12` or `registry.example.org/x@sha256:…`, or `file:NAME` for an archive (`docker save`, or an OCI layout's) or the directory of an OCI layout among the server's image files, with `#TAG` where it has several. It is looked up at once, and its digest pinned in the revision: naming a tag again takes what it means by then, leaving `image` out keeps the bytes. What it is now is in `pool.image`.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/batch"
+	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
@@ -100,9 +101,17 @@ func (e *Engine) startBatch(ctx context.Context, b runtime.Batch, caller string,
 			return e.repeatedBatch(ctx, stored, b, err)
 		}
 	}
-	env, done, err := e.useForBatch(ctx, b)
+	env, unused, err := e.useForBatch(ctx, b)
 	if err != nil {
 		return runtime.Execution{}, err
+	}
+	if err := e.holdings.begin(b.Tenant); err != nil {
+		unused()
+		return runtime.Execution{}, err
+	}
+	done := func() {
+		e.holdings.end(b.Tenant)
+		unused()
 	}
 	b.EnvironmentID, b.State, b.QueuedAt = env.ID, runtime.BatchRunning, time.Now()
 	encoded, err := encodeSteps(steps, b, env)
@@ -154,6 +163,7 @@ func (e *Engine) useForBatch(ctx context.Context, b runtime.Batch) (env runtime.
 func (e *Engine) batchEnded(l *batch.Leader) {
 	b := l.Batch()
 	e.batches.remove(b.ID)
+	e.holdings.end(b.Tenant)
 	if b.FreshRunners() {
 		return
 	}
@@ -245,7 +255,6 @@ func (e *Engine) beginCase(ctx context.Context, b runtime.Batch, caller string, 
 	}
 	x.Key, x.Input, x.Release = caseKey(b.ID, number), string(b.ID), b.FreshRunners()
 	x.Batch = &runtime.BatchPlace{ID: b.ID, Case: number}
-	in.goesOn = number != b.First()
 	if b.FreshRunners() {
 		x, err = e.startFresh(ctx, b, caller, shared, in, x, cancelled)
 	} else {
@@ -348,6 +357,7 @@ func (e *Engine) recallBatches(ctx context.Context) ([]*batch.Leader, error) {
 			l.Cancel()
 		}
 		e.batches.add(l)
+		e.holdings.ledger.Restore(u.Batch.Tenant, quota.Executions, 1)
 		leaders = append(leaders, l)
 	}
 	return leaders, nil

@@ -41,6 +41,10 @@ type Config struct {
 	Quotas *quota.Ledger                 // what tenants take; nil: it is counted, and not bounded
 	Weight func(id runtime.TenantID) int // turns of a tenant's waiting claims; nil: one each
 
+	// Led is called once this server may write, and before it serves: it reads again what another
+	// server may have changed. Nil: there is nothing.
+	Led func(ctx context.Context) error
+
 	// Attacks returns what came of the last attacks that were carried out on this
 	// machine, for Health; nil if there were none. Nil: nobody knows.
 	Attacks func() (*attacks.Record, error)
@@ -58,6 +62,7 @@ type Engine struct {
 	jobs     jobs
 	restored restoration
 	counts   *counts
+	led      func(ctx context.Context) error // nil: nothing
 	health   healthBook
 
 	holdings *holdings
@@ -82,6 +87,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		jobs:     jobs{make(chan func(context.Context)), make(chan struct{})},
 		restored: restoration{done: make(chan struct{})},
 		counts:   newCounts(),
+		led:      config.Led,
 		health:   healthBook{readAttacks: config.Attacks, parts: map[string]ComponentHealth{}},
 		catalog:  newCatalog(),
 		runners:  runners{feed: runnerfeed.New()},

@@ -88,6 +88,9 @@ func (e *Engine) RunBatch(ctx context.Context, in RunInput, of BatchInput) (runt
 }
 
 func (e *Engine) claimAndStartBatch(ctx context.Context, b runtime.Batch, in RunInput, claim pool.Claim, shared batch.Shared, steps []batch.Step) (runtime.Execution, error) {
+	if err := e.holdings.room(b.Tenant); err != nil {
+		return runtime.Execution{}, err
+	}
 	runner, err := e.claimIn(ctx, in.EnvironmentID, claim)
 	if err != nil {
 		return runtime.Execution{}, err
@@ -126,6 +129,11 @@ func (e *Engine) prepareRun(in RunInput) (p preparedRun, err error) {
 
 // claimAndStart is the whole, where its key, if any, wasn't used before.
 func (e *Engine) claimAndStart(ctx context.Context, in RunInput, claim pool.Claim, start StartInput, x runtime.Execution) (runtime.Execution, error) {
+	if x.Batch == nil {
+		if err := e.holdings.room(claim.Claim.Tenant); err != nil {
+			return runtime.Execution{}, err
+		}
+	}
 	runner, err := e.claimIn(ctx, in.EnvironmentID, claim)
 	if err != nil {
 		return runtime.Execution{}, err

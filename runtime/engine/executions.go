@@ -8,7 +8,6 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/output"
-	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/runtime/store"
 )
@@ -65,9 +64,11 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 			return runtime.Execution{}, err
 		}
 	}
-	if err := e.holdings.start(x, in.goesOn); err != nil {
-		p.Done(ctx, x.RunnerID)
-		return runtime.Execution{}, err
+	if x.Batch == nil {
+		if err := e.holdings.begin(x.Tenant); err != nil {
+			p.Done(ctx, x.RunnerID)
+			return runtime.Execution{}, err
+		}
 	}
 	x.Marks.QueuedAt = time.Now()
 	begin := session.Begin{Dir: in.WorkingDirectory, Input: in.input, Fed: x.Batch != nil}
@@ -83,7 +84,9 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 	begin.Before, begin.Counted = before, err == nil
 	stored, added, err := e.store.AddExecution(ctx, x, begin.Encode())
 	if err != nil || !added {
-		e.holdings.ledger.Give(x.Tenant, quota.Executions)
+		if x.Batch == nil {
+			e.holdings.end(x.Tenant)
+		}
 		p.Done(ctx, x.RunnerID)
 		return e.repeated(stored, x, err)
 	}

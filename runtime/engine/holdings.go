@@ -130,22 +130,32 @@ func (h *holdings) adopt(r runtime.Runner) {
 	h.held[r.ID] = r.Claim.Tenant
 }
 
-// start takes an execution of its tenant's quota. One that goes on with a batch is counted, and
-// never refused.
-func (h *holdings) start(x runtime.Execution, goesOn bool) error {
-	if goesOn {
-		h.ledger.Restore(x.Tenant, quota.Executions, 1)
-		return nil
-	}
-	if err := h.ledger.Start(x.Tenant); err != nil {
+// begin takes an execution of a tenant's quota. A batch takes one for all of its executions, until it
+// ends: it isn't refused once it has begun.
+func (h *holdings) begin(tenant runtime.TenantID) error {
+	if err := h.ledger.Start(tenant); err != nil {
 		return err
 	}
-	return h.ledger.Take(x.Tenant, quota.Executions)
+	return h.ledger.Take(tenant, quota.Executions)
 }
 
-// ended gives an execution back, and counts what it used today.
+// end gives back what begin took.
+func (h *holdings) end(tenant runtime.TenantID) { h.ledger.Give(tenant, quota.Executions) }
+
+// room returns QUOTA_EXCEEDED if begin would, before a runner is claimed for nothing.
+func (h *holdings) room(tenant runtime.TenantID) error {
+	if err := h.begin(tenant); err != nil {
+		return err
+	}
+	h.end(tenant)
+	return nil
+}
+
+// ended gives back an execution that is of no batch, and counts what it used today.
 func (h *holdings) ended(x runtime.Execution) {
-	h.ledger.Give(x.Tenant, quota.Executions)
+	if x.Batch == nil {
+		h.end(x.Tenant)
+	}
 	h.ledger.Spend(x)
 }
 

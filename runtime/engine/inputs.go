@@ -78,8 +78,7 @@ type StartInput struct {
 	Privileged       bool                  // as root inside the runner
 	Key              string
 
-	input  *string // Execute's: all of the stdin
-	goesOn bool    // it is of a batch that has begun
+	input *string // Execute's: all of the stdin
 }
 
 // RunInput asks for the whole: claim, write files, start, feed, release.

@@ -29,6 +29,11 @@ func (e *Engine) restore(ctx context.Context) error {
 	if err := e.store.Lead(ctx); err != nil { // now that the cluster is this server's; after this no other begins anything
 		return fmt.Errorf("restore executions: %w", err)
 	}
+	if e.led != nil {
+		if err := e.led(ctx); err != nil {
+			return err
+		}
+	}
 	if err := e.holdings.ledger.Load(ctx, e.store); err != nil {
 		return fmt.Errorf("restore what tenants used today: %w", err)
 	}
@@ -132,7 +137,9 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 	_ = group.Wait() // none returns an error
 	for _, s := range sessions {
 		e.sessions.add(s)
-		e.holdings.ledger.Restore(s.Execution().Tenant, quota.Executions, 1)
+		if x := s.Execution(); x.Batch == nil {
+			e.holdings.ledger.Restore(x.Tenant, quota.Executions, 1)
+		}
 	}
 	e.counts.resumed.Add(int64(len(sessions)))
 	return sessions

@@ -3,6 +3,7 @@ package guard
 import (
 	"context"
 	"net/netip"
+	"sync"
 
 	"golang.org/x/time/rate"
 
@@ -33,6 +34,9 @@ func record[I ~string](ctx context.Context, g *Guard, op access.Operation, kind 
 	p := access.Of(ctx)
 	if !p.AllTenants {
 		tenant = p.Tenant
+	}
+	if runtime.CodeOf(err) == runtime.CodeForbidden && err != nil && !g.refusals.allow(p.ID) {
+		return
 	}
 	g.log.Append(audit.Entry{
 		Tenant: tenant, Actor: actor(p), Role: string(p.Role), Action: string(op), ObjectKind: kind, ObjectID: string(id),
@@ -109,6 +113,34 @@ func (g *Guard) AuditLog(ctx context.Context, filter audit.Filter, first int, af
 	}
 	filter.Tenant = scope(p)
 	return g.log.Entries(ctx, filter, first, after, charge)
+}
+
+// refusals bounds how many refusals of a token, its grants included, are recorded: a caller without
+// rights may ask as often as it likes.
+type refusals struct {
+	mu      sync.Mutex // guards limits
+	byToken map[string]*rate.Limiter
+}
+
+// How many refusals of one token are recorded in a second, and how many tokens are remembered.
+const (
+	refusalsPerSecond = 5
+	refusalsBurst     = 50
+	mostLimiters      = 10_000
+)
+
+func (r *refusals) allow(token string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	limit := r.byToken[token]
+	if limit == nil {
+		if r.byToken == nil || len(r.byToken) >= mostLimiters {
+			r.byToken = map[string]*rate.Limiter{}
+		}
+		limit = rate.NewLimiter(refusalsPerSecond, refusalsBurst)
+		r.byToken[token] = limit
+	}
+	return limit.Allow()
 }
 
 // failuresPerSecond bounds how many unknown callers are recorded: anybody can be one.

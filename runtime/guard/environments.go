@@ -44,6 +44,11 @@ func (g *Guard) PutEnvironment(ctx context.Context, in engine.PutEnvironmentInpu
 	if err != nil {
 		return runtime.Environment{}, false, err
 	}
+	if in.Shared != nil && *in.Shared && !p.AllTenants {
+		if stored, ok := g.engine.Environment(in.ID); !ok || !stored.Shared {
+			return runtime.Environment{}, false, runtime.Errorf(runtime.CodeForbidden, "only a token for all tenants shares an environment: other tenants' programs would run in it")
+		}
+	}
 	in.Mine = func(env runtime.Environment) bool { return p.SeesTenant(env.Tenant) }
 	switch {
 	case in.Tenant == nil && !p.AllTenants:

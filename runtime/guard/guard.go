@@ -23,11 +23,15 @@ type Guard struct {
 	engine *engine.Engine
 	book   *identity.Book
 	log    *audit.Log // nil: nothing is recorded
+
+	refusals refusals
 }
 
 // New returns the guard of an engine, whose tenants are those of a book. What callers change is
 // recorded in a log; nil: it isn't.
-func New(e *engine.Engine, book *identity.Book, log *audit.Log) *Guard { return &Guard{e, book, log} }
+func New(e *engine.Engine, book *identity.Book, log *audit.Log) *Guard {
+	return &Guard{engine: e, book: book, log: log}
+}
 
 // Caller returns who calls, if the caller may use an operation.
 func caller(ctx context.Context, op access.Operation) (access.Principal, error) {

@@ -14,7 +14,7 @@ import (
 // Bounds of tokens and tenants.
 const (
 	MaxTokenLife = 10 * 365 * 24 * time.Hour
-	maxTokens    = 100_000 // of all tenants, sessions included
+	maxTokens    = 10_000 // of a tenant, of callers for all tenants, and sessions
 	maxTenants   = 10_000
 	maxNameBytes = 128
 )
@@ -54,8 +54,8 @@ func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken
 	if b.Open() && (in.Role != access.Admin || !in.AllTenants || in.Life > 0) {
 		return access.Token{}, "", runtime.Invalid("role", "must be ADMIN, for all tenants and without an expiry, for the first token of a server: from then on it needs tokens")
 	}
-	if b.count() >= maxTokens {
-		return access.Token{}, "", runtime.Errorf(runtime.CodeLimitExceeded, "there are %d tokens, and ended ones are kept for 30 days: revoke those that nobody uses, and try again then", maxTokens)
+	if live, all := b.count(made); live >= maxTokens || all >= 2*maxTokens {
+		return access.Token{}, "", runtime.Errorf(runtime.CodeLimitExceeded, "the tenant has %d tokens, ended ones of the last 30 days included: revoke those that nobody uses, and wait until they are forgotten", all)
 	}
 	var text string
 	made.ID, text, made.Hash = newSecret()
@@ -69,10 +69,21 @@ func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken
 	return made, text, nil
 }
 
-func (b *Book) count() int {
+// count returns how many tokens there are that count with one: its tenant's, and of all tenants the
+// sessions.
+func (b *Book) count(with access.Token) (live, all int) {
+	now := time.Now()
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return len(b.tokens)
+	for _, t := range b.tokens {
+		if t.Kind != with.Kind || t.Kind != access.KindSession && (t.Tenant != with.Tenant || t.AllTenants != with.AllTenants) {
+			continue
+		}
+		if all++; !t.Ended(now) {
+			live++
+		}
+	}
+	return live, all
 }
 
 func (in NewToken) validate() error {

@@ -111,6 +111,10 @@ func (o *owner) serve(now time.Time) {
 		if w.waits {
 			o.pace.served(now)
 		}
+		if !o.goal.env.Claimable(w.claim.Claim.Tenant) { // the environment went to another tenant meanwhile, or isn't shared any more
+			w.answer(runtime.Runner{}, o.goal.errDeleted())
+			continue
+		}
 		o.mark(e, w, now)
 	}
 }

@@ -37,7 +37,7 @@ func run(t *testing.T, size int, test func(t *testing.T, b *bed)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bed{fake: clustertest.NewFake(), ended: map[runtime.RunnerID]runtime.Runner{}}
 		b.fake.StartDelay(10 * time.Millisecond)
-		b.env = runtime.Environment{ID: "a", Revision: 1, RunnerRevision: 1, PoolSize: size}
+		b.env = runtime.Environment{ID: "a", Shared: true, Revision: 1, RunnerRevision: 1, PoolSize: size}
 		b.Pool = b.open()
 		ctx, cancel := context.WithCancel(t.Context())
 		var group sync.WaitGroup

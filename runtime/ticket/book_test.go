@@ -38,7 +38,7 @@ func run(t *testing.T, options Options, test func(t *testing.T, b *bed)) {
 		fake := clustertest.NewFake()
 		b := &bed{starts: make(chan struct{})}
 		fake.OnStart(func(runtime.RunnerID) error { <-b.starts; return nil })
-		b.pool = pool.New(runtime.Environment{ID: "e", Revision: 1, RunnerRevision: 1}, nil, pool.Options{
+		b.pool = pool.New(runtime.Environment{ID: "e", Shared: true, Revision: 1, RunnerRevision: 1}, nil, pool.Options{
 			Cluster: fake, Logger: zap.NewNop(), Observe: func(runtime.Runner) {}, Ending: func(context.Context, runtime.Runner) error { return nil },
 		})
 		running, end := context.WithCancel(t.Context())
