@@ -49,8 +49,10 @@ const HealthQuery = graphql(`
 
 /** All environments, live, and how the cluster is. */
 export function Overview() {
-  const { caller, may, showTenants } = useCaller();
-  const { environments, error, reload } = useEnvironments();
+  const { caller, error: unknown, may, showTenants } = useCaller();
+  const { environments: loaded, error, reload } = useEnvironments();
+  // Rows name tenants or not: they wait until that is known, and don't change then.
+  const environments = caller || unknown ? loaded : undefined;
   const alerts = useAlerts();
   const cluster = useQuery(ClusterQuery, {}, { every: 5_000, skip: !may("cluster") });
   const health = useQuery(HealthQuery, {}, { every: 5_000 });
