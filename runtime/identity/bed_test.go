@@ -36,6 +36,12 @@ func (m *memory) Tokens(context.Context) ([]access.Token, error) {
 	return slices.Collect(maps.Values(m.tokens)), nil
 }
 
+func (m *memory) count() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.tokens)
+}
+
 func (m *memory) change(f func()) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -177,8 +177,8 @@ func TestOldSessionsAreForgotten(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
-		if all := there(); all[expired] || all[revoked] || !all[lasting] || !all[token.ID] || len(m.tokens) != 2 {
-			t.Errorf("left are %v, stored are %d", all, len(m.tokens))
+		if all := there(); all[expired] || all[revoked] || !all[lasting] || !all[token.ID] || m.count() != 2 {
+			t.Errorf("left are %v, stored are %d", all, m.count())
 		}
 		time.Sleep(keepTokens + time.Hour)
 		synctest.Wait()
