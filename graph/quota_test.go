@@ -112,7 +112,7 @@ func TestClaimsWaitForTheirQuota(t *testing.T) {
 	}
 }
 
-// Too many claims within a minute are told when to come back.
+// The refusal of a claim beyond claimsPerMinute says when to try again.
 func TestClaimRateSaysWhenToTryAgain(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{ClaimsPerMinute: ptr(2)})
 	for range 2 {

@@ -172,7 +172,7 @@ func (a *Admission) For(op access.Operation, next http.Handler) http.Handler {
 	})
 }
 
-// Refuse answers a caller who isn't known.
+// Refuse answers an unauthenticated request.
 func Refuse(w http.ResponseWriter, err error) {
 	w.Header().Set("WWW-Authenticate", `Bearer realm="rockpool"`)
 	presenter.RefuseTyped(w, http.StatusUnauthorized, runtime.Errorf(runtime.CodeUnauthenticated, "%s", err.Error()))

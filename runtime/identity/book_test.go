@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -359,5 +360,30 @@ func TestSecretsAreStoredNowhere(t *testing.T) {
 	})
 	if err != nil || !found {
 		t.Error("the token's row isn't found", err)
+	}
+}
+
+// TestTokensAreBoundedByTenant: one tenant's tokens leave room for another's, and for sessions.
+func TestTokensAreBoundedByTenant(t *testing.T) {
+	b, _ := newBook(t)
+	for i := range maxTokens {
+		id := "made-" + strconv.Itoa(i)
+		b.tokens[id] = newLive(access.Token{ID: id, Kind: access.KindToken, Tenant: "physics", Role: access.Observer})
+	}
+	ask := func(in NewToken) runtime.Code {
+		_, _, err := b.CreateToken(t.Context(), access.Server(), in)
+		if err == nil {
+			return ""
+		}
+		return runtime.CodeOf(err)
+	}
+	if code := ask(NewToken{Kind: access.KindToken, Name: "one more", Tenant: "physics", Role: access.Observer}); code != runtime.CodeLimitExceeded {
+		t.Errorf("one more: %q", code)
+	}
+	if code := ask(NewToken{Kind: access.KindToken, Name: "another's", Role: access.Observer}); code != "" {
+		t.Errorf("another tenant's: %q", code)
+	}
+	if code := ask(NewToken{Kind: access.KindSession, Name: "a session", Tenant: "physics", Role: access.Observer, Life: time.Hour}); code != "" {
+		t.Errorf("a session: %q", code)
 	}
 }

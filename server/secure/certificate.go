@@ -153,7 +153,7 @@ func authorities(file string) (*x509.CertPool, error) {
 }
 
 // Pin returns what a client on the server's own machine needs: it trusts the certificate
-// that is in the server's file, whatever names it has and whoever it is by.
+// that is in the server's file, whatever its names and its issuer.
 func Pin(file string) *tls.Config {
 	return &tls.Config{
 		InsecureSkipVerify: true, // VerifyConnection is stricter

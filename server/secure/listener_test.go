@@ -343,8 +343,8 @@ func TestConcurrentRequestsCountAsConnections(t *testing.T) {
 	}
 }
 
-// TestClosingWaitsForNobody: one who reads nothing doesn't hold up the end of a server.
-func TestClosingWaitsForNobody(t *testing.T) {
+// TestCloseDoesNotWaitForStalledClients: a client that reads nothing doesn't delay the end of a server.
+func TestCloseDoesNotWaitForStalledClients(t *testing.T) {
 	full := make(chan net.Conn, 1)
 	b := serve(t, setup{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()

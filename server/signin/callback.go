@@ -64,7 +64,7 @@ func (s *SignIn) identify(r *http.Request, query url.Values, attempt attempt) (I
 		}
 		return Identity{}, &problem{
 			status: http.StatusForbidden, title: "The provider didn't sign you in", back: attempt.Return,
-			text: "It answered with " + code + ". Sign in again, or ask whoever runs the provider.", cause: errors.New("the provider answered " + code),
+			text: "It answered with " + code + ". Sign in again, or ask the provider's administrator.", cause: errors.New("the provider answered " + code),
 		}
 	}
 	// RFC 9207: who answered. There is one provider only, so that most don't say it.

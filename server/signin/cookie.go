@@ -51,7 +51,7 @@ func (s *SignIn) Secret(r *http.Request) (secret string, found bool) {
 	return s.sent(r)
 }
 
-// sent returns the secret in the cookie, whoever made the browser send it.
+// sent returns the secret in the cookie. It doesn't check which page made the browser send it.
 func (s *SignIn) sent(r *http.Request) (secret string, found bool) {
 	return s.value(r, sessionCookie)
 }

@@ -104,7 +104,7 @@ func TestSignInWithoutARoleIsRefusedWithDex(t *testing.T) {
 	s, dex := withDex(t, func(*Options) {})
 	dex.Run(t)
 	b := newBrowser(t)
-	s.refused(t, b, b.byPassword(s), http.StatusForbidden, "You have no role on this server") // whoever has a password there has no groups
+	s.refused(t, b, b.byPassword(s), http.StatusForbidden, "You have no role on this server") // Dex's password users have no groups
 }
 
 func TestProviderMayBeDownAndChangeItsKey(t *testing.T) {

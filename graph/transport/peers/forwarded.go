@@ -72,7 +72,7 @@ func (p *Peers) forwarded(proxy netip.Addr, headers []string) netip.Addr {
 		}
 		address, ok := forwardedAddress(strings.TrimSpace(text))
 		if !ok {
-			return from // whoever wrote this isn't named better than by the one who passed it on
+			return from // it is no address: the proxy that passed it on is the best name
 		}
 		if from = address; !p.trusts(from) {
 			return from

@@ -2,7 +2,7 @@
 // browsers send to no server, and which is in no Referer.
 const path = "/share/";
 
-/** The link that shows an execution to whoever has it. */
+/** The link by which people without a token see an execution. */
 export function shareLink(origin: string, executionId: string, grant: string): string {
   return `${origin}${path}${encodeURIComponent(executionId)}#grant=${encodeURIComponent(grant)}`;
 }

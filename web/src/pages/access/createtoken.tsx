@@ -58,7 +58,7 @@ export function CreateToken({ open, caller, tenants, onCreated, onClose }: Creat
 export function Secret({ secret, first, onClose }: { secret: string; first: boolean; onClose: () => void }) {
   return (
     <>
-      <Notice kind="warn">It is shown only here, and never again: the server keeps no copy. Whoever has it can use the server.</Notice>
+      <Notice kind="warn">It is shown only here, and never again: the server keeps no copy. Anybody with this token can use the server.</Notice>
       {first && <Notice kind="warn">From now on this server needs a token. This tab uses this one until it is closed.</Notice>}
       <Copy label="The token" text={secret} hint="Programs send it as Authorization: Bearer TOKEN." />
       <div className="row">

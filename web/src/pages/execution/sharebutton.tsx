@@ -46,7 +46,7 @@ export function ShareButton({ id }: { id: string }) {
         {made ? (
           <>
             <Copy label="The link" text={made.link} hint={`It works until ${moment(made.until)}.`} />
-            <Notice>Whoever has it sees the command and the output, live, and can do nothing else. To end it earlier, the token with which you made it must be revoked.</Notice>
+            <Notice>Anybody with this link sees the command and the output, live, and can do nothing else. To end it earlier, the token with which you made it must be revoked.</Notice>
             <div className="row">
               <button type="button" className="button" onClick={close}>
                 Close

@@ -33,7 +33,7 @@ const SharedQuery = graphql(
 );
 type Shared = NonNullable<ResultOf<typeof SharedQuery>["execution"]>;
 
-/** One execution, for whoever has its link: what it prints, and how it ended. It acts with the grant of the link alone. */
+/** The page of a shared link: what one execution prints, and how it ended. It uses the grant of the link and no other token. */
 export default function Share({ id, grant }: { id: string; grant: string }) {
   const usable = id !== "" && grant !== "";
   const { data, error, reload } = useQuery(SharedQuery, { id }, { skip: !usable });

@@ -1,0 +1,35 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/runtime/store"
+)
+
+// What other servers changed is read before this one serves: an error of that ends the start.
+func TestNothingIsServedBeforeLed(t *testing.T) {
+	fake := clustertest.NewFake()
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("the tokens can't be read")
+	e := New(fake, db, Config{Dir: t.TempDir(), Logger: zap.NewNop(), Led: func(context.Context) error { return broken }})
+	if err := e.Run(t.Context()); !errors.Is(err, broken) {
+		t.Errorf("it ran on: %v", err)
+	}
+	select {
+	case <-e.Restored():
+		t.Error("it served")
+	default:
+	}
+	if err := errors.Join(fake.Close(), db.Close()); err != nil {
+		t.Error(err)
+	}
+}
