@@ -280,12 +280,15 @@ func (n *Nomad) Config(token string) *api.Config {
 // API is a client that may do anything.
 func (n *Nomad) API() *api.Client { return n.api }
 
+// tail is how many bytes of a log are shown.
+const tail = 16 << 10
+
 // Log returns the end of what the server and the client logged.
 func (n *Nomad) Log() string {
 	var text strings.Builder
 	for _, name := range []string{"server.log", "client.log"} {
 		log, _ := os.ReadFile(n.path(name))
-		fmt.Fprintf(&text, "%s:\n%s\n", name, log[max(0, len(log)-8<<10):])
+		fmt.Fprintf(&text, "%s:\n%s\n", name, log[max(0, len(log)-tail):])
 	}
 	return text.String()
 }

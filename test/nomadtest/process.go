@@ -2,6 +2,7 @@ package nomadtest
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -23,6 +24,7 @@ type process struct {
 	mercy  syscall.Signal
 
 	begin int64 // where in the log this start begins
+	asked bool  // whether it was told to end
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when it has ended
 	err   error         // how, then
@@ -62,7 +64,7 @@ func (p *process) start() error {
 	if err := <-started; err != nil {
 		return err
 	}
-	p.cmd, p.ended = cmd, ended
+	p.cmd, p.ended, p.asked = cmd, ended, false
 	return nil
 }
 
@@ -73,11 +75,27 @@ func (p *process) signal(signal syscall.Signal) error {
 	if p == nil || p.cmd == nil {
 		return nil
 	}
-	if err := p.send(signal); err != nil {
+	err := p.crashed()
+	p.asked = true
+	if err := errors.Join(err, p.send(signal)); err != nil {
 		return err
 	}
 	<-p.ended
 	return nil
+}
+
+// crashed returns an error with the end of the log if it ended by itself.
+func (p *process) crashed() error {
+	select {
+	case <-p.ended:
+		if p.asked {
+			return nil
+		}
+		said := p.said()
+		return fmt.Errorf("%s ended by itself: %w\n%s", filepath.Base(p.log), p.err, said[max(0, len(said)-tail):])
+	default:
+		return nil
+	}
 }
 
 // send sends a signal, if it runs, and doesn't wait.
