@@ -82,7 +82,7 @@ func (n *Nomad) dockerReady(ctx context.Context) error {
 
 // stopDocker ends the daemon and what runs in it.
 func (n *Nomad) stopDocker() error {
-	if n.docker.cmd == nil {
+	if n.docker.ended == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -304,3 +304,30 @@ func running(t *testing.T, client *api.Client, job *api.Job) (found *api.Allocat
 	})
 	return found
 }
+
+// A Nomad that crashes, as this version's client can, is there again: as with systemd.
+func TestWhatCrashesIsStartedAgain(t *testing.T) {
+	p := process{binary: "/bin/sh", args: []string{"-c", "echo begins; exec sleep 1000"}, log: filepath.Join(t.TempDir(), "log")}
+	if err := p.start(); err != nil {
+		t.Fatal(err)
+	}
+	begins := func(n int) func() bool {
+		return func() bool {
+			text, _ := os.ReadFile(p.log)
+			return strings.Count(string(text), "begins") == n
+		}
+	}
+	for n := range crashes {
+		wait.For(t, "it runs", begins(n+1))
+		if err := p.send(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wait.For(t, "it runs again", begins(crashes+1))
+	if err := p.kill(); err != nil {
+		t.Fatal(err)
+	}
+	if !begins(crashes + 1)() {
+		t.Error("what was told to end was started again")
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
 	"syscall"
 )
 
@@ -16,21 +17,58 @@ import (
 // has, NOMAD_* above all, is none of theirs.
 var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/"}
 
-// A process is one that can be started again. It dies with this one.
+// crashes is how often a process is started again that ended by itself.
+const crashes = 3
+
+// A process is one that can be started again. It dies with this one. One that ends by itself
+// is started again at once, as systemd does with a Nomad in production, and stderr says so.
 type process struct {
 	binary string
 	args   []string
 	log    string // a file, to which it is appended
 	mercy  syscall.Signal
 
-	begin int64 // where in the log this start begins
-	asked bool  // whether it was told to end
+	ended chan struct{} // closed when it has ended for good
+	err   error         // how it ended, then
+
+	mu    sync.Mutex // guards what follows
 	cmd   *exec.Cmd
-	ended chan struct{} // closed when it has ended
-	err   error         // how, then
+	begin int64 // where in the log the last start begins
+	asked bool  // whether it was told to end
 }
 
 func (p *process) start() error {
+	p.asked = false
+	started, ended := make(chan error, 1), make(chan struct{})
+	go func() { // until it ends, for which kill waits
+		defer close(ended)
+		// Its parent's death is that of the thread which started it.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.once()
+		started <- err
+		for n := 0; err == nil; n++ {
+			p.err = p.cmd.Wait()
+			if !p.crashed() || n == crashes {
+				return
+			}
+			err = p.once()
+		}
+	}()
+	if err := <-started; err != nil {
+		return err
+	}
+	p.ended = ended
+	return nil
+}
+
+// once starts it, unless it was told to end meanwhile.
+func (p *process) once() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.asked {
+		return os.ErrProcessDone
+	}
 	log, err := os.OpenFile(p.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -49,57 +87,46 @@ func (p *process) start() error {
 	}
 	// Its own group: what a terminal's ^C reaches ends it in its turn.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: dying}
-	started, ended := make(chan error, 1), make(chan struct{})
-	go func() { // until it ends, for which kill waits
-		// Its parent's death is that of the thread which started it.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			p.err = cmd.Wait()
-		}
-		close(ended)
-	}()
-	if err := <-started; err != nil {
+	if err := cmd.Start(); err != nil {
 		return err
 	}
-	p.cmd, p.ended, p.asked = cmd, ended, false
+	p.cmd = cmd
 	return nil
+}
+
+// crashed reports whether it ended by itself, and then says so.
+func (p *process) crashed() bool {
+	p.mu.Lock()
+	asked := p.asked
+	p.mu.Unlock()
+	if !asked {
+		said := p.said()
+		fmt.Fprintf(os.Stderr, "nomadtest: %s: it ended by itself: %v\n%s\n", p.log, p.err, said[max(0, len(said)-tail):])
+	}
+	return !asked
 }
 
 // kill ends it, if it runs, and returns after its end.
 func (p *process) kill() error { return p.signal(syscall.SIGKILL) }
 
 func (p *process) signal(signal syscall.Signal) error {
-	if p == nil || p.cmd == nil {
+	if p == nil || p.ended == nil {
 		return nil
 	}
-	err := p.crashed()
+	p.mu.Lock()
 	p.asked = true
-	if err := errors.Join(err, p.send(signal)); err != nil {
+	p.mu.Unlock()
+	if err := p.send(signal); err != nil {
 		return err
 	}
 	<-p.ended
 	return nil
 }
 
-// crashed returns an error with the end of the log if it ended by itself.
-func (p *process) crashed() error {
-	select {
-	case <-p.ended:
-		if p.asked {
-			return nil
-		}
-		said := p.said()
-		return fmt.Errorf("%s ended by itself: %w\n%s", filepath.Base(p.log), p.err, said[max(0, len(said)-tail):])
-	default:
-		return nil
-	}
-}
-
 // send sends a signal, if it runs, and doesn't wait.
 func (p *process) send(signal syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if err := p.cmd.Process.Signal(signal); !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
@@ -108,6 +135,9 @@ func (p *process) send(signal syscall.Signal) error {
 
 // said returns what it has logged since its last start.
 func (p *process) said() string {
+	p.mu.Lock()
+	begin := p.begin
+	p.mu.Unlock()
 	text, _ := os.ReadFile(p.log)
-	return string(text[min(p.begin, int64(len(text))):])
+	return string(text[min(begin, int64(len(text))):])
 }
