@@ -73,9 +73,9 @@ func newToken(by access.Principal, in generated.CreateTokenInput) (identity.NewT
 	return asked, nil
 }
 
-func (r mutation) RevokeToken(ctx context.Context, id string) (generated.RevokeTokenPayload, error) {
-	token, revoked, err := r.guard.RevokeToken(ctx, id)
-	return generated.RevokeTokenPayload{Token: token, Revoked: revoked}, err
+func (r mutation) RevokeToken(ctx context.Context, id string, alsoMade *bool) (generated.RevokeTokenPayload, error) {
+	done, err := r.guard.RevokeToken(ctx, id, orZero(alsoMade))
+	return generated.RevokeTokenPayload{Token: done.Token, Revoked: done.Revoked, MadeRevoked: done.Made}, err
 }
 
 func (r mutation) CreateGrant(ctx context.Context, in generated.CreateGrantInput) (generated.CreateGrantPayload, error) {

@@ -148,7 +148,7 @@ func TestRevokedTokenEndsWhatItsHolderDoes(t *testing.T) {
 	h := newHolder(t, testToken)
 	token, text := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
 	h.endsWith(text, "the token was revoked", []string{longPoll, following, claiming, watching}, func() {
-		if _, _, err := h.book.RevokeToken(t.Context(), access.Server(), token.ID); err != nil {
+		if _, err := h.book.RevokeToken(t.Context(), access.Server(), token.ID, false); err != nil {
 			t.Error(err)
 		}
 	})
@@ -159,7 +159,7 @@ func TestGrantEndsWithItsToken(t *testing.T) {
 	h := newHolder(t, testToken)
 	token, text := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
 	h.endsWith(h.granted(text, time.Hour), "the token was revoked", []string{longPoll, following}, func() {
-		if _, _, err := h.book.RevokeToken(t.Context(), access.Server(), token.ID); err != nil {
+		if _, err := h.book.RevokeToken(t.Context(), access.Server(), token.ID, false); err != nil {
 			t.Error(err)
 		}
 	})
@@ -341,7 +341,7 @@ func TestSignedAddressEndsWithItsToken(t *testing.T) {
 			}
 		}
 	}
-	if _, _, err := h.book.RevokeToken(t.Context(), access.Server(), token.ID); err != nil {
+	if _, err := h.book.RevokeToken(t.Context(), access.Server(), token.ID, false); err != nil {
 		t.Fatal(err)
 	}
 	for _, address := range addresses {

@@ -89,7 +89,7 @@ func (s sessions) End(ctx context.Context, secret string) error {
 	if !ok || t.Kind != access.KindSession {
 		return nil
 	}
-	_, _, err := s.book.RevokeToken(ctx, access.Server(), t.ID)
+	_, err := s.book.RevokeToken(ctx, access.Server(), t.ID, false)
 	s.record("signOut", t, peers.ClientAddress(ctx), err)
 	if runtime.CodeOf(err) == runtime.CodeInvalidInput { // it has gone
 		return nil

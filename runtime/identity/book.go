@@ -9,7 +9,6 @@ package identity
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"maps"
 	"slices"
 	"sync"
@@ -25,7 +24,7 @@ import (
 // A Store has what outlives the process.
 type Store interface {
 	Tokens(ctx context.Context) ([]access.Token, error)
-	PutToken(ctx context.Context, t access.Token) error
+	PutTokens(ctx context.Context, tokens ...access.Token) error // after an error some may be stored
 	UseTokens(ctx context.Context, used map[string]time.Time) error
 	DeleteTokens(ctx context.Context, ids []string) error
 	Tenants(ctx context.Context) ([]runtime.Tenant, error)
@@ -87,8 +86,7 @@ var (
 func New(c Config) *Book {
 	b := &Book{store: c.Store, open: c.Open, nobody: newLive(access.Token{}), grants: newGrants(c.Key), quotas: c.Quotas, logger: c.Logger, tokens: map[string]*liveToken{}, tenants: map[runtime.TenantID]runtime.Tenant{}}
 	if c.FirstToken != "" {
-		sum := sha256.Sum256([]byte(c.FirstToken))
-		b.first = newLive(access.Token{ID: firstID(sum[:]), Kind: access.KindToken, Name: "token file", AllTenants: true, Role: access.Admin, Hash: sum[:]})
+		b.first = newLive(access.Token{ID: firstID(c.Key, c.FirstToken), Kind: access.KindToken, Name: "token file", AllTenants: true, Role: access.Admin, Hash: hashOf(c.FirstToken)})
 	}
 	return b
 }
@@ -206,19 +204,23 @@ func (b *Book) flush(ctx context.Context) {
 	}
 }
 
-// forget forgets what ended long ago. One token always stays: without any, a server on loopback
-// would need none.
+// forget forgets what ended long ago. A token stays as long as one that was made with it: see
+// RevokeToken. One token always stays: without any, a server on loopback would need none.
 func (b *Book) forget(ctx context.Context, now time.Time) {
 	b.changing.Lock()
 	defer b.changing.Unlock()
 	var old []string
 	b.mu.RLock()
+	makers := map[string]bool{}
+	for _, t := range b.tokens {
+		makers[t.CreatedBy] = true
+	}
 	for id, t := range b.tokens {
 		keep := keepTokens
 		if t.Kind == access.KindSession {
 			keep = keepSessions
 		}
-		if t.Ended(now.Add(-keep)) && (t.RevokedAt.IsZero() || now.Sub(t.RevokedAt) > keep) {
+		if !makers[id] && t.Ended(now.Add(-keep)) && (t.RevokedAt.IsZero() || now.Sub(t.RevokedAt) > keep) {
 			old = append(old, id)
 		}
 	}
