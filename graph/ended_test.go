@@ -32,8 +32,13 @@ type holder struct {
 
 func newHolder(t *testing.T, firstToken string) holder {
 	t.Helper()
+	return newBoundedHolder(t, firstToken, peers.Bounds{})
+}
+
+func newBoundedHolder(t *testing.T, firstToken string, bounds peers.Bounds) holder {
+	t.Helper()
 	fake := clustertest.NewFake()
-	known := peers.New(peers.Bounds{})
+	known := peers.New(bounds)
 	b := newBedWith(t, lowFake{fake}, fake, bedOptions{Token: firstToken, Options: Options{Settings: transport.Settings{Peers: known}}})
 	h := holder{world: &world{bed: b, t: t, schema: schema()}, peers: known}
 	if firstToken == "" {
