@@ -40,7 +40,7 @@ func newServer(t *testing.T) *server {
 	}
 	fake := clustertest.NewFake()
 	eng := engine.New(fake, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop()})
-	book := identity.New(identity.Config{Store: db, Open: true, Key: make([]byte, 32), Logger: zap.NewNop()})
+	book := identity.New(identity.Config{Store: db, Open: true, Key: make([]byte, 32), Logger: zap.NewNop(), Free: eng.FreeTenant})
 	if err := book.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -149,7 +149,10 @@ func (s *Server) Open(ctx context.Context) (err error) {
 		return err
 	}
 	s.quotas = quota.New()
-	s.book = identity.New(identity.Config{Store: s.store, FirstToken: s.config.Token, Open: s.config.Token == "" && s.config.OIDC.Issuer == "", Key: s.key, Quotas: s.quotas, Logger: s.logger.Named("identity")})
+	s.book = identity.New(identity.Config{
+		Store: s.store, FirstToken: s.config.Token, Open: s.config.Token == "" && s.config.OIDC.Issuer == "", Key: s.key, Quotas: s.quotas, Logger: s.logger.Named("identity"),
+		Free: func(ctx context.Context, id runtime.TenantID) error { return s.Engine.FreeTenant(ctx, id) },
+	})
 	if err := s.book.Load(ctx); err != nil {
 		return fmt.Errorf("read the tokens: %w", err)
 	}

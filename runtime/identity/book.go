@@ -46,6 +46,10 @@ type Config struct {
 	Key        []byte // signs grants
 	Quotas     Quotas // learns what tenants may take; nil: nothing does
 	Logger     *zap.Logger
+
+	// Free returns why no tenant of a name can be created: something is there of a deleted one. Nil:
+	// there is nothing.
+	Free func(ctx context.Context, id runtime.TenantID) error
 }
 
 // A Book has the tokens and tenants of a server. Its methods are safe for
@@ -57,6 +61,7 @@ type Book struct {
 	nobody *liveToken // of callers that show nothing; it ends when the server begins to need tokens
 	grants grants
 	quotas Quotas
+	free   func(ctx context.Context, id runtime.TenantID) error
 	logger *zap.Logger
 
 	changing sync.Mutex // of who changes something: store, then memory
@@ -84,7 +89,7 @@ var (
 
 // New returns a book that knows only the first token. Call Load.
 func New(c Config) *Book {
-	b := &Book{store: c.Store, open: c.Open, nobody: newLive(access.Token{}), grants: newGrants(c.Key), quotas: c.Quotas, logger: c.Logger, tokens: map[string]*liveToken{}, tenants: map[runtime.TenantID]runtime.Tenant{}}
+	b := &Book{store: c.Store, open: c.Open, nobody: newLive(access.Token{}), grants: newGrants(c.Key), quotas: c.Quotas, free: c.Free, logger: c.Logger, tokens: map[string]*liveToken{}, tenants: map[runtime.TenantID]runtime.Tenant{}}
 	if c.FirstToken != "" {
 		b.first = newLive(access.Token{ID: firstID(c.Key, c.FirstToken), Kind: access.KindToken, Name: "token file", AllTenants: true, Role: access.Admin, Hash: hashOf(c.FirstToken)})
 	}

@@ -275,6 +275,11 @@ func (b *Book) PutTenant(ctx context.Context, id runtime.TenantID, weight *int, 
 		if full {
 			return t, false, runtime.Errorf(runtime.CodeLimitExceeded, "there are %d tenants already: delete some", maxTenants)
 		}
+		if b.free != nil {
+			if err := b.free(ctx, id); err != nil {
+				return t, false, err
+			}
+		}
 	}
 	if t.CreatedAt.IsZero() {
 		t.CreatedAt = time.Now()

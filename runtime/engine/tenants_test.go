@@ -1,0 +1,63 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// TestNameOfADeletedTenantIsFreeOnceNothingIsLeft: a new tenant would see its runners and executions.
+func TestNameOfADeletedTenantIsFreeOnceNothingIsLeft(t *testing.T) {
+	for keep, says := range map[time.Duration]string{time.Hour: "kept until about ", 0: "for ever"} {
+		b, _ := keeping(t, Config{Keep: keep})
+		if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "b", Shared: ptr(true), PoolSize: ptr(1)}); err != nil {
+			t.Fatal(err)
+		}
+		physics := runtime.TenantID("physics")
+		conflict := func(says string) {
+			t.Helper()
+			err := b.FreeTenant(t.Context(), physics)
+			wantCode(t, err, runtime.CodeConflict, "")
+			if err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("%v, not %q", err, says)
+			}
+		}
+		if err := b.FreeTenant(t.Context(), physics); err != nil {
+			t.Error(err)
+		}
+		r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "b", Tenant: physics, WaitFor: ptr(60)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		conflict("runner " + string(r.ID))
+		x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Tenant: physics, Command: []string{"sleep", "60"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.FreeTenant(t.Context(), "chemistry"); err != nil {
+			t.Error("another's:", err)
+		}
+		if _, err := b.Release(t.Context(), r.ID); err != nil {
+			t.Fatal(err)
+		}
+		wait.For(t, "the runner goes", func() bool { _, there := b.Runner(r.ID); return !there })
+		b.await(t, x.ID)
+		ended, err := b.Execution(t.Context(), x.ID, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conflict(says)
+		if until := ended.Marks.FinishedAt.Add(keep).UTC().Format(time.RFC3339); keep > 0 {
+			conflict(until)
+		}
+		if err := b.store.DeleteExecutions(t.Context(), []runtime.ExecutionID{x.ID}, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.FreeTenant(t.Context(), physics); err != nil {
+			t.Error("once nothing is left:", err)
+		}
+	}
+}
