@@ -180,6 +180,16 @@ func (s *Server) readBook(ctx context.Context) error {
 	return nil
 }
 
+// runBook keeps the tokens and tenants: as the server that leads changes them, until this one does.
+func (s *Server) runBook(ctx context.Context) error {
+	if s.store.Shared() {
+		if err := s.book.Follow(ctx, s.Engine.Restored()); err != nil {
+			return err
+		}
+	}
+	return s.book.Run(ctx)
+}
+
 // weight returns the turns of a tenant's waiting claims.
 func (s *Server) weight(id runtime.TenantID) int {
 	t, _ := s.book.Tenant(id)
@@ -350,7 +360,7 @@ func (s *Server) Run(ctx context.Context) error {
 		serving.Wait()
 		close(served)
 	}()
-	group.Go(func() error { return unlessStopping(s.book.Run(engineCtx)) })
+	group.Go(func() error { return unlessStopping(s.runBook(engineCtx)) })
 	group.Go(func() error { return unlessStopping(s.runAudit(engineCtx)) })
 	if s.debug != nil {
 		group.Go(func() error { return serveProfiles(ctx, s.debug) })

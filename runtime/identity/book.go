@@ -151,6 +151,31 @@ func (b *Book) Load(ctx context.Context) error {
 	return nil
 }
 
+// followEvery is how often a server that doesn't lead reads what the one that leads changed: a revoked
+// token is refused there within 5 s.
+const followEvery = 2 * time.Second
+
+// Follow loads again and again, until leads is closed: from then on only this server changes what is
+// stored. It returns ctx's cause if ctx ends first. While the store can't be read, all stays as it was.
+func (b *Book) Follow(ctx context.Context, leads <-chan struct{}) error {
+	ticker := time.NewTicker(followEvery)
+	defer ticker.Stop()
+	for failing := false; ; {
+		select {
+		case <-ticker.C:
+			err := b.Load(ctx)
+			if err != nil && !failing && ctx.Err() == nil {
+				b.logger.Warn("the tokens can't be read: one that was revoked meanwhile is still known", zap.Error(err))
+			}
+			failing = err != nil
+		case <-leads:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
 func (b *Book) setQuotas(t runtime.Tenant) {
 	if b.quotas != nil {
 		b.quotas.SetTenant(t)
