@@ -11,7 +11,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/identity"
 )
 
-// rowMemory is what a token or a tenant takes in an answer, in bytes, with all of its fields.
+// rowMemory is about what a token, a tenant or an environment takes in an answer, in bytes, with all of its fields.
 const rowMemory = 4 << 10
 
 func (r query) Me(ctx context.Context) (access.Principal, error) { return r.guard.Allowed(ctx, "me") }

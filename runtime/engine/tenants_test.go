@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -59,5 +61,25 @@ func TestNameOfADeletedTenantIsFreeOnceNothingIsLeft(t *testing.T) {
 		if err := b.FreeTenant(t.Context(), physics); err != nil {
 			t.Error("once nothing is left:", err)
 		}
+	}
+}
+
+// TestEnvironmentsAreBoundedByTenant: one tenant's leave room for another's.
+func TestEnvironmentsAreBoundedByTenant(t *testing.T) {
+	b := newBed(t)
+	physics, chemistry := runtime.TenantID("physics"), runtime.TenantID("chemistry")
+	put := func(id runtime.EnvironmentID, tenant *runtime.TenantID) error {
+		_, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: id, Tenant: tenant, PoolSize: ptr(0)})
+		return err
+	}
+	if err := put("physics", &physics); err != nil {
+		t.Fatal(err)
+	}
+	for i := range maxEnvironments - 1 {
+		b.catalog.replace(runtime.Environment{ID: runtime.EnvironmentID(fmt.Sprint("physics-", i)), Tenant: physics, Revision: 1})
+	}
+	wantCode(t, put("one-more", &physics), runtime.CodeLimitExceeded, "")
+	if err := errors.Join(put("physics", &physics), put("chemistry", &chemistry)); err != nil {
+		t.Error(err)
 	}
 }
