@@ -184,12 +184,22 @@ func (h holder) granted(token string, life time.Duration) string {
 	return text
 }
 
-// TestExpiredGrantEndsWhatItsHolderDoes. A machine so busy that a WebSocket isn't open before
-// the grant has expired gets one that lasts longer.
-func TestExpiredGrantEndsWhatItsHolderDoes(t *testing.T) {
+// TestExpiryEndsWhatItsHolderDoes, of a grant and of a token.
+func TestExpiryEndsWhatItsHolderDoes(t *testing.T) {
 	h := newHolder(t, testToken)
+	h.expires(t, "the grant has expired", func(life time.Duration) string { return h.granted(testToken, life) })
+	h.expires(t, "the token has expired", func(life time.Duration) string {
+		_, text := h.newToken(identity.NewToken{Role: access.Observer, Tenant: "physics", Life: life})
+		return text
+	})
+}
+
+// expires follows the holder's execution with what expires. A machine so busy that a WebSocket isn't open
+// before that gets one that lasts longer.
+func (h holder) expires(t *testing.T, says string, lasting func(life time.Duration) string) {
+	t.Helper()
 	for life := 2 * time.Second; ; life *= 2 {
-		c, err := dial(t, h.url, http.Header{"Authorization": {"Bearer " + h.granted(testToken, life)}})
+		c, err := dial(t, h.url, http.Header{"Authorization": {"Bearer " + lasting(life)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +216,7 @@ func TestExpiredGrantEndsWhatItsHolderDoes(t *testing.T) {
 				last = string(text)
 				continue
 			}
-			if websocket.CloseStatus(err) != 4403 || !strings.Contains(err.Error(), "the grant has expired") {
+			if websocket.CloseStatus(err) != 4403 || !strings.Contains(err.Error(), says) {
 				t.Errorf("it ended with %v after %s", err, last)
 			}
 			return
