@@ -634,7 +634,7 @@ func (v *DeleteTenantDeleteTenantDeleteTenantPayload) GetDeleted() bool { return
 
 // DeleteTenantResponse is returned by DeleteTenant on success.
 type DeleteTenantResponse struct {
-	// Deletes a tenant that has no environments, and revokes its tokens. Its executions are kept as long as others. ADMIN for all tenants. Safe to repeat. CONFLICT while it has environments; INVALID_INPUT for the default tenant.
+	// Deletes a tenant that has no environments, and revokes its tokens. Its executions are kept as long as others; until then the name can't be used again. ADMIN for all tenants. Safe to repeat. CONFLICT while it has environments; INVALID_INPUT for the default tenant.
 	DeleteTenant DeleteTenantDeleteTenantDeleteTenantPayload `json:"deleteTenant"`
 }
 
@@ -1532,7 +1532,7 @@ func (v *GetEnvironmentResponse) GetEnvironment() *Environment { return v.Enviro
 
 // GetEnvironmentsResponse is returned by GetEnvironments on success.
 type GetEnvironmentsResponse struct {
-	// All environments, sorted by id.
+	// All environments that the caller sees, sorted by id. A tenant has 10,000 at most.
 	Environments []Environment `json:"environments"`
 }
 
@@ -2380,7 +2380,7 @@ func (v *PutEnvironmentPutEnvironmentPutEnvironmentPayload) GetEnvironment() Env
 type PutEnvironmentResponse struct {
 	// Creates an environment, or changes the one with this id: what is null stays as it is stored, or gets its default.
 	// A change makes a new revision; idle runners of the old one are replaced, claimed ones finish undisturbed. Putting what is stored already changes nothing.
-	// INVALID_INPUT names the field that is out of its range; CONFLICT when `ifRevision` isn't the stored one.
+	// INVALID_INPUT names the field that is out of its range; CONFLICT when `ifRevision` isn't the stored one; LIMIT_EXCEEDED when the tenant has 10,000 environments.
 	PutEnvironment PutEnvironmentPutEnvironmentPutEnvironmentPayload `json:"putEnvironment"`
 }
 
@@ -2427,7 +2427,7 @@ func (v *PutTenantPutTenantPutTenantPayload) GetTenant() Tenant { return v.Tenan
 
 // PutTenantResponse is returned by PutTenant on success.
 type PutTenantResponse struct {
-	// Creates a tenant, or changes it: what is null stays as it is stored, or gets its default. ADMIN for all tenants. INVALID_INPUT.
+	// Creates a tenant, or changes it: what is null stays as it is stored, or gets its default. ADMIN for all tenants. INVALID_INPUT; CONFLICT while runners or executions are left of a deleted tenant with this name.
 	PutTenant PutTenantPutTenantPutTenantPayload `json:"putTenant"`
 }
 

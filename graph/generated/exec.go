@@ -4134,7 +4134,7 @@ scalar Upload
 
 "What can be asked. A query changes nothing."
 type Query {
-  "All environments, sorted by id."
+  "All environments that the caller sees, sorted by id. A tenant has 10,000 at most."
   environments: [Environment!]!
 
   "The environment with this id; null if there is none."
@@ -4265,7 +4265,7 @@ type Mutation {
   """
   Creates an environment, or changes the one with this id: what is null stays as it is stored, or gets its default.
   A change makes a new revision; idle runners of the old one are replaced, claimed ones finish undisturbed. Putting what is stored already changes nothing.
-  INVALID_INPUT names the field that is out of its range; CONFLICT when ` + "`" + `ifRevision` + "`" + ` isn't the stored one.
+  INVALID_INPUT names the field that is out of its range; CONFLICT when ` + "`" + `ifRevision` + "`" + ` isn't the stored one; LIMIT_EXCEEDED when the tenant has 10,000 environments.
   """
   putEnvironment(
     "What it is made of."
@@ -4419,13 +4419,13 @@ type Mutation {
     input: CreateGrantInput!
   ): CreateGrantPayload!
 
-  "Creates a tenant, or changes it: what is null stays as it is stored, or gets its default. ADMIN for all tenants. INVALID_INPUT."
+  "Creates a tenant, or changes it: what is null stays as it is stored, or gets its default. ADMIN for all tenants. INVALID_INPUT; CONFLICT while runners or executions are left of a deleted tenant with this name."
   putTenant(
     "What it may take."
     input: PutTenantInput!
   ): PutTenantPayload!
 
-  "Deletes a tenant that has no environments, and revokes its tokens. Its executions are kept as long as others. ADMIN for all tenants. Safe to repeat. CONFLICT while it has environments; INVALID_INPUT for the default tenant."
+  "Deletes a tenant that has no environments, and revokes its tokens. Its executions are kept as long as others; until then the name can't be used again. ADMIN for all tenants. Safe to repeat. CONFLICT while it has environments; INVALID_INPUT for the default tenant."
   deleteTenant(
     "The tenant's name."
     id: ID!
