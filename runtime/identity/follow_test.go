@@ -3,6 +3,7 @@ package identity
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,12 +15,12 @@ import (
 // unreadable is a store that can't be read for a while.
 type unreadable struct {
 	*memory
-	err *error
+	away *atomic.Bool
 }
 
 func (u unreadable) Tokens(ctx context.Context) ([]access.Token, error) {
-	if *u.err != nil {
-		return nil, *u.err
+	if u.away.Load() {
+		return nil, errors.New("away")
 	}
 	return u.memory.Tokens(ctx)
 }
@@ -29,7 +30,7 @@ func (u unreadable) Tokens(ctx context.Context) ([]access.Token, error) {
 func TestServerThatDoesNotLeadFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leader, m := newBook(t)
-		var away error
+		var away atomic.Bool
 		standby := load(t, unreadable{m, &away}, Config{FirstToken: "first"})
 		ctx, stop := context.WithCancel(t.Context())
 		leads, ended := make(chan struct{}), make(chan error, 2)
@@ -44,7 +45,7 @@ func TestServerThatDoesNotLeadFollows(t *testing.T) {
 		}
 		bound, release := known.Bind(t.Context())
 		defer release()
-		away = errors.New("away")
+		away.Store(true)
 		if _, err := leader.RevokeToken(t.Context(), access.Server(), made.ID, false); err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +53,7 @@ func TestServerThatDoesNotLeadFollows(t *testing.T) {
 		if bound.Err() != nil {
 			t.Error("what can't be read changed something")
 		}
-		away = nil
+		away.Store(false)
 		settle()
 		_, err = standby.Authenticate(text)
 		wantCode(t, "a revoked token", err, runtime.CodeUnauthenticated)
