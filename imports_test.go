@@ -129,7 +129,7 @@ var mayImport = map[string][]string{
 
 	"web": {},
 
-	"config": {"agent/embedded", "graph/transport", "local/network", "local/sandbox/oci", "runtime"},
+	"config": {"agent/embedded", "graph/transport", "local/network", "local/sandbox/oci", "runtime", "runtime/access"},
 
 	"server":           {"agent/embedded", "client", "config", "graph", "graph/download", "graph/transport", "graph/transport/peers", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/finding", "runtime/identity", "runtime/pool", "runtime/quota", "runtime/store", "server/accesslog", "server/metrics", "server/peering", "server/secure", "server/signin", "web"},
 	"server/accesslog": {},
@@ -137,7 +137,7 @@ var mayImport = map[string][]string{
 	"server/peering":   {"graph/transport/socket"},
 	"server/private":   {"config", "local", "runtime/lockfile", "server"},
 	"server/secure":    {"graph/transport/socket"},
-	"server/signin":    {"runtime"},
+	"server/signin":    {"runtime", "runtime/access"},
 
 	"client": {"runtime"},
 

@@ -116,7 +116,7 @@ func (c *tokenList) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	t := output.Table{Head: []string{"TOKEN", "NAME", "ROLE", "TENANT", "CREATED", "USED", "ENDS"}}
+	t := output.Table{Head: []string{"TOKEN", "NAME", "ROLE", "TENANT", "CREATED", "MADE BY", "USED", "ENDS"}}
 	for _, token := range out.Tokens {
 		tenant, ends := "all", output.Ago(token.ExpiresAt)
 		if token.Tenant != nil {
@@ -125,7 +125,7 @@ func (c *tokenList) Run(s Streams) error {
 		if token.RevokedAt != nil {
 			ends = "revoked " + output.Ago(token.RevokedAt)
 		}
-		t.Rows = append(t.Rows, []string{token.Id, token.Name, string(token.Role), tenant, output.Ago(&token.CreatedAt), output.Ago(token.LastUsedAt), ends})
+		t.Rows = append(t.Rows, []string{token.Id, token.Name, string(token.Role), tenant, output.Ago(&token.CreatedAt), token.CreatedBy, output.Ago(token.LastUsedAt), ends})
 	}
 	return c.Print(s.Out, out.Tokens, t)
 }
@@ -133,14 +133,20 @@ func (c *tokenList) Run(s Streams) error {
 type tokenRevoke struct {
 	connection.Flags
 	output.Format
-	IDs []string `arg:"" name:"token" help:"Their ids, as rockpool token list prints them."`
+	IDs      []string `arg:"" name:"token" help:"Their ids, as rockpool token list prints them."`
+	AlsoMade bool     `help:"Revoke also all tokens that were made with them, with those, and so on: for a token that leaked."`
 }
 
 // Help is what its --help says beyond the flags.
 func (tokenRevoke) Help() string {
 	return `The server refuses a revoked token at once, and ends its subscriptions and grants. A token that had already ended is reported as an error; the others are revoked.
 
-    rockpool token revoke 019b2f3e-…`
+Tokens that were made with a revoked one stay. For a token that leaked, revoke those as well:
+
+    rockpool token revoke 019b2f3e-…
+    rockpool token revoke 019b2f3e-… --also-made
+
+If the token of --token-file leaked, start the server with another one. Then revoke what was made with the old one; its id begins with file-, and is in the column MADE BY of rockpool token list.`
 }
 
 // Run revokes tokens.
@@ -150,8 +156,8 @@ func (c *tokenRevoke) Run(s Streams) error {
 		return err
 	}
 	return each(s, c.Format, c.IDs, "revoked", func(ctx context.Context, id string) (bool, error) {
-		out, err := client.RevokeToken(ctx, server, id)
-		return err == nil && out.RevokeToken.Revoked, err
+		out, err := client.RevokeToken(ctx, server, id, &c.AlsoMade)
+		return err == nil && (out.RevokeToken.Revoked || out.RevokeToken.MadeRevoked > 0), err
 	})
 }
 

@@ -40,7 +40,7 @@ func newServer(t *testing.T) *server {
 	}
 	fake := clustertest.NewFake()
 	eng := engine.New(fake, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop()})
-	book := identity.New(identity.Config{Store: db, Open: true, Key: make([]byte, 32), Logger: zap.NewNop()})
+	book := identity.New(identity.Config{Store: db, Open: true, Key: make([]byte, 32), Logger: zap.NewNop(), Free: eng.FreeTenant})
 	if err := book.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -168,6 +168,29 @@ func TestTokenAndTenantCommands(t *testing.T) {
 	}
 	s.fails("isn't there", "token", "revoke", made.Token.ID)
 	s.fails("no token", "token", "revoke", "nobody's")
+	var leaked, child struct {
+		Secret string
+		Token  struct{ ID, CreatedBy string }
+	}
+	for _, into := range []any{&leaked, &child} {
+		if err := json.Unmarshal([]byte(s.works("token", "create", "leaked", "--role", "ADMIN", "--json")), into); err != nil {
+			t.Fatal(err)
+		}
+		s.as(leaked.Secret)
+	}
+	s.as(admin)
+	if list := s.works("token", "list"); !strings.Contains(list, "MADE BY") || strings.Count(list, leaked.Token.ID) != 2 {
+		t.Error(list)
+	}
+	if text := s.works("token", "revoke", leaked.Token.ID); !strings.Contains(text, "yes") {
+		t.Error(text)
+	}
+	if text := s.works("token", "revoke", leaked.Token.ID, "--also-made"); !strings.Contains(text, "yes") {
+		t.Error(text)
+	}
+	s.as(child.Secret)
+	s.fails("UNAUTHENTICATED", "token", "list")
+	s.as(admin)
 	if text := s.works("token", "list"); !strings.Contains(text, "revoked 0 s ago") {
 		t.Error(text)
 	}

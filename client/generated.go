@@ -634,7 +634,7 @@ func (v *DeleteTenantDeleteTenantDeleteTenantPayload) GetDeleted() bool { return
 
 // DeleteTenantResponse is returned by DeleteTenant on success.
 type DeleteTenantResponse struct {
-	// Deletes a tenant that has no environments, and revokes its tokens. Its executions are kept as long as others. ADMIN for all tenants. Safe to repeat. CONFLICT while it has environments; INVALID_INPUT for the default tenant.
+	// Deletes a tenant that has no environments, and revokes its tokens. Its executions are kept as long as others; until then the name can't be used again. ADMIN for all tenants. Safe to repeat. CONFLICT while it has environments; INVALID_INPUT for the default tenant.
 	DeleteTenant DeleteTenantDeleteTenantDeleteTenantPayload `json:"deleteTenant"`
 }
 
@@ -1532,7 +1532,7 @@ func (v *GetEnvironmentResponse) GetEnvironment() *Environment { return v.Enviro
 
 // GetEnvironmentsResponse is returned by GetEnvironments on success.
 type GetEnvironmentsResponse struct {
-	// All environments, sorted by id.
+	// All environments that the caller sees, sorted by id. A tenant has 10,000 at most.
 	Environments []Environment `json:"environments"`
 }
 
@@ -2380,7 +2380,7 @@ func (v *PutEnvironmentPutEnvironmentPutEnvironmentPayload) GetEnvironment() Env
 type PutEnvironmentResponse struct {
 	// Creates an environment, or changes the one with this id: what is null stays as it is stored, or gets its default.
 	// A change makes a new revision; idle runners of the old one are replaced, claimed ones finish undisturbed. Putting what is stored already changes nothing.
-	// INVALID_INPUT names the field that is out of its range; CONFLICT when `ifRevision` isn't the stored one.
+	// INVALID_INPUT names the field that is out of its range; CONFLICT when `ifRevision` isn't the stored one; LIMIT_EXCEEDED when the tenant has 10,000 environments.
 	PutEnvironment PutEnvironmentPutEnvironmentPutEnvironmentPayload `json:"putEnvironment"`
 }
 
@@ -2427,7 +2427,7 @@ func (v *PutTenantPutTenantPutTenantPayload) GetTenant() Tenant { return v.Tenan
 
 // PutTenantResponse is returned by PutTenant on success.
 type PutTenantResponse struct {
-	// Creates a tenant, or changes it: what is null stays as it is stored, or gets its default. ADMIN for all tenants. INVALID_INPUT.
+	// Creates a tenant, or changes it: what is null stays as it is stored, or gets its default. ADMIN for all tenants. INVALID_INPUT; CONFLICT while runners or executions are left of a deleted tenant with this name.
 	PutTenant PutTenantPutTenantPutTenantPayload `json:"putTenant"`
 }
 
@@ -2688,7 +2688,8 @@ func (v *Result) __premarshalJSON() (*__premarshalResult, error) {
 
 // RevokeTokenResponse is returned by RevokeToken on success.
 type RevokeTokenResponse struct {
-	// Revokes a token at once: its subscriptions, WebSockets and grants end. A session is revoked the same way. Safe to repeat. ADMIN. INVALID_INPUT for a token that the caller doesn't manage; that of `--token-file` can't be revoked.
+	// Revokes a token at once: its subscriptions, WebSockets, downloads and grants end. A session is revoked the same way. Tokens that were made with it stay, unless `alsoMade` is true. Safe to repeat. ADMIN. INVALID_INPUT for a token that the caller doesn't manage.
+	// The token of `--token-file` ends when the server starts with another one. `alsoMade` ends what was made with it, also afterwards.
 	RevokeToken RevokeTokenRevokeTokenRevokeTokenPayload `json:"revokeToken"`
 }
 
@@ -2704,10 +2705,15 @@ func (v *RevokeTokenResponse) GetRevokeToken() RevokeTokenRevokeTokenRevokeToken
 type RevokeTokenRevokeTokenRevokeTokenPayload struct {
 	// Whether this ended it; false: it had ended already.
 	Revoked bool `json:"revoked"`
+	// How many tokens this ended that were made with it.
+	MadeRevoked int `json:"madeRevoked"`
 }
 
 // GetRevoked returns RevokeTokenRevokeTokenRevokeTokenPayload.Revoked, and is useful for accessing the field via an interface.
 func (v *RevokeTokenRevokeTokenRevokeTokenPayload) GetRevoked() bool { return v.Revoked }
+
+// GetMadeRevoked returns RevokeTokenRevokeTokenRevokeTokenPayload.MadeRevoked, and is useful for accessing the field via an interface.
+func (v *RevokeTokenRevokeTokenRevokeTokenPayload) GetMadeRevoked() int { return v.MadeRevoked }
 
 // What a token may do. Each role may do all that the roles before it may.
 type Role string
@@ -3654,11 +3660,15 @@ func (v *__ResizeTerminalInput) GetInput() ResizeTerminalInput { return v.Input 
 
 // __RevokeTokenInput is used internally by genqlient
 type __RevokeTokenInput struct {
-	Id string `json:"id"`
+	Id       string `json:"id"`
+	AlsoMade *bool  `json:"alsoMade"`
 }
 
 // GetId returns __RevokeTokenInput.Id, and is useful for accessing the field via an interface.
 func (v *__RevokeTokenInput) GetId() string { return v.Id }
+
+// GetAlsoMade returns __RevokeTokenInput.AlsoMade, and is useful for accessing the field via an interface.
+func (v *__RevokeTokenInput) GetAlsoMade() *bool { return v.AlsoMade }
 
 // __RunBatchInput is used internally by genqlient
 type __RunBatchInput struct {
@@ -6410,9 +6420,10 @@ func ResizeTerminal(
 
 // The mutation executed by RevokeToken.
 const RevokeToken_Operation = `
-mutation RevokeToken ($id: ID!) {
-	revokeToken(id: $id) {
+mutation RevokeToken ($id: ID!, $alsoMade: Boolean) {
+	revokeToken(id: $id, alsoMade: $alsoMade) {
 		revoked
+		madeRevoked
 	}
 }
 `
@@ -6421,12 +6432,14 @@ func RevokeToken(
 	ctx_ context.Context,
 	client_ graphql.Client,
 	id string,
+	alsoMade *bool,
 ) (data_ *RevokeTokenResponse, err_ error) {
 	req_ := &graphql.Request{
 		OpName: "RevokeToken",
 		Query:  RevokeToken_Operation,
 		Variables: &__RevokeTokenInput{
-			Id: id,
+			Id:       id,
+			AlsoMade: alsoMade,
 		},
 	}
 

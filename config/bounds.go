@@ -15,8 +15,8 @@ type Bounds struct {
 	PeerConnections    int   `env:"ROCKPOOL_PEER_CONNECTIONS" default:"0" placeholder:"N" help:"Connections of one address, 1 to 10000000. 0: half of connections. (${default}; $$${env})"`
 	PeerOperations     int   `env:"ROCKPOOL_PEER_OPERATIONS" default:"0" placeholder:"N" help:"Queries, mutations and unfinished requests of one address at once, 1 to 10000000. 0: one for each 512 KiB of the server's memory. (${default}; $$${env})"`
 	PeerSubscriptions  int   `env:"ROCKPOOL_PEER_SUBSCRIPTIONS" default:"0" placeholder:"N" help:"Subscriptions of one address, 1 to 10000000. 0: one for each 512 KiB of the server's memory. (${default}; $$${env})"`
-	TokenOperations    int   `env:"ROCKPOOL_TOKEN_OPERATIONS" default:"0" placeholder:"N" help:"Operations at once of all who show the same token, or of all callers where there is none, 1 to 10000000. 0: twice as many as of one address. (${default}; $$${env})"`
-	TokenSubscriptions int   `env:"ROCKPOOL_TOKEN_SUBSCRIPTIONS" default:"0" placeholder:"N" help:"Subscriptions of all who show the same token, or of all callers where there is none, 1 to 10000000. 0: twice as many as of one address. (${default}; $$${env})"`
+	TokenOperations    int   `env:"ROCKPOOL_TOKEN_OPERATIONS" default:"0" placeholder:"N" help:"Operations at once of all who show the same token or the same grant, or of all callers where there is none, 1 to 10000000. 0: twice as many as of one address. (${default}; $$${env})"`
+	TokenSubscriptions int   `env:"ROCKPOOL_TOKEN_SUBSCRIPTIONS" default:"0" placeholder:"N" help:"Subscriptions of all who show the same token or the same grant, or of all callers where there is none, 1 to 10000000. 0: twice as many as of one address. (${default}; $$${env})"`
 }
 
 const (

@@ -14,7 +14,7 @@ type TLS struct {
 	Key        string `env:"ROCKPOOL_TLS_KEY" placeholder:"FILE" complete:"file" help:"Its private key. ($$${env})"`
 	MinVersion string `env:"ROCKPOOL_TLS_MIN_VERSION" default:"1.3" placeholder:"VERSION" help:"Least version of TLS that is spoken: 1.3 or 1.2. (${default}; $$${env})"`
 	ClientCA   string `name:"client-ca" env:"ROCKPOOL_TLS_CLIENT_CA" placeholder:"FILE" complete:"file" help:"Certificates of the authorities that certificates of clients must be by. Empty: no client is asked for one. ($$${env})"`
-	ClientAuth string `env:"ROCKPOOL_TLS_CLIENT_AUTH" default:"require" placeholder:"WHAT" help:"With --tls-client-ca: require a certificate of each client, or optional. The token is needed all the same. (${default}; $$${env})"`
+	ClientAuth string `env:"ROCKPOOL_TLS_CLIENT_AUTH" default:"require" placeholder:"WHAT" help:"With --tls-client-ca: require a certificate of each client, or optional. It is a check at the door and names no caller: the token is needed all the same. (${default}; $$${env})"`
 }
 
 // The values of TLS.ClientAuth.

@@ -9,17 +9,9 @@ import (
 	"slices"
 	"strings"
 	"time"
-)
 
-// The roles that OIDC.Roles can give, from the one with the most rights to the one with the fewest.
-const (
-	RoleAdmin    = "ADMIN"
-	RoleOperator = "OPERATOR"
-	RoleClient   = "CLIENT"
-	RoleObserver = "OBSERVER"
+	"github.com/rockpool/rockpool/runtime/access"
 )
-
-var roles = []string{RoleAdmin, RoleOperator, RoleClient, RoleObserver}
 
 // OIDC are the settings of sign-in with OpenID Connect. Without an Issuer there is none.
 type OIDC struct {
@@ -39,14 +31,17 @@ type OIDC struct {
 }
 
 // An OIDCRole is the role of those whose claim has a value.
-type OIDCRole struct{ Value, Role string }
+type OIDCRole struct {
+	Value string
+	Role  access.Role
+}
 
 // RoleRules returns the roles by the values of RoleClaim, the highest first.
 func (o *OIDC) RoleRules() []OIDCRole {
 	var all []OIDCRole
-	for _, role := range roles {
+	for _, role := range slices.Backward(access.Roles()) {
 		for _, pair := range o.Roles {
-			if at := strings.LastIndexByte(pair, '='); pair[at+1:] == role { // a value may have one, too
+			if at := strings.LastIndexByte(pair, '='); pair[at+1:] == string(role) { // a value may have one, too
 				all = append(all, OIDCRole{pair[:at], role})
 			}
 		}
@@ -100,8 +95,8 @@ func (o *OIDC) check() (host string, err error) {
 	}
 	for i, pair := range o.Roles {
 		at := strings.LastIndexByte(pair, '=')
-		if at <= 0 || !slices.Contains(roles, pair[at+1:]) {
-			return "", &Error{"oidc-roles", pair, "pairs VALUE=ROLE, with one of the roles " + strings.Join(roles, ", ")}
+		if _, err := access.ParseRole("role", pair[at+1:]); at <= 0 || err != nil {
+			return "", &Error{"oidc-roles", pair, "pairs VALUE=ROLE, with one of the roles ADMIN, OPERATOR, CLIENT and OBSERVER"}
 		}
 		if slices.ContainsFunc(o.Roles[:i], func(earlier string) bool {
 			return strings.LastIndexByte(earlier, '=') == at && earlier[:at] == pair[:at]

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/rockpool/rockpool/runtime/access"
 )
 
 func validOIDC(t *testing.T) Config {
@@ -34,7 +36,7 @@ func TestSignInSettingsAreTaken(t *testing.T) {
 	if !slices.Contains(c.AllowedHosts, "pool.example.org") {
 		t.Errorf("the public name isn't answered: %v", c.AllowedHosts)
 	}
-	if diff := cmp.Diff([]OIDCRole{{"cn=admins", RoleAdmin}, {"staff", RoleObserver}}, c.OIDC.RoleRules()); diff != "" {
+	if diff := cmp.Diff([]OIDCRole{{"cn=admins", access.Admin}, {"staff", access.Observer}}, c.OIDC.RoleRules()); diff != "" {
 		t.Error(diff)
 	}
 	for _, loopback := range []string{"http://127.0.0.1:8080", "http://localhost:8080", "http://[::1]:8080"} {

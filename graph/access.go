@@ -11,7 +11,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/identity"
 )
 
-// rowMemory is what a token or a tenant takes in an answer, in bytes, with all of its fields.
+// rowMemory is about what a token, a tenant or an environment takes in an answer, in bytes, with all of its fields.
 const rowMemory = 4 << 10
 
 func (r query) Me(ctx context.Context) (access.Principal, error) { return r.guard.Allowed(ctx, "me") }
@@ -73,9 +73,9 @@ func newToken(by access.Principal, in generated.CreateTokenInput) (identity.NewT
 	return asked, nil
 }
 
-func (r mutation) RevokeToken(ctx context.Context, id string) (generated.RevokeTokenPayload, error) {
-	token, revoked, err := r.guard.RevokeToken(ctx, id)
-	return generated.RevokeTokenPayload{Token: token, Revoked: revoked}, err
+func (r mutation) RevokeToken(ctx context.Context, id string, alsoMade *bool) (generated.RevokeTokenPayload, error) {
+	done, err := r.guard.RevokeToken(ctx, id, orZero(alsoMade))
+	return generated.RevokeTokenPayload{Token: done.Token, Revoked: done.Revoked, MadeRevoked: done.Made}, err
 }
 
 func (r mutation) CreateGrant(ctx context.Context, in generated.CreateGrantInput) (generated.CreateGrantPayload, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/identity"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // What callers did, and wanted to do, is in the audit log of their tenant; nothing that they sent
@@ -69,5 +70,49 @@ func TestChangesAreInTheAuditLog(t *testing.T) {
 	}
 	if a := asked(t, b, client, `{ auditLog { nodes { id } } }`); a.code() != "FORBIDDEN" {
 		t.Errorf("a client reads it: %+v", a)
+	}
+}
+
+// TestNewTenantSeesNothingOfADeletedOne with its name: the name is free once its executions are gone, and
+// the audit log of the new one begins with it.
+func TestNewTenantSeesNothingOfADeletedOne(t *testing.T) {
+	b, client := tenanted(t, runtime.Quotas{})
+	asked(t, b, client, `mutation { releaseRunner(id: "none") { released } }`)
+	data, _ := json.Marshal(asked(t, b, client, claimA).Data)
+	_, runner, _ := strings.Cut(string(data), `"id":"`)
+	runner, _, _ = strings.Cut(runner, `"`)
+	const put, del = `mutation { putTenant(input: {id: "physics"}) { created } }`, `mutation { deleteTenant(id: "physics") { deleted } }`
+	b.as(testToken, `mutation { deleteEnvironment(input: {id: "a", endClaimed: true}) { deleted } }`)
+	if a := b.as(testToken, del); a.code() != nil {
+		t.Fatalf("%+v", a.Errors)
+	}
+	wait.For(t, "the runner goes", func() bool { _, there := b.engine.Runner(runtime.RunnerID(runner)); return !there })
+	if a := b.as(testToken, put); a.code() != nil {
+		t.Fatalf("%+v", a.Errors)
+	}
+	_, secret, err := b.book.CreateToken(t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "admin", Role: access.Admin, Tenant: "physics"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.as(secret, `mutation { releaseRunner(id: "own") { released } }`)
+	for shown, old := range map[string]bool{secret: false, testToken: true} {
+		for _, filter := range []string{"", "(from: \"2020-01-01T00:00:00Z\")"} {
+			data, _ := json.Marshal(b.as(shown, `{ auditLog`+filter+` { nodes { objectId } } }`).Data)
+			if text := string(data); strings.Contains(text, `"none"`) != old || !strings.Contains(text, `"own"`) {
+				t.Errorf("with %.6s: %s", shown, text)
+			}
+		}
+	}
+	// Now it leaves an execution.
+	b.as(testToken, `mutation { putEnvironment(input: {id: "a", tenant: "physics", poolSize: 1}) { created } }`)
+	if a := b.as(secret, `mutation { run(input: {environmentId: "a", waitFor: 60, command: ["true"]}) { execution { id } } }`); a.code() != nil {
+		t.Fatalf("%+v", a.Errors)
+	}
+	b.as(testToken, `mutation { deleteEnvironment(input: {id: "a", endClaimed: true}) { deleted } }`)
+	if a := b.as(testToken, del); a.code() != nil {
+		t.Fatalf("%+v", a.Errors)
+	}
+	if a := b.as(testToken, put); a.code() != "CONFLICT" || !strings.Contains(a.Errors[0].Message, "a deleted tenant physics") {
+		t.Errorf("%+v", a.Errors)
 	}
 }

@@ -54,12 +54,13 @@ type bedOptions struct {
 	Alert pool.AlertRule
 
 	quotas *quota.Ledger
+	free   func(ctx context.Context, id runtime.TenantID) error
 }
 
 // book returns one with the token, over a store; nil: it can store nothing.
 func (o bedOptions) book(t testing.TB, db *store.Store) *identity.Book {
 	t.Helper()
-	config := identity.Config{FirstToken: o.Token, Open: o.Token == "", Key: make([]byte, 32), Logger: zap.NewNop()}
+	config := identity.Config{FirstToken: o.Token, Open: o.Token == "", Key: make([]byte, 32), Logger: zap.NewNop(), Free: o.free}
 	if o.quotas != nil {
 		config.Quotas = o.quotas
 	}
@@ -92,6 +93,7 @@ func newBedWith(t testing.TB, cluster runtime.Cluster, fake *clustertest.Fake, o
 	go func() { ended <- eng.Run(ctx) }()
 	go func() { ended <- options.Audit.Run(ctx) }()
 	<-eng.Restored()
+	options.free = eng.FreeTenant
 	options.Book = options.book(t, db)
 	server := httptest.NewUnstartedServer(Handler(eng, options.Options))
 	server.Config.BaseContext = func(net.Listener) context.Context { return ctx }

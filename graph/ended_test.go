@@ -32,8 +32,13 @@ type holder struct {
 
 func newHolder(t *testing.T, firstToken string) holder {
 	t.Helper()
+	return newBoundedHolder(t, firstToken, peers.Bounds{})
+}
+
+func newBoundedHolder(t *testing.T, firstToken string, bounds peers.Bounds) holder {
+	t.Helper()
 	fake := clustertest.NewFake()
-	known := peers.New(peers.Bounds{})
+	known := peers.New(bounds)
 	b := newBedWith(t, lowFake{fake}, fake, bedOptions{Token: firstToken, Options: Options{Settings: transport.Settings{Peers: known}}})
 	h := holder{world: &world{bed: b, t: t, schema: schema()}, peers: known}
 	if firstToken == "" {
@@ -148,7 +153,7 @@ func TestRevokedTokenEndsWhatItsHolderDoes(t *testing.T) {
 	h := newHolder(t, testToken)
 	token, text := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
 	h.endsWith(text, "the token was revoked", []string{longPoll, following, claiming, watching}, func() {
-		if _, _, err := h.book.RevokeToken(t.Context(), access.Server(), token.ID); err != nil {
+		if _, err := h.book.RevokeToken(t.Context(), access.Server(), token.ID, false); err != nil {
 			t.Error(err)
 		}
 	})
@@ -159,7 +164,7 @@ func TestGrantEndsWithItsToken(t *testing.T) {
 	h := newHolder(t, testToken)
 	token, text := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
 	h.endsWith(h.granted(text, time.Hour), "the token was revoked", []string{longPoll, following}, func() {
-		if _, _, err := h.book.RevokeToken(t.Context(), access.Server(), token.ID); err != nil {
+		if _, err := h.book.RevokeToken(t.Context(), access.Server(), token.ID, false); err != nil {
 			t.Error(err)
 		}
 	})
@@ -179,12 +184,22 @@ func (h holder) granted(token string, life time.Duration) string {
 	return text
 }
 
-// TestExpiredGrantEndsWhatItsHolderDoes. A machine so busy that a WebSocket isn't open before
-// the grant has expired gets one that lasts longer.
-func TestExpiredGrantEndsWhatItsHolderDoes(t *testing.T) {
+// TestExpiryEndsWhatItsHolderDoes, of a grant and of a token.
+func TestExpiryEndsWhatItsHolderDoes(t *testing.T) {
 	h := newHolder(t, testToken)
+	h.expires(t, "the grant has expired", func(life time.Duration) string { return h.granted(testToken, life) })
+	h.expires(t, "the token has expired", func(life time.Duration) string {
+		_, text := h.newToken(identity.NewToken{Role: access.Observer, Tenant: "physics", Life: life})
+		return text
+	})
+}
+
+// expires follows the holder's execution with what expires. A machine so busy that a WebSocket isn't open
+// before that gets one that lasts longer.
+func (h holder) expires(t *testing.T, says string, lasting func(life time.Duration) string) {
+	t.Helper()
 	for life := 2 * time.Second; ; life *= 2 {
-		c, err := dial(t, h.url, http.Header{"Authorization": {"Bearer " + h.granted(testToken, life)}})
+		c, err := dial(t, h.url, http.Header{"Authorization": {"Bearer " + lasting(life)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +216,7 @@ func TestExpiredGrantEndsWhatItsHolderDoes(t *testing.T) {
 				last = string(text)
 				continue
 			}
-			if websocket.CloseStatus(err) != 4403 || !strings.Contains(err.Error(), "the grant has expired") {
+			if websocket.CloseStatus(err) != 4403 || !strings.Contains(err.Error(), says) {
 				t.Errorf("it ended with %v after %s", err, last)
 			}
 			return
@@ -341,7 +356,7 @@ func TestSignedAddressEndsWithItsToken(t *testing.T) {
 			}
 		}
 	}
-	if _, _, err := h.book.RevokeToken(t.Context(), access.Server(), token.ID); err != nil {
+	if _, err := h.book.RevokeToken(t.Context(), access.Server(), token.ID, false); err != nil {
 		t.Fatal(err)
 	}
 	for _, address := range addresses {

@@ -6,12 +6,17 @@ import (
 
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/model"
+	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
 func (r query) Environments(ctx context.Context) ([]runtime.Environment, error) {
-	return r.guard.Environments(ctx)
+	found, err := r.guard.Environments(ctx)
+	if err == nil {
+		err = transport.Charge(ctx, rowMemory*int64(len(found)))
+	}
+	return found, err
 }
 
 func (r query) Environment(ctx context.Context, id string) (*runtime.Environment, error) {

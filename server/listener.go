@@ -3,6 +3,8 @@ package server
 import (
 	"errors"
 	"net"
+	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -61,7 +63,8 @@ func passing(err error) error {
 type patientConn struct {
 	net.Conn
 	patience time.Duration
-	handed   bool // deadlines are its user's
+	handed   bool        // deadlines are its user's
+	cut      atomic.Bool // nothing more is written
 }
 
 // Unwrap returns the connection itself, for a writer with deadlines of its own.
@@ -71,6 +74,15 @@ func (c *patientConn) Unwrap() net.Conn { return c.Conn }
 // with patience. Call it before the first Write.
 func (c *patientConn) HandDeadlines() { c.handed = true }
 
+// SetWriteDeadline with a time that has passed cuts the connection off: the Write under way fails,
+// and so does each later one.
+func (c *patientConn) SetWriteDeadline(at time.Time) error {
+	if !at.IsZero() && !time.Now().Before(at) {
+		c.cut.Store(true) // before the deadline: see Write
+	}
+	return c.Conn.SetWriteDeadline(at)
+}
+
 // Write writes p piece by piece.
 func (c *patientConn) Write(p []byte) (int, error) {
 	if c.handed {
@@ -78,8 +90,11 @@ func (c *patientConn) Write(p []byte) (int, error) {
 	}
 	written := 0
 	for written < len(p) {
-		if err := c.SetWriteDeadline(time.Now().Add(c.patience)); err != nil {
+		if err := c.Conn.SetWriteDeadline(time.Now().Add(c.patience)); err != nil {
 			return written, err
+		}
+		if c.cut.Load() { // after the deadline: one that has passed isn't replaced unseen
+			return written, os.ErrDeadlineExceeded
 		}
 		n, err := c.Conn.Write(p[written:min(len(p), written+writePiece)])
 		written += n

@@ -58,6 +58,30 @@ func TestPeersThatTakeNothingAreCutOff(t *testing.T) {
 	})
 }
 
+// TestDeadlineThatHasPassedCutsOff: what ends with its caller's token isn't written for as long as a
+// client that takes nothing is waited for.
+func TestDeadlineThatHasPassedCutsOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, peer := patientPipe(time.Minute)
+		defer peer.Close()
+		began := time.Now()
+		time.AfterFunc(time.Second, func() { _ = conn.SetWriteDeadline(time.Now()) })
+		if _, err := conn.Write([]byte("x")); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		if _, err := conn.Write([]byte("x")); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != time.Second {
+			t.Errorf("later: %v after %v", err, time.Since(began))
+		}
+		going, reader := patientPipe(time.Minute)
+		defer reader.Close()
+		_ = going.SetWriteDeadline(time.Time{}) // none
+		go func() { _, _ = reader.Read(make([]byte, 1)) }()
+		if _, err := going.Write([]byte("x")); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestAddressesAreWaitedFor: a server that was killed may have left its socket to
 // a process that isn't executed yet.
 func TestAddressesAreWaitedFor(t *testing.T) {

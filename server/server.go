@@ -149,7 +149,10 @@ func (s *Server) Open(ctx context.Context) (err error) {
 		return err
 	}
 	s.quotas = quota.New()
-	s.book = identity.New(identity.Config{Store: s.store, FirstToken: s.config.Token, Open: s.config.Token == "" && s.config.OIDC.Issuer == "", Key: s.key, Quotas: s.quotas, Logger: s.logger.Named("identity")})
+	s.book = identity.New(identity.Config{
+		Store: s.store, FirstToken: s.config.Token, Open: s.config.Token == "" && s.config.OIDC.Issuer == "", Key: s.key, Quotas: s.quotas, Logger: s.logger.Named("identity"),
+		Free: func(ctx context.Context, id runtime.TenantID) error { return s.Engine.FreeTenant(ctx, id) },
+	})
 	if err := s.book.Load(ctx); err != nil {
 		return fmt.Errorf("read the tokens: %w", err)
 	}
@@ -175,6 +178,16 @@ func (s *Server) readBook(ctx context.Context) error {
 		return fmt.Errorf("read the tokens: %w", err)
 	}
 	return nil
+}
+
+// runBook keeps the tokens and tenants: as the server that leads changes them, until this one does.
+func (s *Server) runBook(ctx context.Context) error {
+	if s.store.Shared() {
+		if err := s.book.Follow(ctx, s.Engine.Restored()); err != nil {
+			return err
+		}
+	}
+	return s.book.Run(ctx)
 }
 
 // weight returns the turns of a tenant's waiting claims.
@@ -347,7 +360,7 @@ func (s *Server) Run(ctx context.Context) error {
 		serving.Wait()
 		close(served)
 	}()
-	group.Go(func() error { return unlessStopping(s.book.Run(engineCtx)) })
+	group.Go(func() error { return unlessStopping(s.runBook(engineCtx)) })
 	group.Go(func() error { return unlessStopping(s.runAudit(engineCtx)) })
 	if s.debug != nil {
 		group.Go(func() error { return serveProfiles(ctx, s.debug) })

@@ -53,10 +53,9 @@ func (s sessions) Begin(ctx context.Context, who signin.Identity) (string, error
 		s.record("signIn", access.Token{Name: identity.PersonName(who.Name, who.Subject), AllTenants: true}, peers.ClientAddress(ctx), runtime.Errorf(runtime.CodeForbidden, "no tenant"))
 		return "", signin.ErrUnknownTenant
 	}
-	role := access.Role(who.Role)
 	made, secret, err := s.book.CreateToken(ctx, access.Server(), identity.NewToken{
 		Kind: access.KindSession, Name: identity.PersonName(who.Name, who.Subject), Tenant: who.Tenant,
-		AllTenants: s.allTenants && role != access.Client, Role: role, Life: max(time.Until(who.Expires), time.Millisecond),
+		AllTenants: s.allTenants && who.Role != access.Client, Role: who.Role, Life: max(time.Until(who.Expires), time.Millisecond),
 	})
 	address, _ := netip.ParseAddr(who.Address)
 	s.record("signIn", made, address, err)
@@ -80,7 +79,7 @@ func (s sessions) Lookup(_ context.Context, secret string) (signin.Identity, boo
 	if !ok || t.Kind != access.KindSession {
 		return signin.Identity{}, false
 	}
-	return signin.Identity{Subject: t.ID, Name: t.Name, Tenant: t.Tenant, Role: string(t.Role), Expires: t.ExpiresAt}, true
+	return signin.Identity{Subject: t.ID, Name: t.Name, Tenant: t.Tenant, Role: t.Role, Expires: t.ExpiresAt}, true
 }
 
 // End implements signin.Sessions.
@@ -89,7 +88,7 @@ func (s sessions) End(ctx context.Context, secret string) error {
 	if !ok || t.Kind != access.KindSession {
 		return nil
 	}
-	_, _, err := s.book.RevokeToken(ctx, access.Server(), t.ID)
+	_, err := s.book.RevokeToken(ctx, access.Server(), t.ID, false)
 	s.record("signOut", t, peers.ClientAddress(ctx), err)
 	if runtime.CodeOf(err) == runtime.CodeInvalidInput { // it has gone
 		return nil

@@ -42,7 +42,7 @@ func TestSessionsAreTokens(t *testing.T) {
 		{true, "physics", access.Admin, false}, {true, "", access.Admin, false},
 	} {
 		s := sessions{book, log, !test.named}
-		who := signin.Identity{Subject: "s", Name: "Ada\x00", Tenant: test.tenant, Role: string(test.role), Expires: time.Now().Add(time.Hour)}
+		who := signin.Identity{Subject: "s", Name: "Ada\x00", Tenant: test.tenant, Role: test.role, Expires: time.Now().Add(time.Hour)}
 		secret, err := s.Begin(t.Context(), who)
 		if err != nil {
 			t.Fatalf("%+v: %v", test, err)
@@ -51,7 +51,7 @@ func TestSessionsAreTokens(t *testing.T) {
 		if p := caller.Principal; err != nil || p.Kind != access.KindSession || p.Tenant != test.tenant || p.AllTenants != test.all || p.Role != test.role || p.Name != "Ada" {
 			t.Errorf("%+v: %+v, %v", test, p, err)
 		}
-		if found, ok := s.Lookup(t.Context(), secret); !ok || found.Role != string(test.role) || found.Tenant != test.tenant {
+		if found, ok := s.Lookup(t.Context(), secret); !ok || found.Role != test.role || found.Tenant != test.tenant {
 			t.Errorf("%+v: %+v", test, found)
 		}
 		if err := s.End(t.Context(), secret); err != nil {

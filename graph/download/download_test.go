@@ -72,6 +72,31 @@ func TestAddressesHoldForTheirLife(t *testing.T) {
 	})
 }
 
+// TestAddressPastItsTimeIsGone, and says how to get another.
+func TestAddressPastItsTimeIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		links := NewLinks(nil)
+		mux := http.NewServeMux()
+		Handler{Links: links, Source: &source{versions: []string{"text"}}, Callers: nobody{}, Refuse: func(w http.ResponseWriter, _ *http.Request, status int, err error) {
+			http.Error(w, err.Error(), status)
+		}}.Register(mux)
+		address := links.File(access.Principal{}, runtime.File{Runner: "r", At: "f"})
+		get := func() *httptest.ResponseRecorder {
+			w := httptest.NewRecorder()
+			mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, address, nil))
+			return w
+		}
+		time.Sleep(Life - time.Second)
+		if w := get(); w.Code != http.StatusOK || w.Body.String() != "text" {
+			t.Errorf("just before its end: %d %s", w.Code, w.Body)
+		}
+		time.Sleep(time.Second)
+		if w := get(); w.Code != http.StatusGone || !strings.Contains(w.Body.String(), "ask for File.downloadUrl") {
+			t.Errorf("after its end: %d %s", w.Code, w.Body)
+		}
+	})
+}
+
 // FuzzDisposition proves that any name is told, and that none adds a header or
 // a parameter.
 func FuzzDisposition(f *testing.F) {

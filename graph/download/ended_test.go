@@ -1,11 +1,25 @@
 package download
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
 	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/identity"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // A download of output ends with the token or grant of its caller.
@@ -19,4 +33,199 @@ func TestDownloadsEndWithTheirCaller(t *testing.T) {
 	if n, err := w.Read(make([]byte, 10)); n != 0 || !errors.Is(err, context.Canceled) || !errors.Is(w.failed, context.Canceled) {
 		t.Errorf("%d, %v, %v", n, err, w.failed)
 	}
+	var read int
+	cast := unended{endless{&read}, ctx.Err}
+	if err := writeCast(io.Discard, runtime.Execution{}, cast); !errors.Is(err, context.Canceled) || read > 0 {
+		t.Errorf("%d records, %v", read, err)
+	}
+}
+
+// endless is what a program prints that doesn't stop soon.
+type endless struct{ read *int }
+
+func (e endless) Next() (engine.Record, int64, error) {
+	if *e.read++; *e.read > 10_000 {
+		return engine.Record{}, 0, io.EOF
+	}
+	return engine.Record{Stream: runtime.Stdout, Data: bytes.Repeat([]byte("x"), 1<<10)}, 0, nil
+}
+
+func (endless) Lost() int64 { return 0 }
+
+// OpenFile returns a large file. It goes on after its context has ended.
+func (e endless) OpenFile(context.Context, runtime.RunnerID, string, int64) (runtime.File, io.ReadCloser, error) {
+	return runtime.File{Size: 1 << 40}, e, nil
+}
+
+func (endless) OpenOutput(context.Context, runtime.ExecutionID, runtime.Stream) (*engine.Output, error) {
+	return nil, errors.New("there is none")
+}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+func (endless) Close() error { return nil }
+
+// A tokenHolder shows a token.
+type tokenHolder struct {
+	*identity.Book
+	secret string
+}
+
+func (h tokenHolder) Shown(*http.Request) (identity.Caller, bool, error) {
+	known, err := h.Authenticate(h.secret)
+	return known, true, err
+}
+
+// revocable is a store of one token.
+type revocable struct{ identity.Store }
+
+func (revocable) PutTokens(context.Context, ...access.Token) error { return nil }
+
+// cutting serves downloads that don't end to the holder of a token. What a handler panicked with is sent
+// to ended.
+func cutting(t *testing.T) (server *httptest.Server, ended chan any, revoke func()) {
+	t.Helper()
+	book := identity.New(identity.Config{Store: revocable{}, Key: make([]byte, 32), Logger: zap.NewNop()})
+	made, secret, err := book.CreateToken(t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "t", Role: access.Admin, AllTenants: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := Handler{Links: NewLinks(nil), Source: endless{new(int)}, Callers: tokenHolder{book, secret}}
+	mux := http.NewServeMux()
+	h.Register(mux)
+	mux.HandleFunc("/recording", func(w http.ResponseWriter, r *http.Request) {
+		ctx, release, err := h.admit(w, r, r.URL.Query(), "output")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer release()
+		sendCast(w, runtime.Execution{}, unended{endless{new(int)}, ctx.Err})
+	})
+	ended = make(chan any, 1)
+	server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			why := recover()
+			ended <- why
+			panic(why)
+		}()
+		mux.ServeHTTP(w, r)
+	}))
+	return server, ended, func() {
+		if _, err := book.RevokeToken(t.Context(), access.Server(), made.ID, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestRevokedTokenCutsDownloads: also one whose client reads nothing for now, and the client sees
+// that it isn't whole.
+func TestRevokedTokenCutsDownloads(t *testing.T) {
+	for _, path := range []string{"/files/r?path=f", "/recording"} {
+		server, ended, revoke := cutting(t)
+		conn, accepted := net.Pipe() // what isn't read stalls the server at once
+		_ = server.Listener.Close()
+		conns, closed := make(chan net.Conn, 1), make(chan struct{})
+		conns <- accepted
+		server.Listener = one{conns, closed, sync.OnceFunc(func() { close(closed) })}
+		server.Start()
+		if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || response.StatusCode != http.StatusOK {
+			t.Fatal(response, err)
+		}
+		if _, err := io.ReadFull(response.Body, make([]byte, 100)); err != nil {
+			t.Fatal(err)
+		}
+		revoke()
+		if why := wait.Receive(t, ended, "the end of "+path); why != http.ErrAbortHandler { //nolint:errorlint // it is what was thrown
+			t.Errorf("%s: %v", path, why)
+		}
+		if _, err := io.Copy(io.Discard, response.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%s: the client reads on to %v", path, err)
+		}
+		_ = response.Body.Close()
+		_ = conn.Close()
+		server.Close()
+	}
+}
+
+// TestRevokedTokenCutsDownloadsByHTTP2: its stream is reset.
+func TestRevokedTokenCutsDownloadsByHTTP2(t *testing.T) {
+	server, ended, revoke := cutting(t)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	get := func() *http.Response {
+		t.Helper()
+		request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/files/r?path=f", nil)
+		response, err := server.Client().Do(request)
+		if err != nil || response.ProtoMajor != 2 {
+			t.Fatal(response, err)
+		}
+		return response
+	}
+	response := get()
+	defer response.Body.Close()
+	if _, err := io.ReadFull(response.Body, make([]byte, 100)); err != nil {
+		t.Fatal(err)
+	}
+	revoke()
+	if why := wait.Receive(t, ended, "the end"); why != http.ErrAbortHandler { //nolint:errorlint // it is what was thrown
+		t.Error(why)
+	}
+	if _, err := io.Copy(io.Discard, response.Body); err == nil {
+		t.Error("the client reads it as whole")
+	}
+}
+
+// one is a listener of one connection.
+type one struct {
+	conn   chan net.Conn
+	closed chan struct{}
+	close  func()
+}
+
+func (l one) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.conn:
+		return conn, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l one) Close() error { l.close(); return nil }
+
+func (one) Addr() net.Addr { return &net.TCPAddr{} }
+
+// TestWholeDownloadIsNotCut: an end of the caller that comes later leaves the connection alone.
+func TestWholeDownloadIsNotCut(t *testing.T) {
+	ctx, end := context.WithCancel(t.Context())
+	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	h := Handler{Callers: nobody{}, Links: NewLinks(nil)}
+	address := h.Links.Output(access.Principal{}, "x")
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	_, release, err := h.admit(w, r, r.URL.Query(), "output", "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+	end()
+	if w.set {
+		t.Error("it is cut")
+	}
+}
+
+// deadlines notes that one was set.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	set bool
+}
+
+func (d *deadlines) SetWriteDeadline(time.Time) error {
+	d.set = true
+	return nil
 }

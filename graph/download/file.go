@@ -19,7 +19,6 @@ type content struct {
 	stream io.ReadCloser // nil: has to be opened
 	next   int64         // where the stream is
 	at     int64         // where Read goes on
-	failed error         // why a Read failed
 }
 
 // open opens a file that can be downloaded.
@@ -66,8 +65,8 @@ func (c *content) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	if c.stream == nil || c.next != c.at {
-		if c.failed = c.reopen(); c.failed != nil {
-			return 0, c.failed
+		if err := c.reopen(); err != nil {
+			return 0, err
 		}
 	}
 	n, err := c.stream.Read(p)
@@ -75,9 +74,6 @@ func (c *content) Read(p []byte) (int, error) {
 	c.next = c.at
 	if errors.Is(err, io.EOF) && c.at < c.file.Size {
 		err = io.ErrUnexpectedEOF
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		c.failed = err
 	}
 	return n, err
 }

@@ -53,7 +53,7 @@ func (h Handler) file(w http.ResponseWriter, r *http.Request) {
 	confine(w.Header())
 	query, id := r.URL.Query(), r.PathValue("id")
 	at := query.Get("path")
-	ctx, release, err := h.admit(r, query, "file", id, at)
+	ctx, release, err := h.admit(w, r, query, "file", id, at)
 	if err != nil {
 		h.refuse(w, r, err)
 		return
@@ -70,16 +70,13 @@ func (h Handler) file(w http.ResponseWriter, r *http.Request) {
 	header.Set("Content-Disposition", disposition("attachment", path.Base(at)))
 	header.Set("Last-Modified", content.file.ModifiedAt.UTC().Format(http.TimeFormat))
 	header.Set("ETag", content.tag())
-	h.serve(w, r, content)
-	if content.failed != nil {
-		panic(http.ErrAbortHandler) // the length that was promised can't be kept
-	}
+	h.serve(w, r, &watched{ReadSeeker: content, ended: ctx.Err})
 }
 
 func (h Handler) output(w http.ResponseWriter, r *http.Request) {
 	confine(w.Header())
 	query, id := r.URL.Query(), r.PathValue("id")
-	ctx, release, err := h.admit(r, query, "output", id)
+	ctx, release, err := h.admit(w, r, query, "output", id)
 	if err != nil {
 		h.refuse(w, r, err)
 		return
@@ -99,7 +96,7 @@ func (h Handler) output(w http.ResponseWriter, r *http.Request) {
 	switch query.Get("format") {
 	case "":
 	case "asciicast":
-		h.recording(w, r, content)
+		h.recording(w, r, content, ctx.Err)
 		return
 	default:
 		h.refuse(w, r, runtime.Invalid("format", "must be asciicast, or left out for the bytes alone"))
@@ -116,16 +113,13 @@ func (h Handler) output(w http.ResponseWriter, r *http.Request) {
 	if lost := content.Lost(); lost > 0 {
 		header.Set(LostHeader, strconv.FormatInt(lost, 10))
 	}
-	reader := &watched{ReadSeeker: content, ended: ctx.Err}
-	h.serve(w, r, reader)
-	if reader.failed != nil {
-		panic(http.ErrAbortHandler)
-	}
+	h.serve(w, r, &watched{ReadSeeker: content, ended: ctx.Err})
 }
 
 // admit returns the context of a download: that of who asked for a signed address, which
-// suffices by itself, else that of who shows a token or a grant.
-func (h Handler) admit(r *http.Request, query url.Values, what ...string) (context.Context, func(), error) {
+// suffices by itself, else that of who shows a token or a grant. When that ends, the download is
+// cut off, also where its client takes nothing now: the client sees that it isn't whole.
+func (h Handler) admit(w http.ResponseWriter, r *http.Request, query url.Values, what ...string) (context.Context, func(), error) {
 	caller, shown, err := identity.Caller{}, false, error(nil)
 	if !query.Has("signature") {
 		caller, shown, err = h.Callers.Shown(r)
@@ -139,7 +133,19 @@ func (h Handler) admit(r *http.Request, query url.Values, what ...string) (conte
 		return nil, nil, err
 	}
 	ctx, release := caller.Bind(r.Context())
-	return ctx, release, nil
+	cut := make(chan struct{})
+	spare := context.AfterFunc(ctx, func() {
+		defer close(cut)
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now()) // what can't be cut off ends with its next read
+	})
+	return ctx, func() {
+		spared := spare()
+		release()
+		if !spared {
+			<-cut // nobody may use w after its handler
+			panic(http.ErrAbortHandler)
+		}
+	}, nil
 }
 
 // streamOf returns the stream of a name; 0, both, of none.
@@ -166,8 +172,9 @@ func confine(header http.Header) {
 }
 
 // serve answers with the content, or with the one range of it that was asked
-// for. Several at once are a question that may be answered with the whole.
-func (h Handler) serve(w http.ResponseWriter, r *http.Request, content io.ReadSeeker) {
+// for. Several at once are a question that may be answered with the whole. The connection breaks where
+// a read fails: the length that was promised can't be kept.
+func (h Handler) serve(w http.ResponseWriter, r *http.Request, content *watched) {
 	if strings.Contains(r.Header.Get("Range"), ",") {
 		r.Header.Del("Range")
 	}
@@ -176,6 +183,9 @@ func (h Handler) serve(w http.ResponseWriter, r *http.Request, content io.ReadSe
 	http.ServeContent(&ranged{ResponseWriter: w, refuse: func(w http.ResponseWriter) {
 		h.Refuse(w, r, http.StatusRequestedRangeNotSatisfiable, runtime.Invalid("Range", "must lie within the %s", strings.TrimPrefix(w.Header().Get("Content-Range"), "bytes */")+" bytes that there are"))
 	}}, r, "", time.Time{}, content)
+	if content.failed != nil {
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // ranged answers for a range that isn't there as for anything else that is

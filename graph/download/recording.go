@@ -26,7 +26,8 @@ const (
 // recording answers with an asciicast, version 2: what was printed, each piece
 // with its time (https://docs.asciinema.org/manual/asciicast/v2/). How long it
 // will be isn't known before, so there are no ranges of it.
-func (h Handler) recording(w http.ResponseWriter, r *http.Request, content *engine.Output) {
+// It ends where ended returns an error.
+func (h Handler) recording(w http.ResponseWriter, r *http.Request, content *engine.Output, ended func() error) {
 	header := w.Header()
 	header.Set("Content-Type", "application/x-asciicast")
 	header.Set("Content-Disposition", disposition("attachment", string(content.Execution.ID)+".cast"))
@@ -36,8 +37,13 @@ func (h Handler) recording(w http.ResponseWriter, r *http.Request, content *engi
 	if r.Method == http.MethodHead {
 		return
 	}
+	sendCast(w, content.Execution, unended{content, ended})
+}
+
+// sendCast answers with an asciicast.
+func sendCast(w io.Writer, x runtime.Execution, content printed) {
 	out := bufio.NewWriter(w)
-	if err := writeCast(out, content.Execution, content); err != nil {
+	if err := writeCast(out, x, content); err != nil {
 		panic(http.ErrAbortHandler) // half of it would look like the whole
 	}
 	_ = out.Flush() // a client that left needs no answer
@@ -47,6 +53,20 @@ func (h Handler) recording(w http.ResponseWriter, r *http.Request, content *engi
 type printed interface {
 	Next() (record engine.Record, lost int64, err error)
 	Lost() int64
+}
+
+// An unended is printed as long as its reader may read.
+type unended struct {
+	printed
+	ended func() error // why nobody may read on, for example since a token was revoked
+}
+
+// Next implements printed.
+func (u unended) Next() (engine.Record, int64, error) {
+	if err := u.ended(); err != nil {
+		return engine.Record{}, 0, err
+	}
+	return u.printed.Next()
 }
 
 // writeCast writes an asciicast: what was printed, the sizes that the terminal

@@ -496,7 +496,7 @@ type ComplexityRoot struct {
 		ReleaseRunner     func(childComplexity int, id string) int
 		RenewRunner       func(childComplexity int, id string) int
 		ResizeTerminal    func(childComplexity int, input ResizeTerminalInput) int
-		RevokeToken       func(childComplexity int, id string) int
+		RevokeToken       func(childComplexity int, id string, alsoMade *bool) int
 		Run               func(childComplexity int, input RunInput) int
 		SignalExecution   func(childComplexity int, input SignalExecutionInput) int
 		StartExecution    func(childComplexity int, input StartExecutionInput) int
@@ -633,8 +633,9 @@ type ComplexityRoot struct {
 	}
 
 	RevokeTokenPayload struct {
-		Revoked func(childComplexity int) int
-		Token   func(childComplexity int) int
+		MadeRevoked func(childComplexity int) int
+		Revoked     func(childComplexity int) int
+		Token       func(childComplexity int) int
 	}
 
 	RunPayload struct {
@@ -897,7 +898,7 @@ type MutationResolver interface {
 	CancelBatch(ctx context.Context, id string) (CancelBatchPayload, error)
 	Run(ctx context.Context, input RunInput) (RunPayload, error)
 	CreateToken(ctx context.Context, input CreateTokenInput) (CreateTokenPayload, error)
-	RevokeToken(ctx context.Context, id string) (RevokeTokenPayload, error)
+	RevokeToken(ctx context.Context, id string, alsoMade *bool) (RevokeTokenPayload, error)
 	CreateGrant(ctx context.Context, input CreateGrantInput) (CreateGrantPayload, error)
 	PutTenant(ctx context.Context, input PutTenantInput) (PutTenantPayload, error)
 	DeleteTenant(ctx context.Context, id string) (DeleteTenantPayload, error)
@@ -2748,7 +2749,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Mutation.RevokeToken(childComplexity, args["id"].(string)), true
+		return e.ComplexityRoot.Mutation.RevokeToken(childComplexity, args["id"].(string), args["alsoMade"].(*bool)), true
 	case "Mutation.run":
 		if e.ComplexityRoot.Mutation.Run == nil {
 			break
@@ -3357,6 +3358,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Resources.WorkspaceMiB(childComplexity), true
 
+	case "RevokeTokenPayload.madeRevoked":
+		if e.ComplexityRoot.RevokeTokenPayload.MadeRevoked == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RevokeTokenPayload.MadeRevoked(childComplexity), true
 	case "RevokeTokenPayload.revoked":
 		if e.ComplexityRoot.RevokeTokenPayload.Revoked == nil {
 			break
@@ -4127,7 +4134,7 @@ scalar Upload
 
 "What can be asked. A query changes nothing."
 type Query {
-  "All environments, sorted by id."
+  "All environments that the caller sees, sorted by id. A tenant has 10,000 at most."
   environments: [Environment!]!
 
   "The environment with this id; null if there is none."
@@ -4258,7 +4265,7 @@ type Mutation {
   """
   Creates an environment, or changes the one with this id: what is null stays as it is stored, or gets its default.
   A change makes a new revision; idle runners of the old one are replaced, claimed ones finish undisturbed. Putting what is stored already changes nothing.
-  INVALID_INPUT names the field that is out of its range; CONFLICT when ` + "`" + `ifRevision` + "`" + ` isn't the stored one.
+  INVALID_INPUT names the field that is out of its range; CONFLICT when ` + "`" + `ifRevision` + "`" + ` isn't the stored one; LIMIT_EXCEEDED when the tenant has 10,000 environments.
   """
   putEnvironment(
     "What it is made of."
@@ -4392,10 +4399,15 @@ type Mutation {
     input: CreateTokenInput!
   ): CreateTokenPayload!
 
-  "Revokes a token at once: its subscriptions, WebSockets and grants end. A session is revoked the same way. Safe to repeat. ADMIN. INVALID_INPUT for a token that the caller doesn't manage; that of ` + "`" + `--token-file` + "`" + ` can't be revoked."
+  """
+  Revokes a token at once: its subscriptions, WebSockets, downloads and grants end. A session is revoked the same way. Tokens that were made with it stay, unless ` + "`" + `alsoMade` + "`" + ` is true. Safe to repeat. ADMIN. INVALID_INPUT for a token that the caller doesn't manage.
+  The token of ` + "`" + `--token-file` + "`" + ` ends when the server starts with another one. ` + "`" + `alsoMade` + "`" + ` ends what was made with it, also afterwards.
+  """
   revokeToken(
     "The token's id."
     id: ID!
+    "Revoke also all tokens that were made with it, with those, and so on; null: no. Give it for a token that leaked."
+    alsoMade: Boolean
   ): RevokeTokenPayload!
 
   """
@@ -4407,13 +4419,13 @@ type Mutation {
     input: CreateGrantInput!
   ): CreateGrantPayload!
 
-  "Creates a tenant, or changes it: what is null stays as it is stored, or gets its default. ADMIN for all tenants. INVALID_INPUT."
+  "Creates a tenant, or changes it: what is null stays as it is stored, or gets its default. ADMIN for all tenants. INVALID_INPUT; CONFLICT while runners or executions are left of a deleted tenant with this name."
   putTenant(
     "What it may take."
     input: PutTenantInput!
   ): PutTenantPayload!
 
-  "Deletes a tenant that has no environments, and revokes its tokens. Its executions are kept as long as others. ADMIN for all tenants. Safe to repeat. CONFLICT while it has environments; INVALID_INPUT for the default tenant."
+  "Deletes a tenant that has no environments, and revokes its tokens. Its executions are kept as long as others; until then the name can't be used again. ADMIN for all tenants. Safe to repeat. CONFLICT while it has environments; INVALID_INPUT for the default tenant."
   deleteTenant(
     "The tenant's name."
     id: ID!
@@ -6241,8 +6253,10 @@ type CreateTokenPayload {
 type RevokeTokenPayload {
   "Whether this ended it; false: it had ended already."
   revoked: Boolean!
-  "The token."
-  token: Token!
+  "How many tokens this ended that were made with it."
+  madeRevoked: Int!
+  "The token; null for one that was, or is, that of ` + "`" + `--token-file` + "`" + `."
+  token: Token
 }
 
 "What createGrant made."
@@ -7475,6 +7489,8 @@ func (ec *executionContext) childFields_RevokeTokenPayload(ctx context.Context, 
 	switch field.Name {
 	case "revoked":
 		return ec.fieldContext_RevokeTokenPayload_revoked(ctx, field)
+	case "madeRevoked":
+		return ec.fieldContext_RevokeTokenPayload_madeRevoked(ctx, field)
 	case "token":
 		return ec.fieldContext_RevokeTokenPayload_token(ctx, field)
 	}
@@ -8240,6 +8256,14 @@ func (ec *executionContext) field_Mutation_revokeToken_args(ctx context.Context,
 		return nil, err
 	}
 	args["id"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "alsoMade",
+		func(ctx context.Context, v any) (*bool, error) {
+			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["alsoMade"] = arg1
 	return args, nil
 }
 
@@ -16088,7 +16112,7 @@ func (ec *executionContext) _Mutation_revokeToken(ctx context.Context, field gra
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().RevokeToken(ctx, fc.Args["id"].(string))
+			return ec.Resolvers.Mutation().RevokeToken(ctx, fc.Args["id"].(string), fc.Args["alsoMade"].(*bool))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v RevokeTokenPayload) graphql.Marshaler {
@@ -18532,6 +18556,29 @@ func (ec *executionContext) fieldContext_RevokeTokenPayload_revoked(_ context.Co
 	return graphql.NewScalarFieldContext("RevokeTokenPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
+func (ec *executionContext) _RevokeTokenPayload_madeRevoked(ctx context.Context, field graphql.CollectedField, obj *RevokeTokenPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RevokeTokenPayload_madeRevoked(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.MadeRevoked, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RevokeTokenPayload_madeRevoked(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RevokeTokenPayload", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _RevokeTokenPayload_token(ctx context.Context, field graphql.CollectedField, obj *RevokeTokenPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -18544,11 +18591,11 @@ func (ec *executionContext) _RevokeTokenPayload_token(ctx context.Context, field
 			return obj.Token, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v access.Token) graphql.Marshaler {
-			return ec.marshalNToken2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐToken(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *access.Token) graphql.Marshaler {
+			return ec.marshalOToken2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐToken(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_RevokeTokenPayload_token(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -29734,9 +29781,14 @@ func (ec *executionContext) _RevokeTokenPayload(ctx context.Context, sel ast.Sel
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "madeRevoked":
+			out.Values[i] = ec._RevokeTokenPayload_madeRevoked(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "token":
 			out.Values[i] = ec._RevokeTokenPayload_token(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -34454,6 +34506,13 @@ func (ec *executionContext) marshalOTime2ᚖtimeᚐTime(ctx context.Context, sel
 	_ = ctx
 	res := model.MarshalTime(*v)
 	return res
+}
+
+func (ec *executionContext) marshalOToken2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐToken(ctx context.Context, sel ast.SelectionSet, v *access.Token) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._Token(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalOUsage2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐUsage(ctx context.Context, sel ast.SelectionSet, v *runtime.Usage) graphql.Marshaler {

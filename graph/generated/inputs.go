@@ -310,8 +310,10 @@ type ResourcesInput struct {
 type RevokeTokenPayload struct {
 	// Whether this ended it; false: it had ended already.
 	Revoked bool `json:"revoked"`
-	// The token.
-	Token access.Token `json:"token"`
+	// How many tokens this ended that were made with it.
+	MadeRevoked int `json:"madeRevoked"`
+	// The token; null for one that was, or is, that of `--token-file`.
+	Token *access.Token `json:"token,omitempty"`
 }
 
 // What to run from beginning to end. Exactly one of `command` and `shell` is given.

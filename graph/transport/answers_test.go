@@ -118,7 +118,7 @@ func TestUnreadOperationsCount(t *testing.T) {
 // resolvers charge.
 func TestOperationsTakeTheirFields(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
-	h := &hold{Hold: all.Hold(context.Background(), "")}
+	h := &hold{Hold: all.Hold(context.Background(), peers.Shown{})}
 	fields := 0
 	settings := Settings{Fields: func(*graphql.OperationContext) int { return fields }}
 	op := operation{context: &graphql.OperationContext{Stats: graphql.Stats{}}}
@@ -169,7 +169,7 @@ func TestOperationsTakeTheirFields(t *testing.T) {
 // A longer one takes only the difference.
 func TestAnswersAreAPartOfTheWork(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
-	h := &hold{Hold: all.Hold(context.Background(), "")}
+	h := &hold{Hold: all.Hold(context.Background(), peers.Shown{})}
 	ctx := h.charging(t.Context())
 	if err := Charge(ctx, 1<<20+freeBody); err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func TestAnswersAreAPartOfTheWork(t *testing.T) {
 // TestDocumentsTakeTheirTokens, whichever way they come, until the operation has ended.
 func TestDocumentsTakeTheirTokens(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
-	h := &hold{Hold: all.Hold(context.Background(), "")}
+	h := &hold{Hold: all.Hold(context.Background(), peers.Shown{})}
 	document := "{ x(a: [" + strings.Repeat("1 ", 1000) + "]) }" // 1009 tokens
 	body, _ := json.Marshal(map[string]string{"query": document})
 	const want = (1009 - freeTokens) * tokenBytes
@@ -219,7 +219,7 @@ func TestDocumentsTakeTheirTokens(t *testing.T) {
 // TestSubscriptionsTakeTheirAnswers: each while it waits, and the buffer of the largest.
 func TestSubscriptionsTakeTheirAnswers(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
-	h := &hold{Hold: all.Hold(context.Background(), "")}
+	h := &hold{Hold: all.Hold(context.Background(), peers.Shown{})}
 	ctx := graphql.WithOperationContext(h.charging(t.Context()), &graphql.OperationContext{Operation: &ast.OperationDefinition{Operation: ast.Subscription}})
 	if err := h.work(1 << 10); err != nil { // its fields
 		t.Fatal(err)
@@ -250,7 +250,7 @@ func TestSubscriptionsTakeTheirAnswers(t *testing.T) {
 // would have no more memory in the end.
 func TestSubscriptionsGiveBack(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
-	h := &hold{Hold: all.Hold(context.Background(), "")}
+	h := &hold{Hold: all.Hold(context.Background(), peers.Shown{})}
 	settings := Settings{}.WithDefaults()
 	ctx := graphql.WithOperationContext(h.charging(t.Context()), &graphql.OperationContext{Operation: &ast.OperationDefinition{Operation: ast.Subscription}})
 	left := 10

@@ -47,7 +47,15 @@ type hold struct {
 
 // holdOf returns a hold for a request's or WebSocket's peer.
 func (s Settings) holdOf(ctx context.Context) *hold {
-	return &hold{Hold: s.Peers.Hold(ctx, access.Of(ctx).ID)}
+	return &hold{Hold: s.Peers.Hold(ctx, shown(access.Of(ctx)))}
+}
+
+// shown returns what a caller shows.
+func shown(p access.Principal) peers.Shown {
+	if p.Grant != nil {
+		return peers.Shown{Token: p.ID, Grant: p.Grant.ID}
+	}
+	return peers.Shown{Token: p.ID}
 }
 
 // subscribe counts an operation as a subscription from now on.

@@ -51,6 +51,19 @@ func (c *catalog) all() []runtime.Environment {
 	return all
 }
 
+// of returns how many environments a tenant has.
+func (c *catalog) of(id runtime.TenantID) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, env := range c.environments {
+		if env.Tenant == id {
+			n++
+		}
+	}
+	return n
+}
+
 // environment returns one, and whether there is one.
 func (c *catalog) environment(id runtime.EnvironmentID) (runtime.Environment, bool) {
 	c.mu.Lock()

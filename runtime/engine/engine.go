@@ -63,6 +63,7 @@ type Engine struct {
 	restored restoration
 	counts   *counts
 	led      func(ctx context.Context) error // nil: nothing
+	keep     time.Duration                   // of finished executions; 0: for ever
 	health   healthBook
 
 	holdings *holdings
@@ -88,6 +89,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		restored: restoration{done: make(chan struct{})},
 		counts:   newCounts(),
 		led:      config.Led,
+		keep:     config.Keep,
 		health:   healthBook{readAttacks: config.Attacks, parts: map[string]ComponentHealth{}},
 		catalog:  newCatalog(),
 		runners:  runners{feed: runnerfeed.New()},

@@ -10,6 +10,9 @@ import (
 	"github.com/rockpool/rockpool/runtime/pool"
 )
 
+// maxEnvironments is how many environments a tenant may have. Each has a pool, and lists have all.
+const maxEnvironments = 10_000
+
 // PutEnvironment creates an environment, or changes those of its fields that
 // in names. Runners that are claimed stay as they are; idle ones are replaced
 // if what they are made from changed, and the cluster has the image for that.
@@ -37,6 +40,9 @@ func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (en
 		env, err = in.applyTo(stored, exists)
 		if err != nil {
 			return runtime.Environment{}, false, err
+		}
+		if !exists && e.catalog.of(env.Tenant) >= maxEnvironments {
+			return runtime.Environment{}, false, runtime.Errorf(runtime.CodeLimitExceeded, "the tenant %s has %d environments already: delete some", env.Tenant, maxEnvironments)
 		}
 		if exists && env.Revision == stored.Revision { // nothing changes, but how it is with the image that was asked for again
 			if in.pin.Digest == "" {

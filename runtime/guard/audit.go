@@ -105,13 +105,17 @@ func actor(p access.Principal) audit.Actor {
 	return a
 }
 
-// AuditLog returns entries of the caller's tenant; see [audit.Log.Entries].
+// AuditLog returns entries of the caller's tenant, none of a deleted one of the same name; see
+// [audit.Log.Entries].
 func (g *Guard) AuditLog(ctx context.Context, filter audit.Filter, first int, after string, charge func(bytes int) error) (audit.Page, error) {
 	p, err := caller(ctx, "auditLog")
 	if err != nil {
 		return audit.Page{}, err
 	}
 	filter.Tenant = scope(p)
+	if t, _ := g.book.Tenant(p.Tenant); !p.AllTenants && t.ID != runtime.DefaultTenant && filter.From.Before(t.CreatedAt) {
+		filter.From = t.CreatedAt
+	}
 	return g.log.Entries(ctx, filter, first, after, charge)
 }
 

@@ -33,13 +33,17 @@ func (g *Guard) CreateToken(ctx context.Context, in identity.NewToken) (made acc
 }
 
 // RevokeToken is as [identity.Book.RevokeToken].
-func (g *Guard) RevokeToken(ctx context.Context, id string) (t access.Token, revoked bool, err error) {
-	defer func() { record(ctx, g, "revokeToken", ofToken, id, owner(tokenTenant(t), err), err) }()
+func (g *Guard) RevokeToken(ctx context.Context, id string, alsoMade bool) (done identity.Revocation, err error) {
+	tenant := audit.WholeServer
+	defer func() { record(ctx, g, "revokeToken", ofToken, id, tenant, err) }()
 	p, err := caller(ctx, "revokeToken")
 	if err != nil {
-		return access.Token{}, false, err
+		return done, err
 	}
-	return g.book.RevokeToken(ctx, p, id)
+	if done, err = g.book.RevokeToken(ctx, p, id, alsoMade); done.Token != nil {
+		tenant = tokenTenant(*done.Token)
+	}
+	return done, err
 }
 
 // CreateGrant makes a grant for an execution or a runner of the caller's, and returns its text.

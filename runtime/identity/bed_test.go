@@ -51,8 +51,13 @@ func (m *memory) change(f func()) error {
 	return m.fails
 }
 
-func (m *memory) PutToken(_ context.Context, t access.Token) error {
-	return m.change(func() { t.LastUsedAt = m.tokens[t.ID].LastUsedAt; m.tokens[t.ID] = t })
+func (m *memory) PutTokens(_ context.Context, tokens ...access.Token) error {
+	return m.change(func() {
+		for _, t := range tokens {
+			t.LastUsedAt = m.tokens[t.ID].LastUsedAt
+			m.tokens[t.ID] = t
+		}
+	})
 }
 
 func (m *memory) UseTokens(_ context.Context, used map[string]time.Time) error {

@@ -9,7 +9,6 @@ package identity
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"maps"
 	"slices"
 	"sync"
@@ -25,7 +24,7 @@ import (
 // A Store has what outlives the process.
 type Store interface {
 	Tokens(ctx context.Context) ([]access.Token, error)
-	PutToken(ctx context.Context, t access.Token) error
+	PutTokens(ctx context.Context, tokens ...access.Token) error // after an error some may be stored
 	UseTokens(ctx context.Context, used map[string]time.Time) error
 	DeleteTokens(ctx context.Context, ids []string) error
 	Tenants(ctx context.Context) ([]runtime.Tenant, error)
@@ -47,6 +46,10 @@ type Config struct {
 	Key        []byte // signs grants
 	Quotas     Quotas // learns what tenants may take; nil: nothing does
 	Logger     *zap.Logger
+
+	// Free returns why no tenant of a name can be created: something is there of a deleted one. Nil:
+	// there is nothing.
+	Free func(ctx context.Context, id runtime.TenantID) error
 }
 
 // A Book has the tokens and tenants of a server. Its methods are safe for
@@ -58,6 +61,7 @@ type Book struct {
 	nobody *liveToken // of callers that show nothing; it ends when the server begins to need tokens
 	grants grants
 	quotas Quotas
+	free   func(ctx context.Context, id runtime.TenantID) error
 	logger *zap.Logger
 
 	changing sync.Mutex // of who changes something: store, then memory
@@ -85,10 +89,9 @@ var (
 
 // New returns a book that knows only the first token. Call Load.
 func New(c Config) *Book {
-	b := &Book{store: c.Store, open: c.Open, nobody: newLive(access.Token{}), grants: newGrants(c.Key), quotas: c.Quotas, logger: c.Logger, tokens: map[string]*liveToken{}, tenants: map[runtime.TenantID]runtime.Tenant{}}
+	b := &Book{store: c.Store, open: c.Open, nobody: newLive(access.Token{}), grants: newGrants(c.Key), quotas: c.Quotas, free: c.Free, logger: c.Logger, tokens: map[string]*liveToken{}, tenants: map[runtime.TenantID]runtime.Tenant{}}
 	if c.FirstToken != "" {
-		sum := sha256.Sum256([]byte(c.FirstToken))
-		b.first = newLive(access.Token{ID: firstID(sum[:]), Kind: access.KindToken, Name: "token file", AllTenants: true, Role: access.Admin, Hash: sum[:]})
+		b.first = newLive(access.Token{ID: firstID(c.Key, c.FirstToken), Kind: access.KindToken, Name: "token file", AllTenants: true, Role: access.Admin, Hash: hashOf(c.FirstToken)})
 	}
 	return b
 }
@@ -146,6 +149,31 @@ func (b *Book) Load(ctx context.Context) error {
 		b.nobody.end(errClosed)
 	}
 	return nil
+}
+
+// followEvery is how often a server that doesn't lead reads what the one that leads changed: a revoked
+// token is refused there within 5 s.
+const followEvery = 2 * time.Second
+
+// Follow loads again and again, until leads is closed: from then on only this server changes what is
+// stored. It returns ctx's cause if ctx ends first. While the store can't be read, all stays as it was.
+func (b *Book) Follow(ctx context.Context, leads <-chan struct{}) error {
+	ticker := time.NewTicker(followEvery)
+	defer ticker.Stop()
+	for failing := false; ; {
+		select {
+		case <-ticker.C:
+			err := b.Load(ctx)
+			if err != nil && !failing && ctx.Err() == nil {
+				b.logger.Warn("the tokens can't be read: one that was revoked meanwhile is still known", zap.Error(err))
+			}
+			failing = err != nil
+		case <-leads:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 func (b *Book) setQuotas(t runtime.Tenant) {
@@ -206,19 +234,23 @@ func (b *Book) flush(ctx context.Context) {
 	}
 }
 
-// forget forgets what ended long ago. One token always stays: without any, a server on loopback
-// would need none.
+// forget forgets what ended long ago. A token stays as long as one that was made with it: see
+// RevokeToken. One token always stays: without any, a server on loopback would need none.
 func (b *Book) forget(ctx context.Context, now time.Time) {
 	b.changing.Lock()
 	defer b.changing.Unlock()
 	var old []string
 	b.mu.RLock()
+	makers := map[string]bool{}
+	for _, t := range b.tokens {
+		makers[t.CreatedBy] = true
+	}
 	for id, t := range b.tokens {
 		keep := keepTokens
 		if t.Kind == access.KindSession {
 			keep = keepSessions
 		}
-		if t.Ended(now.Add(-keep)) && (t.RevokedAt.IsZero() || now.Sub(t.RevokedAt) > keep) {
+		if !makers[id] && t.Ended(now.Add(-keep)) && (t.RevokedAt.IsZero() || now.Sub(t.RevokedAt) > keep) {
 			old = append(old, id)
 		}
 	}

@@ -29,8 +29,8 @@ func TestTokensFromTheirMakingToTheirEnd(t *testing.T) {
 	if access.Of(ctx) != want || ctx.Err() != nil {
 		t.Errorf("%+v acts, %v", access.Of(ctx), ctx.Err())
 	}
-	if _, revoked, err := b.RevokeToken(t.Context(), access.Server(), made.ID); err != nil || !revoked {
-		t.Fatal(revoked, err)
+	if done, err := b.RevokeToken(t.Context(), access.Server(), made.ID, false); err != nil || !done.Revoked {
+		t.Fatal(done, err)
 	}
 	<-ctx.Done()
 	wantCode(t, "what its holder does", context.Cause(ctx), runtime.CodeUnauthenticated)
@@ -38,8 +38,8 @@ func TestTokensFromTheirMakingToTheirEnd(t *testing.T) {
 	wantCode(t, "a revoked token", err, runtime.CodeUnauthenticated)
 	_, err = b.ByID(made.ID)
 	wantCode(t, "a revoked token by its id", err, runtime.CodeUnauthenticated)
-	if again, revoked, err := b.RevokeToken(t.Context(), access.Server(), made.ID); err != nil || revoked || again.RevokedAt.IsZero() {
-		t.Errorf("revoked again: %+v %v %v", again, revoked, err)
+	if again, err := b.RevokeToken(t.Context(), access.Server(), made.ID, false); err != nil || again.Revoked || again.Token.RevokedAt.IsZero() {
+		t.Errorf("revoked again: %+v %v", again, err)
 	}
 	if all := b.Tokens(access.Server(), false); len(all) != 1 || all[0].RevokedAt.IsZero() {
 		t.Errorf("%+v", all)
@@ -155,7 +155,7 @@ func TestOldSessionsAreForgotten(t *testing.T) {
 		}
 		expired, revoked, lasting := session(time.Hour), session(0), session(0)
 		token, _ := b.make(t, NewToken{Role: access.Observer, Tenant: "physics", Life: time.Hour})
-		if _, _, err := b.RevokeToken(t.Context(), access.Server(), revoked); err != nil {
+		if _, err := b.RevokeToken(t.Context(), access.Server(), revoked, false); err != nil {
 			t.Fatal(err)
 		}
 		if len(b.Tokens(access.Server(), false)) != 1 || len(b.Tokens(access.Server(), true)) != 4 {
@@ -186,7 +186,7 @@ func TestOldSessionsAreForgotten(t *testing.T) {
 		if all := there(); all[token.ID] || !all[lasting] {
 			t.Errorf("a month later: %v", all)
 		}
-		if _, _, err := b.RevokeToken(t.Context(), access.Server(), lasting); err != nil {
+		if _, err := b.RevokeToken(t.Context(), access.Server(), lasting, false); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(keepTokens)
@@ -223,7 +223,7 @@ func TestLoadReadsWhatOthersChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	stays, ends, deleted := bind(keptText), bind(text), bind(goneText)
-	if _, _, err := b.RevokeToken(t.Context(), access.Server(), made.ID); err != nil {
+	if _, err := b.RevokeToken(t.Context(), access.Server(), made.ID, false); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(m.DeleteTokens(t.Context(), []string{gone.ID}), other.Load(t.Context())); err != nil {
@@ -296,7 +296,7 @@ func TestFirstTokenOfAnOpenServer(t *testing.T) {
 	if _, err := b.Authenticate(text); err != nil {
 		t.Error(err)
 	}
-	if _, _, err := b.RevokeToken(t.Context(), access.Server(), first.ID); err != nil || b.Open() || load(t, m, Config{Open: true}).Open() {
+	if _, err := b.RevokeToken(t.Context(), access.Server(), first.ID, false); err != nil || b.Open() || load(t, m, Config{Open: true}).Open() {
 		t.Error("the server is open again when its only token is revoked", err)
 	}
 }
@@ -311,7 +311,7 @@ func TestFirstTokenOfAFile(t *testing.T) {
 	if all := b.Tokens(known.Principal, true); len(all) != 0 {
 		t.Errorf("%+v", all)
 	}
-	_, _, err = b.RevokeToken(t.Context(), known.Principal, known.ID)
+	_, err = b.RevokeToken(t.Context(), known.Principal, known.ID, false)
 	wantCode(t, "revoked", err, runtime.CodeInvalidInput)
 	if same, err := b.ByID(known.ID); err != nil || same.Principal != known.Principal {
 		t.Error(err)

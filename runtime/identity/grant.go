@@ -1,8 +1,6 @@
 package identity
 
 import (
-	"crypto/hkdf"
-	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,13 +37,10 @@ type grants struct {
 }
 
 func newGrants(key []byte) grants {
-	derived, err := hkdf.Key(sha256.New, key, nil, "rockpool grants", sha256.Size)
-	if err != nil {
-		panic(err) // the length is a constant
-	}
+	derived := derive(key, "rockpool grants")
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: derived}, nil)
 	if err != nil {
-		panic(err) // likewise
+		panic(err) // the key's length is a constant
 	}
 	return grants{derived, signer}
 }

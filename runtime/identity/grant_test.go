@@ -174,7 +174,7 @@ func TestGrantsSayWhatTheyAreFor(t *testing.T) {
 	}
 	_, err = load(t, m, Config{FirstToken: "first", Key: []byte("another key of thirty-two bytes!")}).Authenticate(text)
 	wantCode(t, "with another key", err, runtime.CodeUnauthenticated)
-	if _, _, err := b.RevokeToken(t.Context(), access.Server(), maker.ID); err != nil {
+	if _, err := b.RevokeToken(t.Context(), access.Server(), maker.ID, false); err != nil {
 		t.Fatal(err)
 	}
 	for _, book := range []*Book{b, load(t, m, Config{FirstToken: "first"})} {

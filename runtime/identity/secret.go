@@ -1,6 +1,8 @@
 package identity
 
 import (
+	"crypto/hkdf"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -49,5 +51,19 @@ func idOf(text string) (string, bool) {
 // same compares in constant time.
 func same(a, b []byte) bool { return subtle.ConstantTimeCompare(a, b) == 1 }
 
-// firstID names the token of a file: another token in it is another one.
-func firstID(hash []byte) string { return "file-" + hex.EncodeToString(hash[:6]) }
+// firstID names the token of a file: another token in it is another one. Without the server's key
+// nobody can tell from the id what the token is.
+func firstID(key []byte, text string) string {
+	mac := hmac.New(sha256.New, derive(key, "rockpool token file"))
+	mac.Write([]byte(text)) // it never fails
+	return "file-" + hex.EncodeToString(mac.Sum(nil)[:16])
+}
+
+// derive returns a key for one purpose.
+func derive(key []byte, purpose string) []byte {
+	derived, err := hkdf.Key(sha256.New, key, nil, purpose, sha256.Size)
+	if err != nil {
+		panic(err) // the length is a constant
+	}
+	return derived
+}

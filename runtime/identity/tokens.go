@@ -30,7 +30,7 @@ type NewToken struct {
 }
 
 // CreateToken makes a token, and returns its text, which is stored nowhere. A
-// caller gives no more than it has. The first token of an open server must be an
+// caller whose token ends meanwhile makes none, and none gives more than it has. The first token of an open server must be an
 // administrator's for all tenants: from then on the server needs tokens.
 func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken) (access.Token, string, error) {
 	if err := in.validate(); err != nil {
@@ -48,6 +48,9 @@ func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken
 	}
 	b.changing.Lock()
 	defer b.changing.Unlock()
+	if err := b.known(by); err != nil {
+		return access.Token{}, "", err
+	}
 	if _, there := b.Tenant(in.Tenant); !there {
 		return access.Token{}, "", unknownTenant(in.Tenant)
 	}
@@ -59,7 +62,7 @@ func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken
 	}
 	var text string
 	made.ID, text, made.Hash = newSecret()
-	if err := b.store.PutToken(ctx, made); err != nil {
+	if err := b.store.PutTokens(ctx, made); err != nil {
 		return access.Token{}, "", err
 	}
 	b.mu.Lock()
@@ -134,37 +137,115 @@ func unknownTenant(id runtime.TenantID) error {
 	return runtime.Invalid("tenant", "no tenant %s: create it with putTenant", id)
 }
 
-// RevokeToken ends a token, and with it what its holders do. False means that it
-// had ended before. A token that a caller doesn't manage isn't there for it.
-func (b *Book) RevokeToken(ctx context.Context, by access.Principal, id string) (access.Token, bool, error) {
-	b.changing.Lock()
-	defer b.changing.Unlock()
-	b.mu.RLock()
-	known := b.tokens[id]
-	b.mu.RUnlock()
-	if known == nil || !manages(by, known.Token) {
-		return access.Token{}, false, runtime.Invalid("id", "no token %s", id)
+// known returns why a caller isn't known any more. Its caller holds changing: nobody's token ends
+// until it lets go.
+func (b *Book) known(by access.Principal) error {
+	if by.Kind == access.KindServer {
+		return nil
 	}
-	return b.revoke(ctx, known)
+	_, err := b.ByID(by.ID)
+	return err
 }
 
-// revoke is RevokeToken for a caller that holds changing.
-func (b *Book) revoke(ctx context.Context, known *liveToken) (access.Token, bool, error) {
-	if known.Ended(time.Now()) {
-		return known.Token, false, nil
+// A Revocation is what RevokeToken did.
+type Revocation struct {
+	Token   *access.Token // nil: the token isn't one of the book's
+	Revoked bool          // false: it had ended before
+	Made    int           // how many that were made with it this ended, too
+}
+
+// RevokeToken ends a token, and with it what its holders do. With alsoMade it also ends those that were
+// made with it, those that were made with these, and so on, at the same time: also where the token had
+// ended before, or is one that a book never had or that can't be revoked, as the token of a file. A
+// token that a caller doesn't manage isn't there for it.
+func (b *Book) RevokeToken(ctx context.Context, by access.Principal, id string, alsoMade bool) (Revocation, error) {
+	b.changing.Lock()
+	defer b.changing.Unlock()
+	if err := b.known(by); err != nil {
+		return Revocation{}, err
 	}
-	revoked := known.Token
-	revoked.RevokedAt = time.Now()
-	if err := b.store.PutToken(ctx, revoked); err != nil {
-		return access.Token{}, false, err
+	var done Revocation
+	b.mu.RLock()
+	token := b.tokens[id]
+	b.mu.RUnlock()
+	if token != nil && !manages(by, token.Token) {
+		token = nil
+	}
+	var made []*liveToken
+	if alsoMade {
+		made = b.madeWith(by, id)
+	}
+	if token == nil && len(made) == 0 {
+		return Revocation{}, runtime.Invalid("id", "no token %s", id)
+	}
+	all := made
+	if token != nil {
+		all = append(all, token)
+	}
+	revoked, err := b.revoke(ctx, all)
+	if err != nil {
+		return Revocation{}, err
+	}
+	done.Made = len(revoked)
+	if token != nil {
+		done.Token = &token.Token
+		if now, ended := revoked[id]; ended {
+			done.Token, done.Revoked = &now, true
+			done.Made--
+		}
+	}
+	return done, nil
+}
+
+// madeWith returns the tokens that a caller manages and that were made with a token, with those that were
+// made with it, and so on.
+func (b *Book) madeWith(by access.Principal, id string) []*liveToken {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	byMaker := map[string][]*liveToken{}
+	for _, t := range b.tokens {
+		if t.CreatedBy != "" && manages(by, t.Token) {
+			byMaker[t.CreatedBy] = append(byMaker[t.CreatedBy], t)
+		}
+	}
+	all := byMaker[id]
+	for i := 0; i < len(all); i++ {
+		all = append(all, byMaker[all[i].ID]...)
+	}
+	return all
+}
+
+// revoke ends those tokens that haven't ended yet, and returns these by id. Its caller holds changing.
+func (b *Book) revoke(ctx context.Context, tokens []*liveToken) (map[string]access.Token, error) {
+	now := time.Now()
+	var ending []*liveToken
+	var stored []access.Token
+	revoked := map[string]access.Token{}
+	for _, t := range tokens {
+		if t.Ended(now) {
+			continue
+		}
+		next := t.Token
+		next.RevokedAt = now
+		ending, stored, revoked[t.ID] = append(ending, t), append(stored, next), next
+	}
+	if len(ending) == 0 {
+		return nil, nil
+	}
+	if err := b.store.PutTokens(ctx, stored...); err != nil {
+		return nil, err
 	}
 	b.mu.Lock()
-	next := newLive(revoked)
-	next.used.Store(known.used.Load())
-	b.tokens[known.ID] = next
+	for i, t := range ending {
+		next := newLive(stored[i])
+		next.used.Store(t.used.Load())
+		b.tokens[t.ID] = next
+	}
 	b.mu.Unlock()
-	known.end(errRevoked)
-	return revoked, true, nil
+	for _, t := range ending {
+		t.end(errRevoked)
+	}
+	return revoked, nil
 }
 
 // PutTenant creates a tenant, or changes what isn't nil.
@@ -194,6 +275,11 @@ func (b *Book) PutTenant(ctx context.Context, id runtime.TenantID, weight *int, 
 		if full {
 			return t, false, runtime.Errorf(runtime.CodeLimitExceeded, "there are %d tenants already: delete some", maxTenants)
 		}
+		if b.free != nil {
+			if err := b.free(ctx, id); err != nil {
+				return t, false, err
+			}
+		}
 	}
 	if t.CreatedAt.IsZero() {
 		t.CreatedAt = time.Now()
@@ -219,10 +305,8 @@ func (b *Book) DeleteTenant(ctx context.Context, id runtime.TenantID) (bool, err
 	if _, there := b.Tenant(id); !there {
 		return false, nil
 	}
-	for _, known := range b.tokensOf(id) {
-		if _, _, err := b.revoke(ctx, known); err != nil {
-			return false, err
-		}
+	if _, err := b.revoke(ctx, b.tokensOf(id)); err != nil {
+		return false, err
 	}
 	if err := b.store.DeleteTenant(ctx, id); err != nil {
 		return false, err

@@ -33,7 +33,7 @@ func TestAdminOfATenantManagesItsTokensAlone(t *testing.T) {
 		own, _ := b.make(t, NewToken{Role: access.Observer, Tenant: tenant})
 		never := newLive(access.Token{ID: own.ID[:len(own.ID)-4] + "0000"}).ID
 		for _, id := range []string{all.ID, foreign.ID, never, ""} {
-			_, _, err := b.RevokeToken(t.Context(), admin, id)
+			_, err := b.RevokeToken(t.Context(), admin, id, false)
 			wantCode(t, "revoke "+id, err, runtime.CodeInvalidInput)
 			if err == nil || !strings.HasSuffix(err.Error(), "no token "+id) {
 				t.Errorf("%v", err)
@@ -63,11 +63,11 @@ func TestAdminOfATenantManagesItsTokensAlone(t *testing.T) {
 		if foreignErr == nil || neverErr == nil || strings.ReplaceAll(foreignErr.Error(), "chemistry", "alchemist") != neverErr.Error() {
 			t.Errorf("%v and %v", foreignErr, neverErr)
 		}
-		if _, revoked, err := b.RevokeToken(t.Context(), admin, own.ID); err != nil || !revoked {
+		if done, err := b.RevokeToken(t.Context(), admin, own.ID, false); err != nil || !done.Revoked {
 			t.Error(err)
 		}
 		for _, id := range []string{all.ID, foreign.ID} {
-			if _, _, err := b.RevokeToken(t.Context(), access.Server(), id); err != nil {
+			if _, err := b.RevokeToken(t.Context(), access.Server(), id, false); err != nil {
 				t.Error(err)
 			}
 		}
@@ -161,7 +161,7 @@ func TestWhatIsNotStoredDoesNotHold(t *testing.T) {
 	made, text := b.make(t, NewToken{Role: access.Observer, Tenant: "physics"})
 	m.fails = errors.New("full")
 	_, _, err := b.CreateToken(t.Context(), access.Server(), NewToken{Kind: access.KindToken, Name: "a", Role: access.Observer})
-	_, _, revoked := b.RevokeToken(t.Context(), access.Server(), made.ID)
+	_, revoked := b.RevokeToken(t.Context(), access.Server(), made.ID, false)
 	_, _, put := b.PutTenant(t.Context(), "new", nil, nil)
 	_, deleted := b.DeleteTenant(t.Context(), "physics")
 	for _, err := range []error{err, revoked, put, deleted} {

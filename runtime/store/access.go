@@ -37,15 +37,23 @@ func (s *Store) Tokens(ctx context.Context) ([]access.Token, error) {
 	return all, typed(rows.Err(), doing)
 }
 
-// PutToken stores a token, or replaces what is stored of it but its last use.
-func (s *Store) PutToken(ctx context.Context, t access.Token) error {
-	value, err := json.Marshal(t)
-	if err != nil {
-		return err
+// PutTokens stores tokens, or replaces what is stored of them but their last use. After an error some
+// may be stored.
+func (s *Store) PutTokens(ctx context.Context, tokens ...access.Token) error {
+	values := make([][]byte, len(tokens))
+	for i, t := range tokens {
+		var err error
+		if values[i], err = json.Marshal(t); err != nil {
+			return err
+		}
 	}
-	return s.write(ctx, "store a token", func(tx *transaction) error {
-		_, err := tx.Exec("INSERT INTO tokens (id, value) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET value = excluded.value", t.ID, value)
-		return err
+	return s.write(ctx, "store tokens", func(tx *transaction) error {
+		for i, t := range tokens {
+			if _, err := tx.Exec("INSERT INTO tokens (id, value) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET value = excluded.value", t.ID, values[i]); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

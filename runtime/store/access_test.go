@@ -27,10 +27,10 @@ func TestTokensComeBack(t *testing.T) {
 			}
 		}
 	}
-	must(s.PutToken(t.Context(), two), s.PutToken(t.Context(), one),
+	must(s.PutTokens(t.Context(), two, one),
 		s.UseTokens(t.Context(), map[string]time.Time{"1": at, "nobody's": at}))
 	one.RevokedAt = at.Add(time.Minute).UTC()
-	must(s.PutToken(t.Context(), one)) // leaves its last use
+	must(s.PutTokens(t.Context(), one)) // leaves its last use
 	one.LastUsedAt = time.UnixMilli(at.UnixMilli())
 	for range 2 {
 		all, err := s.Tokens(t.Context())

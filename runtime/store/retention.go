@@ -16,6 +16,24 @@ func (s *Store) FinishedBytes(ctx context.Context) (int64, error) {
 	return sum, typed(err, "count what is kept")
 }
 
+// A TenantsRest is what is stored of a tenant's executions.
+type TenantsRest struct {
+	Executions int
+	Unfinished int       // of these, and of batches
+	LastEnd    time.Time // of those that have ended
+}
+
+// OfTenant returns what is stored of a tenant's executions.
+func (s *Store) OfTenant(ctx context.Context, id runtime.TenantID) (rest TenantsRest, err error) {
+	var batches int
+	var last int64
+	err = s.reads.QueryRowContext(ctx, `SELECT count(*), count(*) - count(finished), coalesce(max(finished), 0),
+		(SELECT count(*) FROM batches WHERE tenant = $1 AND finished IS NULL) FROM executions WHERE tenant = $1`, string(id)).Scan(&rest.Executions, &rest.Unfinished, &last, &batches)
+	rest.Unfinished += batches
+	rest.LastEnd = time.UnixMilli(last)
+	return rest, typed(err, "count a tenant's executions")
+}
+
 // A Finished is an execution that can be collected.
 type Finished struct {
 	ID    runtime.ExecutionID

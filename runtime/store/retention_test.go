@@ -109,3 +109,37 @@ func TestFullDisk(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestOfTenant counts what is left of a tenant, and of no other.
+func TestOfTenant(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	end := time.Unix(1000, 0)
+	add := func(id runtime.ExecutionID, tenant runtime.TenantID, finished time.Time) {
+		t.Helper()
+		x := runtime.Execution{ID: id, RunnerID: "r", Tenant: tenant, State: runtime.ExecutionRunning}
+		if _, _, err := s.AddExecution(t.Context(), x, []byte("start")); err != nil {
+			t.Fatal(err)
+		}
+		if finished.IsZero() {
+			return
+		}
+		x.State, x.Marks.FinishedAt = runtime.ExecutionFinished, finished
+		if _, err := s.FinishExecution(t.Context(), x, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("1", "physics", end)
+	add("2", "physics", end.Add(-time.Hour))
+	add("3", "physics", time.Time{})
+	add("4", "chemistry", end.Add(time.Hour))
+	if _, _, err := s.AddBatch(t.Context(), runtime.Batch{ID: "b", RunnerID: "r", Tenant: "physics"}, []byte("start"), nil); err != nil {
+		t.Fatal(err)
+	}
+	for tenant, want := range map[runtime.TenantID]TenantsRest{
+		"physics": {3, 2, end}, "chemistry": {1, 0, end.Add(time.Hour)}, "": {0, 0, time.UnixMilli(0)},
+	} {
+		if rest, err := s.OfTenant(t.Context(), tenant); err != nil || rest != want {
+			t.Errorf("%s: %+v %v", tenant, rest, err)
+		}
+	}
+}

@@ -33,7 +33,7 @@ func (s *SignIn) callback(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, problem)
 		return
 	}
-	s.options.Logger.Info("signed in", zap.String("subject", who.Subject), zap.String("role", who.Role), zap.Stringer("tenant", who.Tenant), zap.String("address", who.Address))
+	s.options.Logger.Info("signed in", zap.String("subject", who.Subject), zap.String("role", string(who.Role)), zap.Stringer("tenant", who.Tenant), zap.String("address", who.Address))
 	http.SetCookie(w, s.cookie(sessionCookie, secret, s.options.Lifetime))
 	redirect(w, attempt.Return)
 }
@@ -137,7 +137,7 @@ func (s *SignIn) session(w http.ResponseWriter, r *http.Request) {
 	}{Configured: s.options.Issuer != ""}
 	if secret, sent := s.Secret(r); sent {
 		if who, found := s.options.Sessions.Lookup(r.Context(), secret); found {
-			answer.User = &user{who.Subject, who.Name, who.Role, who.Tenant.String(), who.Expires.UTC()}
+			answer.User = &user{who.Subject, who.Name, string(who.Role), who.Tenant.String(), who.Expires.UTC()}
 		}
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")

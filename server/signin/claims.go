@@ -6,6 +6,7 @@ import (
 	"unicode"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 )
 
 // values returns the texts that a claim has: itself, or those of its list. Dots of the path lead
@@ -39,7 +40,7 @@ func texts(claim any) (all []string) {
 }
 
 // role returns the first rule's role that a claim's values match; "" if none does.
-func role(rules []Rule, values []string) string {
+func role(rules []Rule, values []string) access.Role {
 	for _, rule := range rules {
 		if slices.Contains(values, rule.Value) {
 			return rule.Role

@@ -26,6 +26,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 )
 
 // An Identity is a person who signed in, and what they may do for how long.
@@ -33,7 +34,7 @@ type Identity struct {
 	Subject string // the provider's own id of the person
 	Name    string // for people to read; it identifies nobody
 	Tenant  runtime.TenantID
-	Role    string // of Options.Roles
+	Role    access.Role // of Options.Roles
 	Expires time.Time
 	Address string // that the sign-in came from
 }
@@ -53,7 +54,10 @@ type Sessions interface {
 var ErrUnknownTenant = errors.New("there is no such tenant")
 
 // A Rule gives a role to those whose claim has a value.
-type Rule struct{ Value, Role string }
+type Rule struct {
+	Value string
+	Role  access.Role
+}
 
 // Options say how people sign in. All of them were checked with the server's settings.
 type Options struct {

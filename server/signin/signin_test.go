@@ -1,6 +1,8 @@
 package signin
 
 import (
+	"crypto/rand"
+	"crypto/rsa"
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
@@ -53,6 +55,13 @@ func TestOnlyATokenForThisSignInIsTaken(t *testing.T) {
 			return signed(jose.HS256, []byte(strings.Repeat(fakeSecret, 2)), "1", claims)
 		}, cause: "signature algorithm"},
 		"a key that isn't published": {sign: func(f *fake, claims []byte) string { return signed(jose.RS256, f.key, "2", claims) }, cause: "verify id token signature"},
+		"another key by the name of one that is published": {sign: func(_ *fake, claims []byte) string {
+			other, err := rsa.GenerateKey(rand.Reader, 2048)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return signed(jose.RS256, other, "1", claims)
+		}, cause: "verify id token signature"},
 		"other claims below the signature": {sign: func(f *fake, claims []byte) string {
 			parts := strings.Split(signed(jose.RS256, f.key, "1", claims), ".")
 			parts[1] = base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(claims), "1234", "root", 1)))

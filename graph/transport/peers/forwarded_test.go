@@ -107,7 +107,7 @@ func TestClientsOfAProxyAreBoundedEach(t *testing.T) {
 	defer other.Close()
 	by := func(client string) http.Header { return http.Header{"X-Forwarded-For": {client}} }
 	serve(p, one, by("198.51.100.7"), func(r *http.Request) {
-		first := p.Hold(r.Context(), "")
+		first := p.Hold(r.Context(), Shown{})
 		defer first.Release()
 		if err := first.Operate(); err != nil {
 			t.Fatal(err)
@@ -116,7 +116,7 @@ func TestClientsOfAProxyAreBoundedEach(t *testing.T) {
 			t.Fatal(err)
 		}
 		serve(p, other, by("198.51.100.7"), func(r *http.Request) {
-			second := p.Hold(r.Context(), "")
+			second := p.Hold(r.Context(), Shown{})
 			defer second.Release()
 			if err := second.Operate(); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
 				t.Errorf("a second operation: %v", err)
@@ -126,7 +126,7 @@ func TestClientsOfAProxyAreBoundedEach(t *testing.T) {
 			}
 		})
 		serve(p, other, by("198.51.100.8"), func(r *http.Request) {
-			second := p.Hold(r.Context(), "")
+			second := p.Hold(r.Context(), Shown{})
 			defer second.Release()
 			if err := second.Operate(); err != nil {
 				t.Errorf("another client: %v", err)

@@ -23,8 +23,9 @@ const DefaultBody = 32 << 20
 type Hold struct {
 	peers *Peers
 	peer  *caller
-	name  string // of the token; "": the caller shows none
-	token *token // nil: it counts nothing of the token yet
+	shown Shown
+	token *token // of whom it counts; nil: nothing yet
+	owner *token // whose memory it takes; nil: nobody's yet
 	bytes int64
 	one   func(t *takings) *budget // operation or subscription; nil: neither yet
 }
@@ -32,13 +33,21 @@ type Hold struct {
 func operations(t *takings) *budget    { return &t.operations }
 func subscriptions(t *takings) *budget { return &t.subscriptions }
 
-// Hold returns one for the peer of a request or WebSocket, whose context is ctx, and for the
-// token that it shows, "" where that is none.
-func (p *Peers) Hold(ctx context.Context, token string) Hold {
+// Shown is what a caller shows. The holders of one grant share the operations and subscriptions that
+// may be at a time, apart from the holders of the token that made it: a platform hands a grant to each of its
+// users. The memory is that of the token.
+type Shown struct {
+	Token string // its id, of a grant that of the token that made it; "": the caller shows none
+	Grant string // its id; "": it is no grant
+}
+
+// Hold returns one for the peer of a request or WebSocket, whose context is ctx, and for what it
+// shows.
+func (p *Peers) Hold(ctx context.Context, shown Shown) Hold {
 	if p == nil {
 		return Hold{}
 	}
-	h := Hold{peers: p, name: token}
+	h := Hold{peers: p, shown: shown}
 	if from, ok := clientOf(ctx); ok {
 		h.peer = from.peer
 	} else if of, ok := socket.Of(ctx).(*conn); ok {
@@ -50,7 +59,7 @@ func (p *Peers) Hold(ctx context.Context, token string) Hold {
 // Keep keeps the peer of a WebSocket, whose context is ctx, known until forget:
 // operations may end later than their connection.
 func (p *Peers) Keep(ctx context.Context) (forget func()) {
-	of := p.Hold(ctx, "").peer
+	of := p.Hold(ctx, Shown{}).peer
 	if of == nil {
 		return func() {}
 	}
@@ -75,7 +84,10 @@ func (h *Hold) count(what func(t *takings) *budget, ofPeer, ofToken Bound) error
 	if h.peer != nil && !what(&h.peer.takings).take(1) {
 		return h.peers.refuse(ofPeer)
 	}
-	if !what(&h.shown().takings).take(1) {
+	if h.token == nil {
+		h.token = h.peers.held(h.shown)
+	}
+	if !what(&h.token.takings).take(1) {
 		if h.peer != nil {
 			what(&h.peer.takings).give(1)
 		}
@@ -85,14 +97,6 @@ func (h *Hold) count(what func(t *takings) *budget, ofPeer, ofToken Bound) error
 	h.uncount()
 	h.one = what
 	return nil
-}
-
-// shown returns what the token has, and holds that until Release.
-func (h *Hold) shown() *token {
-	if h.token == nil {
-		h.token = h.peers.shown(h.name)
-	}
-	return h.token
 }
 
 func (h *Hold) uncount() {
@@ -115,14 +119,17 @@ func (h *Hold) Grow(n int64) error {
 	if h.peer != nil && !h.peer.bodies.take(n) {
 		return h.peers.refuse(PeerBodies)
 	}
-	if !h.shown().bodies.take(n) {
+	if h.owner == nil {
+		h.owner = h.peers.held(Shown{Token: h.shown.Token})
+	}
+	if !h.owner.bodies.take(n) {
 		if h.peer != nil {
 			h.peer.bodies.give(n)
 		}
 		return h.peers.refuse(TokenBodies)
 	}
 	if !h.peers.bodies.take(n) {
-		h.token.bodies.give(n)
+		h.owner.bodies.give(n)
 		if h.peer != nil {
 			h.peer.bodies.give(n)
 		}
@@ -138,7 +145,7 @@ func (h *Hold) Shrink(n int64) {
 		return
 	}
 	h.peers.bodies.give(n)
-	h.token.bodies.give(n)
+	h.owner.bodies.give(n)
 	if h.peer != nil {
 		h.peer.bodies.give(n)
 	}
@@ -149,9 +156,11 @@ func (h *Hold) Shrink(n int64) {
 func (h *Hold) Release() {
 	h.uncount()
 	h.Shrink(h.bytes)
-	if h.token != nil {
-		h.peers.leave(h.token)
-		h.token = nil
+	for _, of := range []**token{&h.token, &h.owner} {
+		if *of != nil {
+			h.peers.leave(*of)
+			*of = nil
+		}
 	}
 }
 

@@ -22,9 +22,9 @@ type Bounds struct {
 	Connections        int   // of one peer
 	Operations         int   // of one peer: requests that are read or answered
 	Subscriptions      int   // of one peer
-	TokenOperations    int   // of all who show the same token, or none
+	TokenOperations    int   // of all who show the same token or the same grant, or none
 	TokenSubscriptions int   // likewise
-	TokenBodies        int64 // of Bodies, what all who show the same token may have; those who show none may have all
+	TokenBodies        int64 // of Bodies, what all who show the same token or a grant of it may have; those who show none may have all
 	Bodies             int64 // bytes of memory for all bodies, messages and answers beyond what is free of each
 	PeerBodies         int64 // of these, what one peer may have
 }
@@ -59,9 +59,9 @@ var refusals = [bounds]string{
 	PeerOperations:     "this address has as many operations at once as one may have (--peer-operations): try again when some have ended",
 	PeerSubscriptions:  "this address has as many subscriptions as one may have (--peer-subscriptions): end some",
 	PeerBodies:         "this address has as much memory for requests and answers as one may have (half of --body-memory, or what one of the largest takes): try again when some have ended",
-	TokenOperations:    "all callers with this token, or without any, have as many operations at once as they may have (--token-operations): try again when some have ended",
-	TokenSubscriptions: "all callers with this token, or without any, have as many subscriptions as they may have (--token-subscriptions): end some",
-	TokenBodies:        "all callers with this token have as much memory for requests and answers as they may have (three quarters of --body-memory): try again when some have ended",
+	TokenOperations:    "all callers with this token or grant, or without any, have as many operations at once as they may have (--token-operations): try again when some have ended",
+	TokenSubscriptions: "all callers with this token or grant, or without any, have as many subscriptions as they may have (--token-subscriptions): end some",
+	TokenBodies:        "all callers with this token and its grants have as much memory for requests and answers as they may have (three quarters of --body-memory): try again when some have ended",
 	Bodies:             "all callers together have as much memory for requests and answers as they may have (--body-memory): try again later",
 }
 
@@ -105,26 +105,27 @@ type Peers struct {
 
 	mu     sync.Mutex // guards what follows, and the holders of each
 	peers  map[netip.Addr]*caller
-	tokens map[string]*token
+	tokens map[Shown]*token
 }
 
-// A token is what all who show it have. It is known as long as they have something.
+// A token is what all who show it have, or all who show a grant. It is known as long as they have
+// something.
 type token struct {
 	takings
-	name    string
+	name    Shown
 	bodies  budget
 	holders int
 }
 
-// shown returns what a token has, and holds it until leave.
-func (p *Peers) shown(name string) *token {
+// held returns what those have who show something, and holds it until leave.
+func (p *Peers) held(name Shown) *token {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	of := p.tokens[name]
 	if of == nil {
 		of = &token{name: name}
 		of.operations.most, of.subscriptions.most = int64(p.bounds.TokenOperations), int64(p.bounds.TokenSubscriptions)
-		if name != "" {
+		if name.Token != "" {
 			of.bodies.most = p.bounds.TokenBodies
 		}
 		p.tokens[name] = of
@@ -141,7 +142,7 @@ func (p *Peers) leave(of *token) {
 	}
 }
 
-// takings are what a peer has, or all who show a token.
+// takings are what a peer has, or all who show a token or a grant.
 type takings struct{ operations, subscriptions budget }
 
 // A caller is one peer. It is known as long as something of it is there.
@@ -157,7 +158,7 @@ type caller struct {
 
 // New returns one that knows nobody, and trusts proxies at these addresses.
 func New(b Bounds, proxies ...netip.Prefix) *Peers {
-	p := &Peers{bounds: b, proxies: proxies, bodies: budget{most: b.Bodies}, connections: budget{most: int64(b.AllConnections)}, peers: map[netip.Addr]*caller{}, tokens: map[string]*token{}}
+	p := &Peers{bounds: b, proxies: proxies, bodies: budget{most: b.Bodies}, connections: budget{most: int64(b.AllConnections)}, peers: map[netip.Addr]*caller{}, tokens: map[Shown]*token{}}
 	p.most = max(b.Bodies/decodeShare, DefaultBody)
 	p.turns = semaphore.NewWeighted(p.most)
 	return p

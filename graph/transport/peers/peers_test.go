@@ -2,6 +2,7 @@ package peers
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"testing"
@@ -56,7 +57,7 @@ func TestBudgetsAreNeverExceeded(t *testing.T) {
 // when they are cancelled.
 func TestLargeBodiesAreDecodedInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := New(Bounds{Bodies: 1 << 20}).Hold(t.Context(), "")
+		h := New(Bounds{Bodies: 1 << 20}).Hold(t.Context(), Shown{})
 		var running sync.WaitGroup
 		atOnce, most := 0, 0
 		for range 3 {
@@ -84,4 +85,40 @@ func TestLargeBodiesAreDecodedInTurn(t *testing.T) {
 			t.Errorf("%d were decoded at once", most)
 		}
 	})
+}
+
+// TestGrantsTakeApart: operations and subscriptions are those of a grant's holders, and memory is the
+// token's.
+func TestGrantsTakeApart(t *testing.T) {
+	p := New(Bounds{TokenOperations: 1, TokenSubscriptions: 1, TokenBodies: 10})
+	t.Cleanup(func() { // after all have been released
+		if len(p.tokens) > 0 {
+			t.Errorf("%d tokens are known", len(p.tokens))
+		}
+	})
+	hold := func(grant string) *Hold {
+		h := p.Hold(t.Context(), Shown{Token: "t", Grant: grant})
+		t.Cleanup(h.Release)
+		return &h
+	}
+	for _, grant := range []string{"", "a", "b"} {
+		operation, subscription := hold(grant), hold(grant)
+		if err := errors.Join(operation.Operate(), subscription.Subscribe()); err != nil {
+			t.Errorf("%q: %v", grant, err)
+		}
+		if hold(grant).Operate() == nil || hold(grant).Subscribe() == nil {
+			t.Errorf("%q has more than its bound", grant)
+		}
+	}
+	if err := hold("a").Grow(10); err != nil {
+		t.Error(err)
+	}
+	if hold("b").Grow(1) == nil || hold("").Grow(1) == nil {
+		t.Error("grants of one token have more memory than the token")
+	}
+	other := p.Hold(t.Context(), Shown{Token: "other"})
+	t.Cleanup(other.Release)
+	if err := other.Grow(10); err != nil {
+		t.Error(err)
+	}
 }

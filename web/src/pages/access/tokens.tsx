@@ -3,9 +3,9 @@ import { ask } from "../../lib/ask";
 import { useCaller } from "../../lib/caller";
 import { graphql } from "../../lib/graphql";
 import { useAction, useQuery } from "../../lib/hooks";
-import { Card, Dialog, Empty, Failure, Loading, Page } from "../../ui/parts";
-import { Told } from "../../ui/told";
+import { Card, Empty, Failure, Loading, Page } from "../../ui/parts";
 import { CreateToken } from "./createtoken";
+import { RevokeToken } from "./revoketoken";
 import { TokenFragment, TokenList, type Token } from "./tokenlist";
 
 const TokensQuery = graphql(
@@ -20,8 +20,8 @@ const TokensQuery = graphql(
 );
 
 const RevokeMutation = graphql(`
-  mutation RevokeToken($id: ID!) {
-    revokeToken(id: $id) {
+  mutation RevokeToken($id: ID!, $alsoMade: Boolean) {
+    revokeToken(id: $id, alsoMade: $alsoMade) {
       revoked
     }
   }
@@ -34,8 +34,8 @@ export default function Tokens() {
   const { data, error, reload } = useQuery(TokensQuery, { sessions }, { every: 10_000 });
   const [creating, setCreating] = useState(false);
   const [revoking, setRevoking] = useState<Token>();
-  const revoke = useAction(async (id: string) => {
-    await ask(RevokeMutation, { id });
+  const revoke = useAction(async (id: string, alsoMade: boolean) => {
+    await ask(RevokeMutation, { id, alsoMade });
     setRevoking(undefined);
     reload();
   });
@@ -76,20 +76,7 @@ export default function Tokens() {
         </Card>
       )}
       {caller && <CreateToken open={creating} caller={caller} tenants={tenants} onCreated={reload} onClose={() => setCreating(false)} />}
-      <Dialog title="Revoke this token?" open={revoking !== undefined} onClose={keep}>
-        <p className="break">
-          Nobody can use <b><Told text={revoking?.name ?? ""} /></b> from then on. What is done with it now ends, and so do the links and the sessions that were made with it. It can't be taken back.
-        </p>
-        <Failure error={revoke.error} />
-        <div className="row">
-          <button type="button" className="button" onClick={keep}>
-            Keep it
-          </button>
-          <button type="button" className="button danger" disabled={revoke.busy} onClick={() => revoking && void revoke.run(revoking.id)}>
-            Revoke it
-          </button>
-        </div>
-      </Dialog>
+      <RevokeToken token={revoking} busy={revoke.busy} error={revoke.error} onRevoke={(id, alsoMade) => void revoke.run(id, alsoMade)} onClose={keep} />
     </Page>
   );
 }

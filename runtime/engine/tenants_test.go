@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// TestNameOfADeletedTenantIsFreeOnceNothingIsLeft: a new tenant would see its runners and executions.
+func TestNameOfADeletedTenantIsFreeOnceNothingIsLeft(t *testing.T) {
+	for keep, says := range map[time.Duration]string{time.Hour: "kept until about ", 0: "for ever"} {
+		b, _ := keeping(t, Config{Keep: keep})
+		if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "b", Shared: ptr(true), PoolSize: ptr(1)}); err != nil {
+			t.Fatal(err)
+		}
+		physics := runtime.TenantID("physics")
+		conflict := func(says string) {
+			t.Helper()
+			err := b.FreeTenant(t.Context(), physics)
+			wantCode(t, err, runtime.CodeConflict, "")
+			if err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("%v, not %q", err, says)
+			}
+		}
+		if err := b.FreeTenant(t.Context(), physics); err != nil {
+			t.Error(err)
+		}
+		r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "b", Tenant: physics, WaitFor: ptr(60)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		conflict("runner " + string(r.ID))
+		x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Tenant: physics, Command: []string{"sleep", "60"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.FreeTenant(t.Context(), "chemistry"); err != nil {
+			t.Error("another's:", err)
+		}
+		if _, err := b.Release(t.Context(), r.ID); err != nil {
+			t.Fatal(err)
+		}
+		wait.For(t, "the runner goes", func() bool { _, there := b.Runner(r.ID); return !there })
+		b.await(t, x.ID)
+		ended, err := b.Execution(t.Context(), x.ID, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conflict(says)
+		if until := ended.Marks.FinishedAt.Add(keep).UTC().Format(time.RFC3339); keep > 0 {
+			conflict(until)
+		}
+		if err := b.store.DeleteExecutions(t.Context(), []runtime.ExecutionID{x.ID}, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.FreeTenant(t.Context(), physics); err != nil {
+			t.Error("once nothing is left:", err)
+		}
+	}
+}
+
+// TestEnvironmentsAreBoundedByTenant: one tenant's leave room for another's.
+func TestEnvironmentsAreBoundedByTenant(t *testing.T) {
+	b := newBed(t)
+	physics, chemistry := runtime.TenantID("physics"), runtime.TenantID("chemistry")
+	put := func(id runtime.EnvironmentID, tenant *runtime.TenantID) error {
+		_, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: id, Tenant: tenant, PoolSize: ptr(0)})
+		return err
+	}
+	if err := put("physics", &physics); err != nil {
+		t.Fatal(err)
+	}
+	for i := range maxEnvironments - 1 {
+		b.catalog.replace(runtime.Environment{ID: runtime.EnvironmentID(fmt.Sprint("physics-", i)), Tenant: physics, Revision: 1})
+	}
+	wantCode(t, put("one-more", &physics), runtime.CodeLimitExceeded, "")
+	if err := errors.Join(put("physics", &physics), put("chemistry", &chemistry)); err != nil {
+		t.Error(err)
+	}
+}

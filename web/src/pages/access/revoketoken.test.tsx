@@ -1,0 +1,21 @@
+import { cleanup, fireEvent, render, screen } from "@testing-library/react";
+import { afterEach, expect, test, vi } from "vitest";
+import { RevokeToken } from "./revoketoken";
+import type { Token } from "./tokenlist";
+
+afterEach(cleanup);
+
+const token = (id: string): Token => ({ id, kind: "TOKEN", name: id, tenant: null, role: "ADMIN", createdAt: "2026-11-20T00:00:00Z", expiresAt: null, revokedAt: null, lastUsedAt: null });
+
+test("a token is revoked alone, or with those that were made with it", () => {
+  const revoke = vi.fn();
+  const dialog = (of: Token) => <RevokeToken token={of} busy={false} error={undefined} onRevoke={revoke} onClose={() => {}} />;
+  const { rerender } = render(dialog(token("a")));
+  const click = () => fireEvent.click(screen.getByText("Revoke it"));
+  click();
+  fireEvent.click(screen.getByLabelText(/It leaked/));
+  click();
+  rerender(dialog(token("b")));
+  click();
+  expect(revoke.mock.calls).toEqual([["a", false], ["a", true], ["b", false]]);
+});
