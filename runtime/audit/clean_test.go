@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -130,7 +131,7 @@ func TestSecretsDoNotAppear(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
-		all := read(t, filepath.Join(dir, "lines"))
+		all := readFile(t, filepath.Join(dir, "lines"))
 		for _, r := range rows {
 			all += string(r.Value) + " " + strings.Join([]string{r.ID, string(r.Tenant), r.Actor, r.Action, r.Object}, " ")
 		}
@@ -154,4 +155,13 @@ func TestEntriesAreBounded(t *testing.T) {
 	if err != nil || len(r.Value) > 2000 {
 		t.Error(len(r.Value), err)
 	}
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
