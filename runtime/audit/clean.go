@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 
@@ -105,8 +104,6 @@ func secret(s string) bool {
 	}
 	return false
 }
-
-func formatNumber(n int64) string { return strconv.FormatInt(n, 10) }
 
 func sortDetails(all []Detail) {
 	slices.SortStableFunc(all, func(a, b Detail) int { return cmp.Compare(a.name, b.name) })

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -116,10 +117,10 @@ func TestSecretsDoNotAppear(t *testing.T) {
 		entry := Entry{
 			ID: canary, At: time.Unix(0, 0), Tenant: tenant, Actor: Actor{ActorKind(canary), canary, name}, Role: canary, Action: canary,
 			ObjectKind: canary, ObjectID: canary, Address: netip.MustParseAddr("fe80::1").WithZone(canary), Outcome: Outcome(canary),
-			Detail: []Detail{Word("word", runtime.Outcome(canary)), Ref("ref", runtime.RunnerID(canary)), TenantRef("tenant", tenant), Number(canary, 1), Time(canary, time.Now()), {}},
+			Detail: []Detail{Words("words", []runtime.Outcome{runtime.Outcome(canary)}), Ref("ref", runtime.RunnerID(canary)), Time(canary, time.Now()), {}},
 		}
 		l.Append(entry)
-		entry.Outcome = OutcomeOf(runtime.Wrap(runtime.CodeInternal, runtime.Errorf(runtime.CodeFileError, "%s", canary), "%s", canary))
+		entry.Outcome = OutcomeOf(t.Context(), runtime.Wrap(runtime.CodeInternal, runtime.Errorf(runtime.CodeFileError, "%s", canary), "%s", canary))
 		l.Append(entry)
 		if err := l.Flush(t.Context()); err != nil {
 			t.Fatal(err)
@@ -148,7 +149,7 @@ func TestEntriesAreBounded(t *testing.T) {
 	much := strings.Repeat("<", 1<<20)
 	e := Entry{Tenant: runtime.TenantID(much), Actor: Actor{Token, much, much}, Role: much, Action: much, ObjectKind: much, ObjectID: much}
 	for i := range 1000 {
-		e.Detail = append(e.Detail, Number(fmt.Sprint("a", i), 1<<62), Number(strings.Repeat("a", 40), 1<<62), Word("a", runtime.Outcome(much)))
+		e.Detail = append(e.Detail, Time(fmt.Sprint("a", i), time.Now()), Time(strings.Repeat("a", 40), time.Now()), Words("a", slices.Repeat([]runtime.Outcome{runtime.Outcome(much)}, 100)))
 	}
 	e = e.clean()
 	r, err := e.row()

@@ -1,8 +1,11 @@
 package audit
 
 import (
+	"context"
+	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -25,7 +28,7 @@ type Entry struct {
 	ObjectID   string     // an id
 	Address    netip.Addr // of the caller; zero: it has none
 	Outcome    Outcome    // Append makes OK of ""
-	Detail     []Detail   // at most 16, by their names
+	Detail     []Detail   // at most 16, sorted by name
 }
 
 // An Actor is who did it.
@@ -56,43 +59,55 @@ func (a Actor) key() string {
 	return a.ID
 }
 
-// An Outcome is [OK], [Unreadable] or one of [runtime.Codes].
+// An Outcome is one of those below or of [runtime.Codes].
 type Outcome string
 
 // The outcomes that are no error's.
 const (
 	OK         Outcome = "OK"
-	Unreadable Outcome = "UNREADABLE" // what was stored is damaged, and the entry has only what the filters know
+	Cancelled  Outcome = "CANCELLED"  // the caller left, or cancelled its request, before the answer
+	Unreadable Outcome = "UNREADABLE" // the stored entry is damaged, and has only what the filters know
 )
 
-// OutcomeOf returns the outcome of what ended with err.
-func OutcomeOf(err error) Outcome {
-	if err == nil {
+// OutcomeOf returns the outcome of what ended with err for a caller with ctx.
+func OutcomeOf(ctx context.Context, err error) Outcome {
+	var typed *runtime.Error
+	switch cause := context.Cause(ctx); {
+	case err == nil:
 		return OK
+	case errors.As(err, &typed):
+		return Outcome(typed.Code)
+	case cause == nil || !errors.Is(err, ctx.Err()) && !errors.Is(err, cause):
+		return Outcome(runtime.CodeInternal)
+	case errors.As(cause, &typed): // the server stops, or the caller's token was revoked
+		return Outcome(typed.Code)
 	}
-	return Outcome(runtime.CodeOf(err))
+	return Cancelled
 }
 
-// A Detail is one more fact about an action. It can't be made of free text.
+// A Detail is one more fact about an action. It can't be made of free text. One without a value is left out.
 type Detail struct{ name, value string }
 
-// Number returns a number.
-func Number(name string, n int64) Detail { return Detail{name, formatNumber(n)} }
-
 // Time returns a time, to the second.
-func Time(name string, t time.Time) Detail { return Detail{name, t.UTC().Format(time.RFC3339)} }
-
-// Word returns a word, for example of an enumeration.
-func Word[W ~string](name string, word W) Detail { return Detail{name, cleanWord(string(word))} }
-
-// Ref returns the id of another object.
-func Ref[I runtime.EnvironmentID | runtime.RunnerID | runtime.ExecutionID | runtime.BatchID](name string, id I) Detail {
-	return Detail{name, cleanID(string(id))}
+func Time(name string, t time.Time) Detail {
+	if t.IsZero() {
+		return Detail{}
+	}
+	return Detail{name, t.UTC().Format(time.RFC3339)}
 }
 
-// TenantRef returns the name of a tenant.
-func TenantRef(name string, id runtime.TenantID) Detail {
-	return Detail{name, cleanTenant(id).String()}
+// Words returns words, for example of an enumeration, with spaces between them.
+func Words[W ~string](name string, words []W) Detail {
+	all := make([]string, 0, mostWords)
+	for _, word := range words[:min(len(words), mostWords)] {
+		all = append(all, cleanWord(string(word)))
+	}
+	return Detail{name, strings.Join(all, " ")}
+}
+
+// Ref returns the id of another object.
+func Ref[I runtime.RunnerID | runtime.ExecutionID | runtime.TicketID](name string, id I) Detail {
+	return Detail{name, cleanID(string(id))}
 }
 
 // Name returns what the detail is about, a word.
@@ -101,8 +116,10 @@ func (d Detail) Name() string { return d.name }
 // Value returns the fact.
 func (d Detail) Value() string { return d.value }
 
-// mostDetails is how many an entry has at most.
-const mostDetails = 16
+const (
+	mostDetails = 16 // of an entry
+	mostWords   = 16 // of a detail
+)
 
 // clean returns the entry as it is stored: with nothing of the caller's that could change later.
 func (e Entry) clean() Entry {
@@ -116,12 +133,12 @@ func (e Entry) clean() Entry {
 	if e.Outcome == "" {
 		e.Outcome = OK
 	}
-	if e.Outcome != OK && !slices.Contains(runtime.Codes(), runtime.Code(e.Outcome)) {
+	if e.Outcome != OK && e.Outcome != Cancelled && !slices.Contains(runtime.Codes(), runtime.Code(e.Outcome)) {
 		e.Outcome = Outcome(runtime.CodeInternal)
 	}
 	var details []Detail
 	for _, d := range e.Detail[:min(len(e.Detail), mostDetails)] {
-		if d.name != "" {
+		if d.name != "" && d.value != "" {
 			details = append(details, Detail{cleanWord(d.name), d.value})
 		}
 	}

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"sync"
 
@@ -25,10 +26,19 @@ const (
 	ofCluster     = "CLUSTER"
 )
 
-// record appends the audit entry of an operation on an object of a tenant. A caller of one tenant has
-// its entries there, whatever it named.
-func record[I ~string](ctx context.Context, g *Guard, op access.Operation, kind string, id I, tenant runtime.TenantID, err error) {
-	if g.log == nil {
+// recorded are the operations that make entries. They fail before they act while the audit log has no room.
+var recorded = map[access.Operation]bool{
+	"putEnvironment": true, "deleteEnvironment": true,
+	"claimRunner": true, "cancelTicket": true, "releaseRunner": true, "updateFiles": true, "uploadFile": true,
+	"run": true, "startExecution": true, "signalExecution": true, "cancelExecution": true, "cancelBatch": true,
+	"createToken": true, "revokeToken": true, "createGrant": true, "putTenant": true, "deleteTenant": true,
+	"drainCluster": true,
+}
+
+// record appends the audit entry of an operation on an object of a tenant. The entry of a caller for one tenant belongs
+// to that tenant, whatever object it named.
+func record[I ~string](ctx context.Context, g *Guard, op access.Operation, kind string, id I, tenant runtime.TenantID, err error, details ...audit.Detail) {
+	if g.log == nil || errors.Is(err, audit.ErrFull) || errors.Is(err, audit.ErrEnded) {
 		return
 	}
 	p := access.Of(ctx)
@@ -40,7 +50,7 @@ func record[I ~string](ctx context.Context, g *Guard, op access.Operation, kind 
 	}
 	g.log.Append(audit.Entry{
 		Tenant: tenant, Actor: actor(p), Role: string(p.Role), Action: string(op), ObjectKind: kind, ObjectID: string(id),
-		Address: p.Address, Outcome: audit.OutcomeOf(err),
+		Address: p.Address, Outcome: audit.OutcomeOf(ctx, err), Detail: details,
 	})
 }
 
@@ -107,7 +117,7 @@ func actor(p access.Principal) audit.Actor {
 
 // AuditLog returns entries of the caller's tenant; see [audit.Log.Entries].
 func (g *Guard) AuditLog(ctx context.Context, filter audit.Filter, first int, after string, charge func(bytes int) error) (audit.Page, error) {
-	p, err := caller(ctx, "auditLog")
+	p, err := g.caller(ctx, "auditLog")
 	if err != nil {
 		return audit.Page{}, err
 	}
@@ -146,8 +156,8 @@ func (r *refusals) allow(token string) bool {
 // failuresPerSecond bounds how many unknown callers are recorded: anybody can be one.
 const failuresPerSecond = 5
 
-// Recording returns a function that records a caller that isn't known, a few of them a second.
-func (g *Guard) Recording() func(address netip.Addr, err error) {
+// FailureRecorder returns a function that records a caller that couldn't be authenticated, a few of them a second.
+func (g *Guard) FailureRecorder() func(address netip.Addr, err error) {
 	limit := rate.NewLimiter(failuresPerSecond, failuresPerSecond)
 	return func(address netip.Addr, err error) {
 		select {
@@ -155,8 +165,9 @@ func (g *Guard) Recording() func(address netip.Addr, err error) {
 		default:
 			return // the log isn't written yet
 		}
-		if g.log != nil && limit.Allow() {
-			g.log.Append(audit.Entry{Tenant: audit.WholeServer, Actor: audit.Actor{Kind: audit.Unknown}, Action: "authenticate", Address: address, Outcome: audit.OutcomeOf(err)})
+		if g.log == nil || !limit.Allow() || g.log.Room() != nil {
+			return
 		}
+		g.log.Append(audit.Entry{Tenant: audit.WholeServer, Actor: audit.Actor{Kind: audit.Unknown}, Action: "authenticate", Address: address, Outcome: audit.Outcome(runtime.CodeOf(err))})
 	}
 }

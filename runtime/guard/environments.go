@@ -10,7 +10,7 @@ import (
 
 // Environments returns those that the caller sees, sorted by id.
 func (g *Guard) Environments(ctx context.Context) ([]runtime.Environment, error) {
-	p, err := caller(ctx, "environments")
+	p, err := g.caller(ctx, "environments")
 	if err != nil {
 		return nil, err
 	}
@@ -25,7 +25,7 @@ func (g *Guard) Environments(ctx context.Context) ([]runtime.Environment, error)
 
 // Environment returns one, and whether there is one for the caller.
 func (g *Guard) Environment(ctx context.Context, id runtime.EnvironmentID) (runtime.Environment, bool, error) {
-	p, err := caller(ctx, "environment")
+	p, err := g.caller(ctx, "environment")
 	if err != nil {
 		return runtime.Environment{}, false, err
 	}
@@ -40,7 +40,7 @@ func (g *Guard) Environment(ctx context.Context, id runtime.EnvironmentID) (runt
 // those of the whole server: one that another tenant has is CONFLICT.
 func (g *Guard) PutEnvironment(ctx context.Context, in engine.PutEnvironmentInput) (env runtime.Environment, created bool, err error) {
 	defer func() { record(ctx, g, "putEnvironment", ofEnvironment, in.ID, owner(env.Tenant, err), err) }()
-	p, err := caller(ctx, "putEnvironment")
+	p, err := g.caller(ctx, "putEnvironment")
 	if err != nil {
 		return runtime.Environment{}, false, err
 	}
@@ -68,7 +68,7 @@ func (g *Guard) PutEnvironment(ctx context.Context, in engine.PutEnvironmentInpu
 func (g *Guard) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID, endClaimed bool) (deleted bool, err error) {
 	var outcome error
 	defer g.recording(ctx, "deleteEnvironment", ofEnvironment, string(id))(&outcome)
-	p, outcome := caller(ctx, "deleteEnvironment")
+	p, outcome := g.caller(ctx, "deleteEnvironment")
 	if outcome != nil {
 		return false, outcome
 	}
@@ -104,7 +104,7 @@ func (g *Guard) ClaimStats(id runtime.EnvironmentID) runtime.ClaimStats {
 
 // PoolAlerts returns the alerts that stand, of environments that the caller sees.
 func (g *Guard) PoolAlerts(ctx context.Context) ([]runtime.PoolAlert, error) {
-	p, err := caller(ctx, "poolAlerts")
+	p, err := g.caller(ctx, "poolAlerts")
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (g *Guard) WatchPoolAlerts(ctx context.Context, id runtime.EnvironmentID) (
 
 // watches returns the caller that watches an environment, "" all.
 func (g *Guard) watches(ctx context.Context, op access.Operation, id runtime.EnvironmentID) (access.Principal, error) {
-	p, err := caller(ctx, op)
+	p, err := g.caller(ctx, op)
 	if err == nil && id != "" {
 		err = g.existing(p, id)
 	}

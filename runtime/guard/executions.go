@@ -33,7 +33,7 @@ func gone(err error, asked, used runtime.RunnerID) error {
 // starting checks who starts something in a runner. The engine refuses one that is gone: a key
 // may have been used before. A runner that isn't the caller's is asked for as one that never was.
 func (g *Guard) starting(ctx context.Context, in engine.StartInput) (engine.StartInput, error) {
-	p, err := caller(ctx, "startExecution")
+	p, err := g.caller(ctx, "startExecution")
 	if err != nil {
 		return in, err
 	}
@@ -64,7 +64,7 @@ func (g *Guard) Execute(ctx context.Context, in engine.RunInput) (x runtime.Exec
 }
 
 func (g *Guard) running(ctx context.Context, in engine.RunInput) (engine.RunInput, error) {
-	p, err := caller(ctx, "run")
+	p, err := g.caller(ctx, "run")
 	if err == nil {
 		in.Tenant, in.EnvironmentID = g.claimant(p, in.EnvironmentID)
 	}
@@ -73,7 +73,7 @@ func (g *Guard) running(ctx context.Context, in engine.RunInput) (engine.RunInpu
 
 // Execution returns one of the caller's, as it is when it has ended or when wait is over.
 func (g *Guard) Execution(ctx context.Context, id runtime.ExecutionID, wait time.Duration) (runtime.Execution, error) {
-	p, err := caller(ctx, "execution")
+	p, err := g.caller(ctx, "execution")
 	if err != nil {
 		return runtime.Execution{}, err
 	}
@@ -86,7 +86,7 @@ func (g *Guard) Execution(ctx context.Context, id runtime.ExecutionID, wait time
 
 // Executions returns the caller's; see [engine.Engine.Executions].
 func (g *Guard) Executions(ctx context.Context, filter engine.ExecutionFilter, first int, after runtime.ExecutionID, charge func(bytes int) error) (store.ExecutionPage, error) {
-	p, err := caller(ctx, "executions")
+	p, err := g.caller(ctx, "executions")
 	if err != nil {
 		return store.ExecutionPage{}, err
 	}

@@ -33,15 +33,20 @@ func New(e *engine.Engine, book *identity.Book, log *audit.Log) *Guard {
 	return &Guard{engine: e, book: book, log: log}
 }
 
-// Caller returns who calls, if the caller may use an operation.
-func caller(ctx context.Context, op access.Operation) (access.Principal, error) {
+// caller returns who calls, if the caller may use an operation, and if the audit log has room for its entry.
+func (g *Guard) caller(ctx context.Context, op access.Operation) (access.Principal, error) {
 	p := access.Of(ctx)
+	if g.log != nil && recorded[op] {
+		if err := g.log.Room(); err != nil {
+			return p, err
+		}
+	}
 	return p, p.Allow(op)
 }
 
 // Allowed returns who calls, if the caller may use an operation.
 func (g *Guard) Allowed(ctx context.Context, op access.Operation) (access.Principal, error) {
-	return caller(ctx, op)
+	return g.caller(ctx, op)
 }
 
 // runner returns a runner of the caller's, and RUNNER_GONE for any other.
@@ -54,7 +59,7 @@ func (g *Guard) runner(p access.Principal, id runtime.RunnerID) (runtime.Runner,
 
 // allowRunner is caller and runner.
 func (g *Guard) allowRunner(ctx context.Context, op access.Operation, id runtime.RunnerID) error {
-	p, err := caller(ctx, op)
+	p, err := g.caller(ctx, op)
 	if err == nil {
 		_, err = g.runner(p, id)
 	}
@@ -72,7 +77,7 @@ func (g *Guard) execution(ctx context.Context, p access.Principal, id runtime.Ex
 
 // AllowExecution returns an error unless the caller may use an operation on an execution.
 func (g *Guard) AllowExecution(ctx context.Context, op access.Operation, id runtime.ExecutionID) error {
-	p, err := caller(ctx, op)
+	p, err := g.caller(ctx, op)
 	if err == nil {
 		_, err = g.execution(ctx, p, id)
 	}
@@ -81,7 +86,7 @@ func (g *Guard) AllowExecution(ctx context.Context, op access.Operation, id runt
 
 // allowBatch returns an error unless the caller may use an operation on a batch.
 func (g *Guard) allowBatch(ctx context.Context, op access.Operation, id runtime.BatchID) error {
-	p, err := caller(ctx, op)
+	p, err := g.caller(ctx, op)
 	if err != nil {
 		return err
 	}

@@ -66,6 +66,8 @@ type Order struct {
 	// Ours reports that the runner is this claim's. Otherwise another request with Key
 	// has it, and the ticket never releases it.
 	Claim func(context.Context, *pool.Waiting) (id runtime.RunnerID, ours bool, err error)
+	// Claimed is called once the ticket has its runner. Nil: nothing is called.
+	Claimed func(Ticket)
 	// Place says where the claim is.
 	Place func(context.Context, *pool.Waiting) pool.Place
 }

@@ -53,7 +53,9 @@ func (b *Book) follow(running context.Context, t *entry) {
 	}
 	b.mu.Unlock()
 	runner, ours, err := t.order.Claim(ctx, t.waiting)
-	b.answer(t, runner, err, running.Err() != nil)
+	if got := b.answer(t, runner, err, running.Err() != nil); got.State == Claimed && t.order.Claimed != nil {
+		t.order.Claimed(got)
+	}
 	if err == nil {
 		select {
 		case <-t.seen:
@@ -73,12 +75,12 @@ func (b *Book) follow(running context.Context, t *entry) {
 	}
 }
 
-// answer takes in what came of a claim, unless the ticket was cancelled meanwhile.
-func (b *Book) answer(t *entry, runner runtime.RunnerID, err error, stopping bool) {
+// answer takes in what came of a claim, unless the ticket was cancelled meanwhile. It returns the ticket.
+func (b *Book) answer(t *entry, runner runtime.RunnerID, err error, stopping bool) Ticket {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if t.ticket.State != Waiting {
-		return
+		return t.ticket
 	}
 	now := time.Now()
 	t.ticket.EndedAt = now
@@ -94,6 +96,7 @@ func (b *Book) answer(t *entry, runner runtime.RunnerID, err error, stopping boo
 		t.ticket.State, t.ticket.Err = Failed, err
 	}
 	close(t.decided)
+	return t.ticket
 }
 
 // end cancels a ticket that waits, or that nobody has seen since it got its runner. The
