@@ -166,3 +166,27 @@ func readFile(t *testing.T, path string) string {
 	}
 	return string(text)
 }
+
+// TestLinesDoNotLie: whatever callers are called, a line is one line, a terminal obeys nothing in it, and shows it as it
+// stands.
+func TestLinesDoNotLie(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lines")
+	l := newLog(t, Config{Store: &memory{}, Lines: path})
+	stop := start(t, l)
+	const evil = "<script>\u202etxt\u2066\u200b\u2028\u009b2J\x7f\x1b[2J\r\n{\ufeff\U000e0041\xff é"
+	l.Append(Entry{
+		Tenant: evil, Actor: Actor{Token, evil, evil}, Role: evil, Action: evil, ObjectKind: evil, ObjectID: evil,
+		Detail: []Detail{Words("a", []runtime.Outcome{evil}), Ref("b", runtime.RunnerID(evil)), Words(evil, []runtime.Outcome{"c"})},
+	})
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	text := readFile(t, path)
+	line, rest, _ := strings.Cut(text, "\n")
+	if rest != "" || !strings.Contains(line, "é") || strings.Contains(line, "<script>") {
+		t.Errorf("%q", text)
+	}
+	if i := strings.IndexFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
+		t.Errorf("%q has %q", line, line[i:])
+	}
+}
