@@ -15,8 +15,8 @@ import (
 const WholeServer runtime.TenantID = "*"
 
 // An Entry says who did what to which object, from where, with which outcome. It has no field for content: no command,
-// file, input, output, token or secret. Append replaces what doesn't have the form that its field describes, so that a
-// caller that mixes up its variables discloses nothing (see clean.go).
+// file, input, output, token or secret. Append replaces a value that doesn't have the form of its field (see clean.go).
+// So a bug that puts a value into the wrong field discloses nothing.
 type Entry struct {
 	ID         string           // a UUID of version 7; Append sets it
 	At         time.Time        // Append sets it
@@ -27,18 +27,18 @@ type Entry struct {
 	ObjectKind string     // a word, for example "RUNNER"; "": the action has no object
 	ObjectID   string     // an id
 	Address    netip.Addr // of the caller; zero: it has none
-	Outcome    Outcome    // Append makes OK of ""
+	Outcome    Outcome    // "" becomes OK
 	Detail     []Detail   // at most 16, sorted by name
 }
 
-// An Actor is who did it.
+// An Actor is the caller that acted.
 type Actor struct {
 	Kind ActorKind
-	ID   string // an id, which gives no right: of a token's record, not the token
+	ID   string // of the token's record, for example; it gives no right
 	Name string // for people: at most 100 characters
 }
 
-// An ActorKind says what an [Actor] showed.
+// An ActorKind says how an [Actor] identified itself.
 type ActorKind string
 
 // The kinds of actors.
@@ -46,12 +46,12 @@ const (
 	Token     ActorKind = "TOKEN"
 	Grant     ActorKind = "GRANT"
 	Session   ActorKind = "SESSION"
-	Anonymous ActorKind = "ANONYMOUS" // nothing
-	Server    ActorKind = "SERVER"    // it is the server itself
-	Unknown   ActorKind = "UNKNOWN"   // Append makes it of any other
+	Anonymous ActorKind = "ANONYMOUS" // it showed nothing
+	Server    ActorKind = "SERVER"    // the server itself
+	Unknown   ActorKind = "UNKNOWN"   // any other kind becomes this
 )
 
-// key returns what Filter.Actor selects: the id, or the kind where there is none.
+// key returns the value that Filter.Actor selects: the id, or the kind if there is no id.
 func (a Actor) key() string {
 	if a.ID == "" {
 		return string(a.Kind)
@@ -121,7 +121,7 @@ const (
 	mostWords   = 16 // of a detail
 )
 
-// clean returns the entry as it is stored: with nothing of the caller's that could change later.
+// clean returns the entry as it is stored. It shares no memory with e.
 func (e Entry) clean() Entry {
 	if !slices.Contains([]ActorKind{Token, Grant, Session, Anonymous, Server}, e.Actor.Kind) {
 		e.Actor.Kind = Unknown

@@ -14,13 +14,13 @@ import (
 
 const (
 	mostCopies = 1000        // batches of lines that wait to be written
-	endWithin  = time.Second // for so long the end of a log waits until they are
+	endWithin  = time.Second // how long the end of a log waits for them
 )
 
 var errSlow = errors.New("copy the audit log: the lines are read too slowly; the database has all, but lines are missing in the copy")
 
-// Lines copies entries, one a line, to a file or to a stream. The copy lacks entries that can't be written, and those
-// that come while mostCopies wait. A line says how many: see line.
+// lines copies entries to a file or to a stream, one a line. The copy lacks entries that can't be written, and entries
+// that come while mostCopies batches wait. Then a line says how many are missing: see line.
 type lines struct {
 	to      *linefile.File // run's
 	failing func(error)
@@ -39,7 +39,7 @@ func newLines(path string, stdout io.Writer, failing func(error)) (*lines, error
 	return &lines{to: to, failing: failing, copies: make(chan []byte, mostCopies), done: make(chan struct{})}, err
 }
 
-// add passes rows on. It never waits.
+// add queues rows. It never waits.
 func (l *lines) add(rows []store.AuditRow) {
 	var text []byte
 	for _, r := range rows {
@@ -53,8 +53,8 @@ func (l *lines) add(rows []store.AuditRow) {
 	}
 }
 
-// end waits until all is written, but not for longer than endWithin: a stream that nobody reads keeps no server from
-// stopping. Nothing may be added any more.
+// end waits until all is written, at most for endWithin: a stream that nobody reads must not keep a server from stopping.
+// Don't call add after it.
 func (l *lines) end() {
 	close(l.copies)
 	timer := time.NewTimer(endWithin)

@@ -1,5 +1,5 @@
 // Package audit records who did what to which object, from where, and with which outcome. A [Log] is append-only:
-// entries never change, and go only when they are older than they are kept.
+// entries never change. Only entries older than [Config.Keep] are deleted.
 //
 // Entries are written behind their callers: Append puts an entry in a queue, and one goroutine stores what waits there,
 // within milliseconds. While the store can't take them, entries wait: see [Log.Problem]. When too many wait, [Log.Room]
@@ -25,7 +25,7 @@ import (
 const mostWaiting = 100_000
 
 const (
-	firstPause = 20 * time.Millisecond // before what could not be stored is tried again
+	firstPause = 20 * time.Millisecond // before the next attempt to store entries
 	lastPause  = time.Second
 
 	attemptWithin = 5 * time.Second // then an attempt to store entries has failed: the database stalls, or is away
@@ -48,12 +48,12 @@ type Config struct {
 	Lines  string        // path of a file to which entries are appended as JSON, or "-": Stdout; "": none
 	Stdout io.Writer
 
-	// Failing is called when something begins to fail, or fails otherwise, and with nil when all works again. The log
-	// goes on trying. May be nil.
+	// Failing is called when a part of the log begins to fail or fails for another reason, and with nil when all parts
+	// work again. The log tries again meanwhile. May be nil.
 	Failing func(error)
 
-	// Unstored is called with entries that can't be stored since the log ends, as lines of JSON without an end. Lines has
-	// them, too, if it can be written. May be nil.
+	// Unstored is called with the entries that aren't stored when the log ends, as JSON. Those that waited then are in
+	// Lines, too, if that can be written. May be nil.
 	Unstored func(entries []json.RawMessage)
 }
 
@@ -66,8 +66,8 @@ type Log struct {
 	mu       sync.Mutex // guards what follows
 	queue    []Entry
 	clock    clock
-	stored   uint64        // how many entries were
-	failures uint64        // how often none could be
+	stored   uint64        // how many entries are stored
+	failures uint64        // how many attempts to store entries have failed
 	changed  chan struct{} // closed when stored, failures or ended change
 	closed   bool          // the queue takes nothing more
 	ended    bool          // nor is anything stored
@@ -161,8 +161,8 @@ func (l *Log) Problem() error {
 	return err
 }
 
-// Flush waits until all is stored that was appended before. It returns why the store took nothing since then, and ctx's
-// cause where that ends first.
+// Flush waits until the entries that were appended before are stored. It returns an error if an attempt to store them
+// fails, and ctx's cause if ctx ends first.
 func (l *Log) Flush(ctx context.Context) error {
 	l.mu.Lock()
 	target, failures := l.stored+uint64(len(l.queue)), l.failures
@@ -189,20 +189,21 @@ func (l *Log) Flush(ctx context.Context) error {
 	}
 }
 
-// A Filter selects entries; a zero field selects all. Actor is the id of one, or its kind if it has no id. From and To
-// have the precision of a millisecond; To isn't included.
+// A Filter selects entries; a zero field selects all. Actor is the id of an actor, or its kind if it has no id. From and
+// To have the precision of a millisecond; To is exclusive.
 type Filter = store.AuditFilter
 
-// A Page is a part of what a filter selects.
+// A Page is a part of the entries that a filter selects.
 type Page struct {
 	Entries []Entry
-	More    bool // there are some after these
-	Waiting int  // so many entries are missing in the log, as they can't be stored now
+	More    bool // there are further ones
+	Waiting int  // how many entries aren't in the log yet, since they can't be stored now
 }
 
-// Entries returns at most the first ones after an id, oldest first or, with NewestFirst, newest first. Those are
-// included that were appended before, if they are stored within flushWithin: see Page.Waiting. It calls charge with the size of each entry, in bytes: an error
-// ends the page, and is returned only where that is empty.
+// Entries returns a page of the entries after an id: at most first of them, the oldest first, or the newest with
+// NewestFirst. It waits up to flushWithin for entries that aren't stored yet, and then counts them in Page.Waiting. It
+// calls charge with the size of each entry in bytes. An error of charge ends the page; Entries returns it only if the page
+// is empty.
 func (l *Log) Entries(ctx context.Context, q Filter, first int, after string, charge func(bytes int) error) (Page, error) {
 	var page Page
 	flushing, cancel := context.WithTimeout(ctx, flushWithin)
@@ -274,7 +275,7 @@ func (l *Log) store(ctx context.Context) error {
 	}
 }
 
-// close lets the log take nothing more: callers that go on don't keep it from ending.
+// close closes the queue, so that callers that go on don't keep the log from ending.
 func (l *Log) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -306,7 +307,7 @@ func (l *Log) storeSome(ctx context.Context) (stored int, err error) {
 	return len(some), nil
 }
 
-// stood notes how an attempt went.
+// stood takes in the result of an attempt.
 func (l *Log) stood(stored int, err error) {
 	if stored > 0 || err != nil {
 		l.report(storing, err)
@@ -317,7 +318,7 @@ func (l *Log) stood(stored int, err error) {
 		}
 		l.stored += uint64(stored)
 		if l.queue = l.queue[stored:]; len(l.queue) == 0 {
-			l.queue = nil // its array goes, which may be large
+			l.queue = nil // frees its array, which may be large
 		}
 		l.change()
 	}
@@ -353,13 +354,13 @@ func (l *Log) unstored(entries []Entry) (rows []store.AuditRow) {
 	return rows
 }
 
-// change lets all know who wait. The caller holds mu.
+// change wakes all that wait for a change. The caller holds mu.
 func (l *Log) change() {
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-// report notes what is wrong with a part, and says so if it is new.
+// report takes in what is wrong with a part; nil: nothing. It calls Failing if that is new.
 func (l *Log) report(p part, err error) {
 	l.mu.Lock()
 	was := l.problems[p]

@@ -54,16 +54,16 @@ func record[I ~string](ctx context.Context, g *Guard, op access.Operation, kind 
 	})
 }
 
-// recording returns what records an operation on an object that may be there, with its outcome.
+// recording returns a function that records an operation on an object, with the outcome. The object need not exist.
 func (g *Guard) recording(ctx context.Context, op access.Operation, kind, id string) func(outcome *error) {
 	tenant := audit.WholeServer
 	if g.log != nil && access.Of(ctx).AllTenants {
-		tenant = g.tenantOf(ctx, kind, id) // now: it may be gone afterwards
+		tenant = g.tenantOf(ctx, kind, id) // before the operation, which may delete it
 	}
 	return func(outcome *error) { record(ctx, g, op, kind, id, tenant, *outcome) }
 }
 
-// tenantOf returns whose an object is, as far as that is known.
+// tenantOf returns the tenant of an object, and WholeServer if that is unknown.
 func (g *Guard) tenantOf(ctx context.Context, kind, id string) runtime.TenantID {
 	switch kind {
 	case ofEnvironment:
@@ -90,7 +90,7 @@ func (g *Guard) tenantOf(ctx context.Context, kind, id string) runtime.TenantID 
 	return audit.WholeServer
 }
 
-// owner returns whose what an operation made is; what wasn't made is nobody's.
+// owner returns the tenant of an object that an operation was to make: WholeServer if the operation failed.
 func owner(tenant runtime.TenantID, err error) runtime.TenantID {
 	if err != nil {
 		return audit.WholeServer
@@ -98,7 +98,7 @@ func owner(tenant runtime.TenantID, err error) runtime.TenantID {
 	return tenant
 }
 
-// tokenTenant returns in whose log a token is.
+// tokenTenant returns the tenant whose audit log has a token's entries.
 func tokenTenant(t access.Token) runtime.TenantID {
 	if t.AllTenants {
 		return audit.WholeServer
@@ -106,7 +106,7 @@ func tokenTenant(t access.Token) runtime.TenantID {
 	return t.Tenant
 }
 
-// actor returns who acts: of a grant its own id, by which createGrant is found.
+// actor returns the caller as the audit log has it. A grant has its own id, which createGrant's entry has too.
 func actor(p access.Principal) audit.Actor {
 	a := audit.Actor{Kind: audit.ActorKind(p.Kind), ID: p.ID, Name: p.Name}
 	if p.Grant != nil {
@@ -125,8 +125,8 @@ func (g *Guard) AuditLog(ctx context.Context, filter audit.Filter, first int, af
 	return g.log.Entries(ctx, filter, first, after, charge)
 }
 
-// refusals bounds how many refusals of a token, its grants included, are recorded: a caller without
-// rights may ask as often as it likes.
+// refusals bounds how many refusals of a token and its grants are recorded: a caller without rights
+// can cause any number.
 type refusals struct {
 	mu      sync.Mutex // guards limits
 	byToken map[string]*rate.Limiter
@@ -153,7 +153,7 @@ func (r *refusals) allow(token string) bool {
 	return limit.Allow()
 }
 
-// failuresPerSecond bounds how many unknown callers are recorded: anybody can be one.
+// failuresPerSecond bounds the entries about unknown callers: anybody can cause them.
 const failuresPerSecond = 5
 
 // FailureRecorder returns a function that records a caller that couldn't be authenticated, a few of them a second.

@@ -36,8 +36,8 @@ func (g *Guard) Environment(ctx context.Context, id runtime.EnvironmentID) (runt
 	return env, true, nil
 }
 
-// PutEnvironment creates an environment for the caller's tenant, or changes one of it. Ids are
-// those of the whole server: one that another tenant has is CONFLICT.
+// PutEnvironment creates an environment for the caller's tenant, or changes one of that tenant. All
+// tenants share the ids: CONFLICT if another tenant has this one.
 func (g *Guard) PutEnvironment(ctx context.Context, in engine.PutEnvironmentInput) (env runtime.Environment, created bool, err error) {
 	defer func() { record(ctx, g, "putEnvironment", ofEnvironment, in.ID, owner(env.Tenant, err), err) }()
 	p, err := g.caller(ctx, "putEnvironment")
@@ -138,8 +138,8 @@ func (g *Guard) watches(ctx context.Context, op access.Operation, id runtime.Env
 	return p, err
 }
 
-// existing returns ENVIRONMENT_NOT_FOUND for an environment that is there and that the caller
-// doesn't see. Of one that isn't there the engine says so.
+// existing returns ENVIRONMENT_NOT_FOUND for an environment that exists, but not for the caller. For
+// one that doesn't exist the engine returns it.
 func (g *Guard) existing(p access.Principal, id runtime.EnvironmentID) error {
 	if env, ok := g.engine.Environment(id); ok && !p.SeesEnvironment(env) {
 		return engine.NoEnvironment(id)

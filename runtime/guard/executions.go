@@ -22,7 +22,7 @@ func (g *Guard) Start(ctx context.Context, in engine.StartInput) (x runtime.Exec
 	return x, gone(err, asked, in.RunnerID)
 }
 
-// gone names the runner that a caller asked for in the error that it isn't there.
+// gone returns err about the runner that the caller named, if starting had replaced it.
 func gone(err error, asked, used runtime.RunnerID) error {
 	if used != asked && runtime.CodeOf(err) == runtime.CodeRunnerGone {
 		return runtime.Gone(asked)
@@ -30,8 +30,9 @@ func gone(err error, asked, used runtime.RunnerID) error {
 	return err
 }
 
-// starting checks who starts something in a runner. The engine refuses one that is gone: a key
-// may have been used before. A runner that isn't the caller's is asked for as one that never was.
+// starting returns the input of an execution for the engine, with the runner's tenant. Instead of a
+// runner that the caller doesn't see it names one that never was. The engine refuses that one, and one
+// that is gone, but first it answers a key that was used before.
 func (g *Guard) starting(ctx context.Context, in engine.StartInput) (engine.StartInput, error) {
 	p, err := g.caller(ctx, "startExecution")
 	if err != nil {

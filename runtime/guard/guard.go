@@ -1,10 +1,10 @@
 // Package guard is the engine as callers may use it. Every door goes through it:
 // the API's resolvers, subscriptions and downloads, and other systems' APIs.
 //
-// Who calls is in the context (package access). Each method asks two questions
-// before it does anything: may this caller use this operation at all (FORBIDDEN),
-// and is the object the caller's. What isn't doesn't exist for it: the error is
-// the one for an id that was never given. Methods are safe for concurrent use.
+// The caller is in the context (package access). Each method first checks two
+// things: whether the caller may use the operation at all (FORBIDDEN), and whether
+// it sees the object. For an object that it doesn't see, the error is that of an
+// id that was never given. Methods are safe for concurrent use.
 package guard
 
 import (
@@ -27,13 +27,13 @@ type Guard struct {
 	refusals refusals
 }
 
-// New returns the guard of an engine, whose tenants are those of a book. What callers change is
-// recorded in a log; nil: it isn't.
+// New returns the guard of an engine. The book has its tenants. The log records what callers change;
+// nil: nothing does.
 func New(e *engine.Engine, book *identity.Book, log *audit.Log) *Guard {
 	return &Guard{engine: e, book: book, log: log}
 }
 
-// caller returns who calls, if the caller may use an operation, and if the audit log has room for its entry.
+// caller returns the caller if it may use an operation, and if the audit log has room for the operation's entry.
 func (g *Guard) caller(ctx context.Context, op access.Operation) (access.Principal, error) {
 	p := access.Of(ctx)
 	if g.log != nil && recorded[op] {
@@ -44,7 +44,7 @@ func (g *Guard) caller(ctx context.Context, op access.Operation) (access.Princip
 	return p, p.Allow(op)
 }
 
-// Allowed returns who calls, if the caller may use an operation.
+// Allowed returns the caller if it may use an operation.
 func (g *Guard) Allowed(ctx context.Context, op access.Operation) (access.Principal, error) {
 	return g.caller(ctx, op)
 }

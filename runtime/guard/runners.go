@@ -68,9 +68,9 @@ func (g *Guard) Claim(ctx context.Context, in engine.ClaimInput) (r runtime.Runn
 	return r, noEnvironment(err, asked, in.EnvironmentID)
 }
 
-// claimant returns the tenant for which a caller claims in an environment, and the id by which
-// the engine is asked for it: one that the caller doesn't see is asked for as one that never
-// was. The engine refuses both, after all that it checks before.
+// claimant returns the tenant for which a caller claims in an environment, and the environment's id
+// for the engine. Instead of one that the caller doesn't see that is "", which the engine refuses as
+// it refuses an unknown id: after its other checks.
 func (g *Guard) claimant(p access.Principal, id runtime.EnvironmentID) (runtime.TenantID, runtime.EnvironmentID) {
 	env, ok := g.engine.Environment(id)
 	switch {
@@ -82,7 +82,7 @@ func (g *Guard) claimant(p access.Principal, id runtime.EnvironmentID) (runtime.
 	return p.ActsFor(env.Tenant), id
 }
 
-// noEnvironment names the environment that a caller asked for in the error that there is none.
+// noEnvironment returns err about the environment that the caller named, if claimant had replaced it.
 func noEnvironment(err error, asked, used runtime.EnvironmentID) error {
 	if used != asked && runtime.CodeOf(err) == runtime.CodeEnvironmentNotFound {
 		return engine.NoEnvironment(asked)

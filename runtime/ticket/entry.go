@@ -42,7 +42,7 @@ func (b *Book) enter(order Order) (t *entry, isNew bool, err error) {
 
 func (o Order) key() key { return key{o.Tenant, o.Key} }
 
-// follow leads a ticket from its claim until nothing is left to do for it.
+// follow makes the claim of a ticket, and returns when nothing is left to do for it.
 func (b *Book) follow(running context.Context, t *entry) {
 	ctx, cancel := context.WithCancelCause(running)
 	defer cancel(nil)
@@ -132,7 +132,7 @@ func (b *Book) check(t *entry) {
 	}
 }
 
-// read returns a ticket as it is. With look, that is to its holder.
+// read returns a ticket as it is. With look, it counts as a look of the holder.
 func (b *Book) read(ctx context.Context, t *entry, look bool) Ticket {
 	b.mu.Lock()
 	ticket := t.ticket
