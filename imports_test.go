@@ -39,7 +39,7 @@ var mayImport = map[string][]string{
 
 	"runtime":             {},
 	"runtime/attacks":     {"runtime"},
-	"runtime/audit":       {"runtime", "runtime/backoff", "runtime/store"},
+	"runtime/audit":       {"runtime", "runtime/backoff", "runtime/linefile", "runtime/store"},
 	"runtime/backoff":     {},
 	"runtime/batch":       {"runtime", "runtime/backoff", "runtime/events", "runtime/latest"},
 	"runtime/clustertest": {"agent", "agent/serve", "runtime", "runtime/past", "test/wait"},
@@ -52,6 +52,7 @@ var mayImport = map[string][]string{
 	"runtime/identity":    {"runtime", "runtime/access"},
 	"runtime/hints":       {"runtime"},
 	"runtime/latest":      {},
+	"runtime/linefile":    {},
 	"runtime/lockfile":    {},
 	"runtime/logdir":      {"runtime", "runtime/output", "runtime/probe", "runtime/store"},
 	"runtime/once":        {},
@@ -132,7 +133,7 @@ var mayImport = map[string][]string{
 	"config": {"agent/embedded", "graph/transport", "local/network", "local/sandbox/oci", "runtime", "runtime/access"},
 
 	"server":           {"agent/embedded", "client", "config", "graph", "graph/download", "graph/transport", "graph/transport/peers", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/finding", "runtime/identity", "runtime/pool", "runtime/quota", "runtime/store", "server/accesslog", "server/metrics", "server/peering", "server/secure", "server/signin", "web"},
-	"server/accesslog": {},
+	"server/accesslog": {"runtime/linefile"},
 	"server/metrics":   {"graph/transport/peers", "local", "local/scheduler", "nomad", "nomad/outcome", "runtime", "runtime/engine", "runtime/tasks", "runtime/timing"},
 	"server/peering":   {"graph/transport/socket"},
 	"server/private":   {"config", "local", "runtime/lockfile", "server"},

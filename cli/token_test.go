@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -246,4 +248,34 @@ func TestGrantCommand(t *testing.T) {
 	s.fails("FORBIDDEN", "runner", "release", string(runner.ID))
 	s.fails("FORBIDDEN", "runner", "list")
 	s.fails("FORBIDDEN", "token", "grant", "--runner", string(runner.ID))
+}
+
+// TestTablesShowStoredScriptsAsText: no name or label of others moves the cursor, makes a line, or turns text around.
+func TestTablesShowStoredScriptsAsText(t *testing.T) {
+	s := newServer(t)
+	size := 1
+	if _, _, err := s.engine.PutEnvironment(t.Context(), engine.PutEnvironmentInput{ID: "e", PoolSize: &size}); err != nil {
+		t.Fatal(err)
+	}
+	const evil = "<script>\u202etxt\u2028\u200b"
+	wait := 60
+	label := evil + "\x1b[2J\u009b1m\r\n\x7f"
+	if _, err := s.engine.Claim(t.Context(), engine.ClaimInput{EnvironmentID: "e", WaitFor: &wait, Labels: []runtime.Label{{Name: label, Value: label}}}); err != nil {
+		t.Fatal(err)
+	}
+	s.as(s.works("token", "create", evil, "--role", "ADMIN"))
+	id := regexp.MustCompile("^[0-9a-f-]{36}  ")
+	for _, command := range [][]string{{"token", "list"}, {"runner", "list"}} {
+		for _, format := range []string{"table", "json", "yaml"} {
+			out := s.works(append(slices.Clone(command), "-o", format)...)
+			if !strings.Contains(out, "<script>") || strings.ContainsAny(out, "\u202e\u2028\u200b\x1b\u009b\r\x7f") {
+				t.Errorf("%v as %s: %q", command, format, out)
+			}
+			for i, line := range slices.Collect(strings.Lines(out)) {
+				if format == "table" && i > 0 && !id.MatchString(line) {
+					t.Errorf("%v has the line %q", command, line)
+				}
+			}
+		}
+	}
 }

@@ -1781,7 +1781,7 @@ func (v *Health) GetComponents() []HealthComponentsComponentHealth { return v.Co
 //
 // How one part is.
 type HealthComponentsComponentHealth struct {
-	// Which part: `cluster`, `store` (the database), `output` (the logs of what programs print), `orphaned output` where there are logs that the database doesn't know, `restore`, `retention` and `audit log` once that failed, `attacks` once some were carried out, or `pool` with an environment's id.
+	// Which part: `cluster`, `store` (the database), `output` (the logs of what programs print), `orphaned output` where there are logs that the database doesn't know, `restore`, `audit log` (with the number of entries that wait, if they can't be stored), `retention` once that failed, `attacks` once some were carried out, or `pool` with an environment's id.
 	Name string `json:"name"`
 	// The verdict.
 	Status HealthStatus `json:"status"`

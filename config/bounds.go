@@ -11,12 +11,12 @@ import (
 // follows from the memory that it has.
 type Bounds struct {
 	BodyMemory         int64 `env:"ROCKPOOL_BODY_MEMORY" default:"0" placeholder:"BYTES" help:"Bytes of memory for all requests, WebSocket messages and answers, max-body and 35200000 at least, to 1099511627776; one address has half of it at most, or what one largest request takes. 0: a quarter of the server's memory, at most 1073741824. (${default}; $$${env})"`
-	Connections        int   `env:"ROCKPOOL_CONNECTIONS" default:"0" placeholder:"N" help:"Connections of all addresses, 1 to 10000000. 0: one for each 256 KiB of the server's memory, and three quarters of the files that it may open at most; peer-connections if that is more. (${default}; $$${env})"`
+	Connections        int   `env:"ROCKPOOL_CONNECTIONS" default:"0" placeholder:"N" help:"Connections of all addresses, 1 to 10000000. 0: one for each 256 KiB of the server's memory, but at most three quarters of the files that it may open, and at least peer-connections. (${default}; $$${env})"`
 	PeerConnections    int   `env:"ROCKPOOL_PEER_CONNECTIONS" default:"0" placeholder:"N" help:"Connections of one address, 1 to 10000000. 0: half of connections. (${default}; $$${env})"`
 	PeerOperations     int   `env:"ROCKPOOL_PEER_OPERATIONS" default:"0" placeholder:"N" help:"Queries, mutations and unfinished requests of one address at once, 1 to 10000000. 0: one for each 512 KiB of the server's memory. (${default}; $$${env})"`
 	PeerSubscriptions  int   `env:"ROCKPOOL_PEER_SUBSCRIPTIONS" default:"0" placeholder:"N" help:"Subscriptions of one address, 1 to 10000000. 0: one for each 512 KiB of the server's memory. (${default}; $$${env})"`
-	TokenOperations    int   `env:"ROCKPOOL_TOKEN_OPERATIONS" default:"0" placeholder:"N" help:"Operations at once of all who show the same token or the same grant, or of all callers where there is none, 1 to 10000000. 0: twice as many as of one address. (${default}; $$${env})"`
-	TokenSubscriptions int   `env:"ROCKPOOL_TOKEN_SUBSCRIPTIONS" default:"0" placeholder:"N" help:"Subscriptions of all who show the same token or the same grant, or of all callers where there is none, 1 to 10000000. 0: twice as many as of one address. (${default}; $$${env})"`
+	TokenOperations    int   `env:"ROCKPOOL_TOKEN_OPERATIONS" default:"0" placeholder:"N" help:"Operations at once with the same token or the same grant, or of all callers if no token is needed, 1 to 10000000. 0: twice as many as of one address. (${default}; $$${env})"`
+	TokenSubscriptions int   `env:"ROCKPOOL_TOKEN_SUBSCRIPTIONS" default:"0" placeholder:"N" help:"Subscriptions with the same token or the same grant, or of all callers if no token is needed, 1 to 10000000. 0: twice as many as of one address. (${default}; $$${env})"`
 }
 
 const (

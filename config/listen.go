@@ -10,11 +10,11 @@ import (
 
 // TLS are the settings for serving by TLS.
 type TLS struct {
-	Cert       string `env:"ROCKPOOL_TLS_CERT" placeholder:"FILE" complete:"file" help:"Certificate to serve with, PEM, with those of intermediate authorities after it. A changed file is read within a second. ($$${env})"`
-	Key        string `env:"ROCKPOOL_TLS_KEY" placeholder:"FILE" complete:"file" help:"Its private key. ($$${env})"`
-	MinVersion string `env:"ROCKPOOL_TLS_MIN_VERSION" default:"1.3" placeholder:"VERSION" help:"Least version of TLS that is spoken: 1.3 or 1.2. (${default}; $$${env})"`
-	ClientCA   string `name:"client-ca" env:"ROCKPOOL_TLS_CLIENT_CA" placeholder:"FILE" complete:"file" help:"Certificates of the authorities that certificates of clients must be by. Empty: no client is asked for one. ($$${env})"`
-	ClientAuth string `env:"ROCKPOOL_TLS_CLIENT_AUTH" default:"require" placeholder:"WHAT" help:"With --tls-client-ca: require a certificate of each client, or optional. It is a check at the door and names no caller: the token is needed all the same. (${default}; $$${env})"`
+	Cert       string `env:"ROCKPOOL_TLS_CERT" placeholder:"FILE" complete:"file" help:"PEM file with the server's certificate, then those of intermediate authorities. A changed file is used within a second. ($$${env})"`
+	Key        string `env:"ROCKPOOL_TLS_KEY" placeholder:"FILE" complete:"file" help:"PEM file with the certificate's private key. ($$${env})"`
+	MinVersion string `env:"ROCKPOOL_TLS_MIN_VERSION" default:"1.3" placeholder:"VERSION" help:"Lowest version of TLS that clients may use: 1.3 or 1.2. (${default}; $$${env})"`
+	ClientCA   string `name:"client-ca" env:"ROCKPOOL_TLS_CLIENT_CA" placeholder:"FILE" complete:"file" help:"PEM file with the authorities that sign clients' certificates. Empty: clients need no certificate. ($$${env})"`
+	ClientAuth string `env:"ROCKPOOL_TLS_CLIENT_AUTH" default:"require" placeholder:"WHAT" help:"With --tls-client-ca: require: each client needs a certificate; optional: a client may have none. Clients need a token all the same. (${default}; $$${env})"`
 }
 
 // The values of TLS.ClientAuth.
@@ -62,7 +62,7 @@ func (t *TLS) check() error {
 
 // Proxies are the settings for a server behind proxies.
 type Proxies struct {
-	Behind  bool     `name:"behind-proxy" env:"ROCKPOOL_BEHIND_PROXY" help:"Serve without TLS beyond loopback, since a proxy in front speaks TLS with clients. The network between must be yours. ($$${env})"`
+	Behind  bool     `name:"behind-proxy" env:"ROCKPOOL_BEHIND_PROXY" help:"Serve without TLS beyond loopback: a proxy in front speaks TLS with clients. Trust the network between the proxy and the server. ($$${env})"`
 	Trusted []string `name:"trusted-proxies" env:"ROCKPOOL_TRUSTED_PROXIES" placeholder:"NETWORK,…" help:"Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, for example 127.0.0.1,10.0.0.0/24. Nobody else's are. ($$${env})"`
 }
 

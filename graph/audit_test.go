@@ -1,10 +1,17 @@
 package graph
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
@@ -114,5 +121,104 @@ func TestNewTenantSeesNothingOfADeletedOne(t *testing.T) {
 	}
 	if a := b.as(testToken, put); a.code() != "CONFLICT" || !strings.Contains(a.Errors[0].Message, "a deleted tenant physics") {
 		t.Errorf("%+v", a.Errors)
+	}
+}
+
+// audited returns what the log has about an action.
+func (b bed) audited(t *testing.T, action string) (all []auditEntryOf) {
+	t.Helper()
+	var log struct {
+		AuditLog struct{ Nodes []auditEntryOf }
+	}
+	data, _ := json.Marshal(b.as(testToken, `{ auditLog(action: "`+action+`") { nodes { objectKind objectId outcome details { name value } } } }`).Data)
+	if err := json.Unmarshal(data, &log); err != nil {
+		t.Fatalf("%s: %v", data, err)
+	}
+	return log.AuditLog.Nodes
+}
+
+type auditEntryOf struct {
+	ObjectKind, ObjectID, Outcome string
+	Details                       []auditDetailOf
+}
+
+type auditDetailOf struct{ Name, Value string }
+
+// A grant's entry says what it allows, and never the grant itself.
+func TestGrantsAreInTheAuditLogWithTheirRights(t *testing.T) {
+	b, client := tenanted(t, runtime.Quotas{})
+	runner := asked(t, b, client, claimA).Data["claimRunner"].(in)["runner"].(in)["id"].(string)
+	made := asked(t, b, client, `mutation { createGrant(input: {runnerId: "`+runner+`", rights: [WATCH, FILES_READ], expiresIn: 60}) { token grant { id expiresAt } } }`)
+	grant := made.Data["createGrant"].(in)
+	asked(t, b, client, `mutation { createGrant(input: {executionId: "none", rights: [WATCH]}) { token } }`)
+	got := b.audited(t, "createGrant")
+	expires, _ := time.Parse(time.RFC3339Nano, grant["grant"].(in)["expiresAt"].(string))
+	want := []auditEntryOf{
+		{"GRANT", grant["grant"].(in)["id"].(string), "OK", []auditDetailOf{{"expiresAt", expires.UTC().Format(time.RFC3339)}, {"rights", "FILES_READ WATCH"}, {"runner", runner}}},
+		{"GRANT", "", "EXECUTION_NOT_FOUND", []auditDetailOf{{"execution", "none"}, {"rights", "WATCH"}}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if text := fmt.Sprint(got); strings.Contains(text, grant["token"].(string)) {
+		t.Errorf("the grant is in %s", text)
+	}
+}
+
+// A claim through a ticket names its runner, also one that came later.
+func TestRunnersOfTicketsAreInTheAuditLog(t *testing.T) {
+	b, client := tenanted(t, runtime.Quotas{})
+	b.as(testToken, `mutation { putEnvironment(input: {id: "empty", tenant: "physics", poolSize: 0}) { created } }`)
+	for _, environment := range []string{"a", "empty"} {
+		made := asked(t, b, client, `mutation { claimRunner(input: {environmentId: "`+environment+`", wait: TICKET}) { ticket { id } } }`)
+		ticket := made.Data["claimRunner"].(in)["ticket"].(in)["id"].(string)
+		runner := ""
+		wait.For(t, "the ticket has its runner", func() bool {
+			now := asked(t, b, client, `{ ticket(id: "`+ticket+`") { runner { id } } }`).Data["ticket"].(in)
+			if of, ok := now["runner"].(in); ok {
+				runner = of["id"].(string)
+			}
+			return runner != ""
+		})
+		var got []auditEntryOf
+		wait.For(t, "both are in the log", func() bool {
+			got = b.audited(t, "claimRunner")
+			return len(got) >= 2
+		})
+		slices.SortFunc(got, func(a, b auditEntryOf) int { return strings.Compare(a.ObjectKind, b.ObjectKind) })
+		for _, want := range []auditEntryOf{{"TICKET", ticket, "OK", []auditDetailOf{}}, {"RUNNER", runner, "OK", []auditDetailOf{{"ticket", ticket}}}} {
+			if !slices.ContainsFunc(got, func(e auditEntryOf) bool { return cmp.Equal(e, want) }) {
+				t.Errorf("%+v is missing in %+v", want, got)
+			}
+		}
+	}
+}
+
+// A caller that leaves is no fault of the server's.
+func TestCallersThatLeaveAreInTheAuditLogAsCancelled(t *testing.T) {
+	b, client := tenanted(t, runtime.Quotas{Runners: ptr(1)})
+	asked(t, b, client, claimA)
+	body, _ := json.Marshal(in{"query": claimA})
+	ctx, leave := context.WithCancel(t.Context())
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url+"/graphql", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header = client.Clone()
+	r.Header.Set("Content-Type", "application/json")
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		if response, err := http.DefaultClient.Do(r); err == nil {
+			_ = response.Body.Close()
+		}
+	}()
+	wait.For(t, "the claim waits", func() bool { return b.engine.Usage("physics").Waiting.Used == 1 })
+	leave()
+	<-left
+	var got []auditEntryOf
+	wait.For(t, "it is recorded", func() bool { got = b.audited(t, "claimRunner"); return len(got) == 2 })
+	if got[1].Outcome != "CANCELLED" {
+		t.Errorf("%+v", got)
 	}
 }

@@ -84,7 +84,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	settings := options.Settings
 	follower := &follower{resolver: resolver, presenter: present}
 	settings.Source, settings.Present, settings.Recover = follower.follow, present.Present, present.Recover
-	admission := &gate.Admission{Book: options.Book, Session: options.Session, Failed: guarded.Recording()}
+	admission := &gate.Admission{Book: options.Book, Session: options.Session, Failed: guarded.FailureRecorder()}
 	settings.Admit, settings.Subscribing = admission.Admit, guarded.Subscribing
 	counted := generated.NewExecutableSchema(generated.Config{Complexity: fields()})
 	settings.Fields = func(op *graphql.OperationContext) int {

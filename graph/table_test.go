@@ -300,7 +300,7 @@ func (w *world) make(tenant runtime.TenantID) *things {
 	b, _, err := w.engine.StartBatch(ctx, engine.StartInput{RunnerID: r.ID, Tenant: tenant, Command: cat}, engine.BatchInput{Cases: []engine.CaseInput{{Stdin: []byte("1")}}})
 	must(err)
 	o.batch = string(b.ID)
-	waits, err := w.engine.ClaimLater(ctx, engine.ClaimInput{EnvironmentID: runtime.EnvironmentID(o.low), Tenant: tenant})
+	waits, err := w.engine.ClaimLater(ctx, engine.ClaimInput{EnvironmentID: runtime.EnvironmentID(o.low), Tenant: tenant}, nil)
 	must(err)
 	o.ticket = string(waits.ID)
 	token, _ := w.newToken(identity.NewToken{Role: access.Observer, Tenant: tenant})

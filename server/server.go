@@ -5,6 +5,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -143,7 +144,7 @@ func (s *Server) Open(ctx context.Context) (err error) {
 		return err
 	}
 	s.audit, err = audit.New(audit.Config{
-		Store: s.store, Keep: seconds(s.config.KeepAudit), Lines: auditLines(s.config.AuditLog), Stdout: os.Stdout, Failing: s.auditFails,
+		Store: s.store, Keep: seconds(s.config.KeepAudit), Lines: auditLines(s.config.AuditLog), Stdout: os.Stdout, Failing: s.auditFails, Unstored: s.logUnstored,
 	})
 	if err != nil {
 		return err
@@ -164,7 +165,7 @@ func (s *Server) Open(ctx context.Context) (err error) {
 		Dir: s.config.Data, Logger: s.logger.Named("engine"),
 		Alert: pool.AlertRule{Threshold: s.config.AlertThreshold, Timeout: seconds(s.config.AlertTimeout)},
 		Keep:  seconds(s.config.KeepExecutions), KeepBytes: s.config.KeepBytes,
-		Attacks: s.lastAttacks(), Quotas: s.quotas, Weight: s.weight, Led: s.readBook,
+		Attacks: s.lastAttacks(), Quotas: s.quotas, Weight: s.weight, Led: s.readBook, Audit: s.audit.Problem,
 	})
 	return nil
 }
@@ -391,7 +392,6 @@ func (s *Server) Run(ctx context.Context) error {
 
 // auditFails logs that the audit log can't be stored, and that it can again.
 func (s *Server) auditFails(err error) {
-	s.Engine.AuditFails(err)
 	if err != nil {
 		s.logger.Error("the audit log can't be written; it is tried again", zap.Error(err))
 		return
@@ -399,12 +399,19 @@ func (s *Server) auditFails(err error) {
 	s.logger.Info("the audit log is written again")
 }
 
-// runAudit stores the audit log, once this server may write.
+// logUnstored logs entries of the audit log that nothing will store any more.
+func (s *Server) logUnstored(entries []json.RawMessage) {
+	s.logger.Error("entries of the audit log can't be stored; they follow", zap.Int("entries", len(entries)))
+	for _, e := range entries {
+		s.logger.Error("an entry of the audit log that isn't stored", zap.Any("entry", e))
+	}
+}
+
+// runAudit stores the audit log, once this server may write. What comes before that waits.
 func (s *Server) runAudit(ctx context.Context) error {
 	select {
 	case <-s.Engine.Restored():
 	case <-ctx.Done():
-		return context.Cause(ctx) // nothing was recorded
 	}
 	return s.audit.Run(ctx)
 }

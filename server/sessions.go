@@ -47,10 +47,13 @@ type sessions struct {
 	allTenants bool
 }
 
-// Begin implements signin.Sessions.
+// Begin implements signin.Sessions. Nobody is signed in while the audit log has no room for that.
 func (s sessions) Begin(ctx context.Context, who signin.Identity) (string, error) {
+	if err := s.log.Room(); err != nil {
+		return "", err
+	}
 	if _, there := s.book.Tenant(who.Tenant); !there {
-		s.record("signIn", access.Token{Name: identity.PersonName(who.Name, who.Subject), AllTenants: true}, peers.ClientAddress(ctx), runtime.Errorf(runtime.CodeForbidden, "no tenant"))
+		s.record(ctx, "signIn", access.Token{Name: identity.PersonName(who.Name, who.Subject), AllTenants: true}, peers.ClientAddress(ctx), runtime.Errorf(runtime.CodeForbidden, "no tenant"))
 		return "", signin.ErrUnknownTenant
 	}
 	made, secret, err := s.book.CreateToken(ctx, access.Server(), identity.NewToken{
@@ -58,18 +61,18 @@ func (s sessions) Begin(ctx context.Context, who signin.Identity) (string, error
 		AllTenants: s.allTenants && who.Role != access.Client, Role: who.Role, Life: max(time.Until(who.Expires), time.Millisecond),
 	})
 	address, _ := netip.ParseAddr(who.Address)
-	s.record("signIn", made, address, err)
+	s.record(ctx, "signIn", made, address, err)
 	return secret, err
 }
 
-func (s sessions) record(action string, t access.Token, address netip.Addr, err error) {
+func (s sessions) record(ctx context.Context, action string, t access.Token, address netip.Addr, err error) {
 	tenant := t.Tenant
 	if t.AllTenants {
 		tenant = audit.WholeServer
 	}
 	s.log.Append(audit.Entry{
 		Tenant: tenant, Actor: audit.Actor{Kind: audit.Session, ID: t.ID, Name: t.Name}, Role: string(t.Role), Action: action,
-		ObjectKind: "TOKEN", ObjectID: t.ID, Address: address, Outcome: audit.OutcomeOf(err),
+		ObjectKind: "TOKEN", ObjectID: t.ID, Address: address, Outcome: audit.OutcomeOf(ctx, err),
 	})
 }
 
@@ -88,8 +91,11 @@ func (s sessions) End(ctx context.Context, secret string) error {
 	if !ok || t.Kind != access.KindSession {
 		return nil
 	}
+	if err := s.log.Room(); err != nil {
+		return err
+	}
 	_, err := s.book.RevokeToken(ctx, access.Server(), t.ID, false)
-	s.record("signOut", t, peers.ClientAddress(ctx), err)
+	s.record(ctx, "signOut", t, peers.ClientAddress(ctx), err)
 	if runtime.CodeOf(err) == runtime.CodeInvalidInput { // it has gone
 		return nil
 	}

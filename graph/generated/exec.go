@@ -101,6 +101,11 @@ type ComplexityRoot struct {
 		Version   func(childComplexity int) int
 	}
 
+	AuditDetail struct {
+		Name  func(childComplexity int) int
+		Value func(childComplexity int) int
+	}
+
 	AuditEntry struct {
 		Action     func(childComplexity int) int
 		ActorID    func(childComplexity int) int
@@ -108,6 +113,7 @@ type ComplexityRoot struct {
 		ActorName  func(childComplexity int) int
 		Address    func(childComplexity int) int
 		At         func(childComplexity int) int
+		Detail     func(childComplexity int) int
 		ID         func(childComplexity int) int
 		ObjectID   func(childComplexity int) int
 		ObjectKind func(childComplexity int) int
@@ -1130,6 +1136,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Attacks.Version(childComplexity), true
 
+	case "AuditDetail.name":
+		if e.ComplexityRoot.AuditDetail.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuditDetail.Name(childComplexity), true
+	case "AuditDetail.value":
+		if e.ComplexityRoot.AuditDetail.Value == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuditDetail.Value(childComplexity), true
+
 	case "AuditEntry.action":
 		if e.ComplexityRoot.AuditEntry.Action == nil {
 			break
@@ -1166,6 +1185,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.AuditEntry.At(childComplexity), true
+	case "AuditEntry.details":
+		if e.ComplexityRoot.AuditEntry.Detail == nil {
+			break
+		}
+
+		return e.ComplexityRoot.AuditEntry.Detail(childComplexity), true
 	case "AuditEntry.id":
 		if e.ComplexityRoot.AuditEntry.ID == nil {
 			break
@@ -4236,7 +4261,7 @@ type Query {
     sessions: Boolean
   ): [Token!]!
 
-  "The audit log: changes and attempted changes, oldest first unless ` + "`" + `newestFirst` + "`" + ` is set. ADMIN: the entries of its tenant, or all for all tenants. Entries never contain commands, files, output or secrets. INVALID_INPUT for an unusable ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + `; CLUSTER_UNAVAILABLE beside the page if entries can't be stored now."
+  "The audit log: changes and attempted changes, oldest first unless ` + "`" + `newestFirst` + "`" + ` is set. ADMIN: the entries of its tenant, or all for all tenants. Entries never contain commands, files, output or secrets. INVALID_INPUT for an unusable ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + `; CLUSTER_UNAVAILABLE beside the page if it lacks entries that can't be stored now."
   auditLog(
     "Only those of the token, session or grant with this id; null: of any."
     actorId: ID
@@ -4614,8 +4639,18 @@ type AuditEntry {
   objectId: ID!
   "The caller's address; null if it isn't known, for example on a Unix socket."
   address: String
-  "OK, the code of the error (see ` + "`" + `ErrorCode` + "`" + `), or UNREADABLE if the stored entry is damaged."
+  "OK, the code of the error (see ` + "`" + `ErrorCode` + "`" + `), CANCELLED if the caller left or cancelled the request before the answer, or UNREADABLE if the stored entry is damaged."
   outcome: String!
+  "More facts, sorted by name. createGrant: ` + "`" + `execution` + "`" + ` or ` + "`" + `runner` + "`" + `, ` + "`" + `rights` + "`" + `, ` + "`" + `expiresAt` + "`" + `. claimRunner with a ticket: ` + "`" + `ticket` + "`" + ` in the entry about the runner."
+  details: [AuditDetail!]!
+}
+
+"A fact about an action: an id, a time, or words of the API."
+type AuditDetail {
+  "What it is about."
+  name: String!
+  "The fact."
+  value: String!
 }
 
 "A page of the audit log."
@@ -6471,7 +6506,7 @@ enum HealthStatus {
 
 "How one part is."
 type ComponentHealth {
-  "Which part: ` + "`" + `cluster` + "`" + `, ` + "`" + `store` + "`" + ` (the database), ` + "`" + `output` + "`" + ` (the logs of what programs print), ` + "`" + `orphaned output` + "`" + ` where there are logs that the database doesn't know, ` + "`" + `restore` + "`" + `, ` + "`" + `retention` + "`" + ` and ` + "`" + `audit log` + "`" + ` once that failed, ` + "`" + `attacks` + "`" + ` once some were carried out, or ` + "`" + `pool` + "`" + ` with an environment's id."
+  "Which part: ` + "`" + `cluster` + "`" + `, ` + "`" + `store` + "`" + ` (the database), ` + "`" + `output` + "`" + ` (the logs of what programs print), ` + "`" + `orphaned output` + "`" + ` where there are logs that the database doesn't know, ` + "`" + `restore` + "`" + `, ` + "`" + `audit log` + "`" + ` (with the number of entries that wait, if they can't be stored), ` + "`" + `retention` + "`" + ` once that failed, ` + "`" + `attacks` + "`" + ` once some were carried out, or ` + "`" + `pool` + "`" + ` with an environment's id."
   name: String!
   "The verdict."
   status: HealthStatus!
@@ -6599,6 +6634,16 @@ func (ec *executionContext) childFields_Attacks(ctx context.Context, field graph
 	return nil, fmt.Errorf("no field named %q was found under type Attacks", field.Name)
 }
 
+func (ec *executionContext) childFields_AuditDetail(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_AuditDetail_name(ctx, field)
+	case "value":
+		return ec.fieldContext_AuditDetail_value(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AuditDetail", field.Name)
+}
+
 func (ec *executionContext) childFields_AuditEntry(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -6625,6 +6670,8 @@ func (ec *executionContext) childFields_AuditEntry(ctx context.Context, field gr
 		return ec.fieldContext_AuditEntry_address(ctx, field)
 	case "outcome":
 		return ec.fieldContext_AuditEntry_outcome(ctx, field)
+	case "details":
+		return ec.fieldContext_AuditEntry_details(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type AuditEntry", field.Name)
 }
@@ -9499,6 +9546,52 @@ func (ec *executionContext) fieldContext_Attacks_failed(_ context.Context, field
 	return graphql.NewScalarFieldContext("Attacks", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _AuditDetail_name(ctx context.Context, field graphql.CollectedField, obj *audit.Detail) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AuditDetail_name(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Name(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AuditDetail_name(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AuditDetail", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _AuditDetail_value(ctx context.Context, field graphql.CollectedField, obj *audit.Detail) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AuditDetail_value(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Value(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AuditDetail_value(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AuditDetail", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _AuditEntry_id(ctx context.Context, field graphql.CollectedField, obj *audit.Entry) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -9773,6 +9866,38 @@ func (ec *executionContext) _AuditEntry_outcome(ctx context.Context, field graph
 }
 func (ec *executionContext) fieldContext_AuditEntry_outcome(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("AuditEntry", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _AuditEntry_details(ctx context.Context, field graphql.CollectedField, obj *audit.Entry) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AuditEntry_details(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Detail, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []audit.Detail) graphql.Marshaler {
+			return ec.marshalNAuditDetail2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋauditᚐDetailᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AuditEntry_details(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "AuditEntry",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_AuditDetail(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _AuditEntryConnection_edges(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[audit.Entry]) (ret graphql.Marshaler) {
@@ -23892,6 +24017,49 @@ func (ec *executionContext) _Attacks(ctx context.Context, sel ast.SelectionSet, 
 	return out
 }
 
+var auditDetailImplementors = []string{"AuditDetail"}
+
+func (ec *executionContext) _AuditDetail(ctx context.Context, sel ast.SelectionSet, obj *audit.Detail) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, auditDetailImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("AuditDetail")
+		case "name":
+			out.Values[i] = ec._AuditDetail_name(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "value":
+			out.Values[i] = ec._AuditDetail_value(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var auditEntryImplementors = []string{"AuditEntry"}
 
 func (ec *executionContext) _AuditEntry(ctx context.Context, sel ast.SelectionSet, obj *audit.Entry) graphql.Marshaler {
@@ -24162,6 +24330,11 @@ func (ec *executionContext) _AuditEntry(ctx context.Context, sel ast.SelectionSe
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "details":
+			out.Values[i] = ec._AuditEntry_details(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -32043,6 +32216,26 @@ func (ec *executionContext) marshalNAllocationStatus2githubᚗcomᚋrockpoolᚋr
 		}
 	}
 	return res
+}
+
+func (ec *executionContext) marshalNAuditDetail2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋauditᚐDetail(ctx context.Context, sel ast.SelectionSet, v audit.Detail) graphql.Marshaler {
+	return ec._AuditDetail(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNAuditDetail2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋauditᚐDetailᚄ(ctx context.Context, sel ast.SelectionSet, v []audit.Detail) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNAuditDetail2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋauditᚐDetail(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) marshalNAuditEntry2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋauditᚐEntry(ctx context.Context, sel ast.SelectionSet, v audit.Entry) graphql.Marshaler {

@@ -175,6 +175,7 @@ func RefuseTyped(w http.ResponseWriter, status int, err *runtime.Error) {
 // Answer answers a request that doesn't reach GraphQL with what Present returned.
 func Answer(w http.ResponseWriter, status int, err *gqlerror.Error) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	_, _ = w.Write(response.Append(nil, &graphql.Response{Errors: gqlerror.List{err}})) // a client that left needs no answer
 }

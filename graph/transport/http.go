@@ -180,7 +180,7 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 	if kind == typeResponse {
 		failed = http.StatusBadRequest
 	}
-	op, refused := prepare(ctx, exec, params, r.Header)
+	op, refused := s.prepare(ctx, exec, params, r.Header)
 	if refused != nil {
 		h.release()
 		answer(w, kind, failed, refused)

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -9,6 +10,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 func (b *bed) do(t *testing.T, method, query, body string, header ...string) (*http.Response, string) {
@@ -129,4 +132,32 @@ func FuzzDecodeParams(f *testing.F) {
 			t.Fatalf("%q was taken", in)
 		}
 	})
+}
+
+// TestOperationsAreReported of each transport, with the context of their request, but not what isn't one.
+func TestOperationsAreReported(t *testing.T) {
+	reported := make(chan string, 10)
+	b := newBed(t, Settings{Operation: func(ctx context.Context, kind, name string) {
+		if ctx.Value(http.LocalAddrContextKey) == nil {
+			t.Error("its request isn't known")
+		}
+		reported <- kind + " " + name
+	}})
+	want := func(want string) {
+		t.Helper()
+		if got := wait.Receive(t, reported, want); got != want {
+			t.Errorf("%s instead of %s", got, want)
+		}
+	}
+	post := func(query string) { b.do(t, http.MethodPost, "", `{"query":"`+query+`"}`, "Content-Type", typeJSON) }
+	post("mutation m { x }")
+	want("mutation m")
+	b.do(t, http.MethodGet, "?query="+url.QueryEscape("{ x }"), "")
+	want("query ")
+	post("{")
+	_, _, _ = b.askEvents(t, "subscription three { x }")
+	want("subscription three")
+	p := b.hello(t)
+	p.subscribe("1", "silent")
+	want("subscription silent")
 }

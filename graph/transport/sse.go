@@ -47,7 +47,7 @@ func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecut
 		t.refuse(refusing, r, status, err)
 		return
 	}
-	op, refused := prepare(r.Context(), exec, params, r.Header)
+	op, refused := t.prepare(r.Context(), exec, params, r.Header)
 	if refused == nil && op.kind() == ast.Mutation && r.Method == http.MethodGet {
 		w.Header().Set("Allow", http.MethodPost)
 		t.refuse(w, r, http.StatusMethodNotAllowed, runtime.Errorf(runtime.CodeInvalidInput, "a mutation needs a POST"))

@@ -107,7 +107,7 @@ func (c *connection) remember(id string, s *subscriber) (there, full bool) {
 // operate runs an operation, and returns what is to be said last.
 func (c *connection) operate(ctx context.Context, l *lane, params *graphql.RawParams, h *hold) parcel {
 	ctx = graphql.StartOperationTrace(ctx)
-	op, refused := prepare(ctx, c.exec, params, c.header)
+	op, refused := c.prepare(ctx, c.exec, params, c.header)
 	if refused != nil {
 		return parcel{kind: parcelError, payload: response.AppendErrors(nil, refused.Errors)}
 	}

@@ -60,6 +60,9 @@ type Settings struct {
 	// Subscribing takes a subscription of the caller's quota, until done is called. Nil:
 	// there is none.
 	Subscribing func(ctx context.Context) (done func(), err error)
+	// Operation is called with each operation that is about to run: its type ("query", "mutation" or
+	// "subscription"), and its name; "": it has none. ctx has the values of its request's context. Nil: nothing is called.
+	Operation func(ctx context.Context, kind, name string)
 	// Peers bounds what each peer, and all together, may take. Nil: nothing is bounded
 	// beyond one request and one WebSocket.
 	Peers *peers.Peers
@@ -110,12 +113,15 @@ type operation struct {
 
 // prepare parses and validates. refused, if not nil, is what the client gets
 // instead of an operation.
-func prepare(ctx context.Context, exec graphql.GraphExecutor, params *graphql.RawParams, header http.Header) (op operation, refused *graphql.Response) {
+func (s Settings) prepare(ctx context.Context, exec graphql.GraphExecutor, params *graphql.RawParams, header http.Header) (op operation, refused *graphql.Response) {
 	now := graphql.Now()
 	params.Headers, params.ReadTime = header, graphql.TraceTiming{Start: now, End: now}
 	opCtx, errs := exec.CreateOperationContext(ctx, params)
 	if errs != nil {
 		return operation{}, exec.DispatchError(graphql.WithOperationContext(ctx, opCtx), errs)
+	}
+	if s.Operation != nil {
+		s.Operation(ctx, string(opCtx.Operation.Operation), opCtx.Operation.Name)
 	}
 	return operation{exec, opCtx}, nil
 }

@@ -1,11 +1,12 @@
 // Package access says who a caller is and what it may do. A [Principal] comes
-// from a token, a grant or, on a server that needs no token, from nothing. It
-// is in the context of everything that is done for a caller.
+// from a token or a grant; on a server that needs no token also from nothing. The
+// context of everything that is done for a caller has it.
 //
-// Two questions decide. [Principal.Allow] says whether the caller may use an
-// operation at all, by the [Rule] of that operation. [Principal.Sees] says
-// whether an object is the caller's: what it doesn't see doesn't exist for it,
-// so an id is no capability. A context without a principal may do nothing.
+// Two checks decide. [Principal.Allow] checks whether the caller may use an
+// operation at all, by the [Rule] of that operation. Its methods SeesRunner,
+// SeesExecution and so on check whether it sees an object. An object that it
+// doesn't see doesn't exist for it, so an id gives no right. A context without a
+// principal may do nothing.
 package access
 
 import (
@@ -43,8 +44,8 @@ func ParseRole(field, text string) (Role, error) {
 	return "", runtime.Invalid(field, "must be OBSERVER, CLIENT, OPERATOR or ADMIN")
 }
 
-// Has reports whether r may do what needs the role least. A role that isn't one has
-// nothing, and nobody has it.
+// Has reports whether r may do what the role least may. It is false if either isn't one
+// of [Roles].
 func (r Role) Has(least Role) bool {
 	needs := slices.Index(roles, least)
 	return needs >= 0 && slices.Index(roles, r) >= needs
@@ -63,7 +64,7 @@ const (
 	Execute    Right = "EXECUTE"     // start executions in a runner
 )
 
-// OfRunner reports whether it is a right to a runner, which one execution hasn't.
+// OfRunner reports whether only a grant to a runner can have the right.
 func (r Right) OfRunner() bool { return r == FilesRead || r == FilesWrite || r == Execute }
 
 // A Grant is a right to one object: an execution, or a runner and all
@@ -76,7 +77,7 @@ type Grant struct {
 	Expires   time.Time
 }
 
-// A Kind is what made a principal known.
+// A Kind says how a principal identified itself.
 type Kind string
 
 // The kinds.
@@ -94,7 +95,7 @@ type Principal struct {
 	ID         string // of the token; of a grant: of the token that made it
 	Name       string // the token's, for people
 	Tenant     runtime.TenantID
-	AllTenants bool // it acts for every tenant; what it makes without naming one is Tenant's
+	AllTenants bool // it acts for every tenant; what it makes without naming a tenant belongs to Tenant
 	Role       Role // "" for a grant
 	Grant      *Grant
 	Address    netip.Addr // where the caller is; zero: nobody knows
@@ -128,8 +129,8 @@ type Rule struct {
 	Rights     []Right // a grant with any of these suffices
 }
 
-// Allow returns UNAUTHENTICATED for nobody and FORBIDDEN for a caller that may
-// not use an operation. One without a rule is nobody's.
+// Allow returns UNAUTHENTICATED for the zero Principal, and FORBIDDEN for a caller that
+// may not use an operation. Nobody may use an operation without a rule.
 func (p Principal) Allow(name Operation) error {
 	rule, ok := rules[name]
 	switch {
@@ -161,8 +162,8 @@ func join(rights []Right) string {
 	return strings.Join(names, " or ")
 }
 
-// SeesTenant reports whether what belongs to a tenant as a whole is the
-// caller's: grants see nothing of a tenant but their object.
+// SeesTenant reports whether the caller sees what belongs to a tenant as a whole. A
+// grant sees only its object.
 func (p Principal) SeesTenant(id runtime.TenantID) bool {
 	return p.Kind != "" && p.Grant == nil && (p.AllTenants || p.Tenant == id)
 }
@@ -198,8 +199,8 @@ func (p Principal) SeesBatch(b runtime.Batch) bool {
 	return p.SeesTenant(b.Tenant)
 }
 
-// ActsFor returns the tenant of what the caller makes beside something of a
-// tenant: a caller for all tenants acts for that one.
+// ActsFor returns the tenant of an object that the caller makes from an object of
+// owner's: owner for a caller for all tenants, else the caller's tenant.
 func (p Principal) ActsFor(owner runtime.TenantID) runtime.TenantID {
 	if p.AllTenants {
 		return owner
@@ -207,6 +208,6 @@ func (p Principal) ActsFor(owner runtime.TenantID) runtime.TenantID {
 	return p.Tenant
 }
 
-// Scope returns the one tenant whose objects a caller's lists show, and false
-// where they show those of all.
+// Scope returns the one tenant whose objects a caller's lists show, and false if they
+// show the objects of all tenants.
 func (p Principal) Scope() (runtime.TenantID, bool) { return p.Tenant, !p.AllTenants }

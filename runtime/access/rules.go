@@ -8,7 +8,7 @@ import (
 // An Operation is what callers do, named as the API's field.
 type Operation string
 
-// anyRight is for what every grant needs.
+// anyRight is for operations that every grant allows.
 var anyRight = []Right{Watch, Stdin, Cancel, FilesRead, FilesWrite, Execute}
 
 // rules say who may use what. An operation without a rule can't be used: see

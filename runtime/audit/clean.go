@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 
@@ -14,8 +13,8 @@ import (
 )
 
 const (
-	malformed = "(malformed)" // instead of what has not the form of its field
-	hidden    = "(hidden)"    // instead of a word of a name that may be a secret
+	malformed = "(malformed)" // replaces a value without the form of its field
+	hidden    = "(hidden)"    // replaces a word of a name that looks like a secret
 
 	mostName = 100 // characters of a name
 )
@@ -31,7 +30,7 @@ var (
 	longRuns = regexp.MustCompile(`[A-Za-z0-9_+/=-]{32,}`)
 )
 
-// cleanWord returns a word, such as an operation's or a role's name, if it is one.
+// cleanWord returns s if it has the form of a word, such as the name of an operation or a role; else malformed.
 func cleanWord(s string) string {
 	if s == "" || words.MatchString(s) && !secret(s) {
 		return s
@@ -39,8 +38,8 @@ func cleanWord(s string) string {
 	return malformed
 }
 
-// cleanID returns an id if it is one. Instead of an id that looks like a secret it returns the beginning of its
-// digest, which is the same each time.
+// cleanID returns s if it has the form of an id; else malformed. For an id that looks like a secret it returns the
+// beginning of its digest, which is the same each time.
 func cleanID(s string) string {
 	switch {
 	case s == "" || digests.MatchString(s):
@@ -55,8 +54,8 @@ func cleanID(s string) string {
 	}
 }
 
-// cleanTenant returns a tenant if its name has the form of one. All such names are kept: what a tenant sees depends on
-// them.
+// cleanTenant returns a tenant whose name has the form of one; else malformed. It keeps names that look like secrets:
+// they decide which entries a tenant sees.
 func cleanTenant(id runtime.TenantID) runtime.TenantID {
 	if id == runtime.DefaultTenant || id == WholeServer {
 		return id
@@ -67,8 +66,8 @@ func cleanTenant(id runtime.TenantID) runtime.TenantID {
 	return id
 }
 
-// cleanName returns a name for people without what isn't printed, without words that look like secrets, and cut to
-// mostName characters.
+// cleanName returns a name for people. It replaces characters that aren't printed and words that look like secrets, and
+// cuts the name to mostName characters.
 func cleanName(s string) string {
 	s = s[:min(len(s), 64*mostName)]
 	s = strings.Map(func(r rune) rune {
@@ -90,8 +89,8 @@ func cleanName(s string) string {
 	return s
 }
 
-// secret reports whether a text has a long piece without the look of words, as tokens, keys and digests have: 16
-// letters and digits in a row, or 32 characters of base64 with letters of both cases and digits. A UUID has neither.
+// secret reports whether a text looks like a token, a key or a digest: it has 16 letters and digits in a row, or 32
+// characters of base64 with letters of both cases and digits. A UUID has neither.
 func secret(s string) bool {
 	for _, run := range runs.FindAllString(s, -1) {
 		if strings.ContainsFunc(run, unicode.IsDigit) && strings.ContainsFunc(run, unicode.IsLetter) {
@@ -105,8 +104,6 @@ func secret(s string) bool {
 	}
 	return false
 }
-
-func formatNumber(n int64) string { return strconv.FormatInt(n, 10) }
 
 func sortDetails(all []Detail) {
 	slices.SortStableFunc(all, func(a, b Detail) int { return cmp.Compare(a.name, b.name) })

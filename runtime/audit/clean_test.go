@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -115,10 +117,10 @@ func TestSecretsDoNotAppear(t *testing.T) {
 		entry := Entry{
 			ID: canary, At: time.Unix(0, 0), Tenant: tenant, Actor: Actor{ActorKind(canary), canary, name}, Role: canary, Action: canary,
 			ObjectKind: canary, ObjectID: canary, Address: netip.MustParseAddr("fe80::1").WithZone(canary), Outcome: Outcome(canary),
-			Detail: []Detail{Word("word", runtime.Outcome(canary)), Ref("ref", runtime.RunnerID(canary)), TenantRef("tenant", tenant), Number(canary, 1), Time(canary, time.Now()), {}},
+			Detail: []Detail{Words("words", []runtime.Outcome{runtime.Outcome(canary)}), Ref("ref", runtime.RunnerID(canary)), Time(canary, time.Now()), {}},
 		}
 		l.Append(entry)
-		entry.Outcome = OutcomeOf(runtime.Wrap(runtime.CodeInternal, runtime.Errorf(runtime.CodeFileError, "%s", canary), "%s", canary))
+		entry.Outcome = OutcomeOf(t.Context(), runtime.Wrap(runtime.CodeInternal, runtime.Errorf(runtime.CodeFileError, "%s", canary), "%s", canary))
 		l.Append(entry)
 		if err := l.Flush(t.Context()); err != nil {
 			t.Fatal(err)
@@ -130,7 +132,7 @@ func TestSecretsDoNotAppear(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
-		all := read(t, filepath.Join(dir, "lines"))
+		all := readFile(t, filepath.Join(dir, "lines"))
 		for _, r := range rows {
 			all += string(r.Value) + " " + strings.Join([]string{r.ID, string(r.Tenant), r.Actor, r.Action, r.Object}, " ")
 		}
@@ -147,11 +149,44 @@ func TestEntriesAreBounded(t *testing.T) {
 	much := strings.Repeat("<", 1<<20)
 	e := Entry{Tenant: runtime.TenantID(much), Actor: Actor{Token, much, much}, Role: much, Action: much, ObjectKind: much, ObjectID: much}
 	for i := range 1000 {
-		e.Detail = append(e.Detail, Number(fmt.Sprint("a", i), 1<<62), Number(strings.Repeat("a", 40), 1<<62), Word("a", runtime.Outcome(much)))
+		e.Detail = append(e.Detail, Time(fmt.Sprint("a", i), time.Now()), Time(strings.Repeat("a", 40), time.Now()), Words("a", slices.Repeat([]runtime.Outcome{runtime.Outcome(much)}, 100)))
 	}
 	e = e.clean()
 	r, err := e.row()
 	if err != nil || len(r.Value) > 2000 {
 		t.Error(len(r.Value), err)
+	}
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestLinesDoNotLie: whatever callers are called, a line is one line, a terminal obeys nothing in it, and shows it as it
+// stands.
+func TestLinesDoNotLie(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lines")
+	l := newLog(t, Config{Store: &memory{}, Lines: path})
+	stop := start(t, l)
+	const evil = "<script>\u202etxt\u2066\u200b\u2028\u009b2J\x7f\x1b[2J\r\n{\ufeff\U000e0041\xff é"
+	l.Append(Entry{
+		Tenant: evil, Actor: Actor{Token, evil, evil}, Role: evil, Action: evil, ObjectKind: evil, ObjectID: evil,
+		Detail: []Detail{Words("a", []runtime.Outcome{evil}), Ref("b", runtime.RunnerID(evil)), Words(evil, []runtime.Outcome{"c"})},
+	})
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	text := readFile(t, path)
+	line, rest, _ := strings.Cut(text, "\n")
+	if rest != "" || !strings.Contains(line, "é") || strings.Contains(line, "<script>") {
+		t.Errorf("%q", text)
+	}
+	if i := strings.IndexFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
+		t.Errorf("%q has %q", line, line[i:])
 	}
 }

@@ -6,16 +6,16 @@ import (
 	"github.com/google/uuid"
 )
 
-// A clock makes ids that sort in the order in which they were made, for as long as time isn't set back by more than
-// mostAhead. They always begin with the time that is given, which [uuid.NewV7] doesn't ensure after time was set back.
+// A clock makes ids that sort in the order in which they were made. If the time is set back by more than mostAhead, ids
+// follow the new time: filters by time stay right, which [uuid.NewV7] doesn't ensure.
 type clock struct {
-	last int64 // that an id has
+	last int64 // the tick of the last id
 }
 
 // ticks is how many parts a millisecond has in an id: RFC 9562, section 6.2, method 3.
 const ticks = 1 << 12
 
-// mostAhead is how far ids run ahead of the time.
+// mostAhead is how far ids may run ahead of the time.
 const mostAhead = 100 // milliseconds
 
 func (c *clock) id(at time.Time) string {

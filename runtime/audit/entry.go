@@ -1,8 +1,11 @@
 package audit
 
 import (
+	"context"
+	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -12,8 +15,8 @@ import (
 const WholeServer runtime.TenantID = "*"
 
 // An Entry says who did what to which object, from where, with which outcome. It has no field for content: no command,
-// file, input, output, token or secret. Append replaces what doesn't have the form that its field describes, so that a
-// caller that mixes up its variables discloses nothing (see clean.go).
+// file, input, output, token or secret. Append replaces a value that doesn't have the form of its field (see clean.go).
+// So a bug that puts a value into the wrong field discloses nothing.
 type Entry struct {
 	ID         string           // a UUID of version 7; Append sets it
 	At         time.Time        // Append sets it
@@ -24,18 +27,18 @@ type Entry struct {
 	ObjectKind string     // a word, for example "RUNNER"; "": the action has no object
 	ObjectID   string     // an id
 	Address    netip.Addr // of the caller; zero: it has none
-	Outcome    Outcome    // Append makes OK of ""
-	Detail     []Detail   // at most 16, by their names
+	Outcome    Outcome    // "" becomes OK
+	Detail     []Detail   // at most 16, sorted by name
 }
 
-// An Actor is who did it.
+// An Actor is the caller that acted.
 type Actor struct {
 	Kind ActorKind
-	ID   string // an id, which gives no right: of a token's record, not the token
+	ID   string // of the token's record, for example; it gives no right
 	Name string // for people: at most 100 characters
 }
 
-// An ActorKind says what an [Actor] showed.
+// An ActorKind says how an [Actor] identified itself.
 type ActorKind string
 
 // The kinds of actors.
@@ -43,12 +46,12 @@ const (
 	Token     ActorKind = "TOKEN"
 	Grant     ActorKind = "GRANT"
 	Session   ActorKind = "SESSION"
-	Anonymous ActorKind = "ANONYMOUS" // nothing
-	Server    ActorKind = "SERVER"    // it is the server itself
-	Unknown   ActorKind = "UNKNOWN"   // Append makes it of any other
+	Anonymous ActorKind = "ANONYMOUS" // it showed nothing
+	Server    ActorKind = "SERVER"    // the server itself
+	Unknown   ActorKind = "UNKNOWN"   // any other kind becomes this
 )
 
-// key returns what Filter.Actor selects: the id, or the kind where there is none.
+// key returns the value that Filter.Actor selects: the id, or the kind if there is no id.
 func (a Actor) key() string {
 	if a.ID == "" {
 		return string(a.Kind)
@@ -56,43 +59,55 @@ func (a Actor) key() string {
 	return a.ID
 }
 
-// An Outcome is [OK], [Unreadable] or one of [runtime.Codes].
+// An Outcome is one of those below or of [runtime.Codes].
 type Outcome string
 
 // The outcomes that are no error's.
 const (
 	OK         Outcome = "OK"
-	Unreadable Outcome = "UNREADABLE" // what was stored is damaged, and the entry has only what the filters know
+	Cancelled  Outcome = "CANCELLED"  // the caller left, or cancelled its request, before the answer
+	Unreadable Outcome = "UNREADABLE" // the stored entry is damaged, and has only what the filters know
 )
 
-// OutcomeOf returns the outcome of what ended with err.
-func OutcomeOf(err error) Outcome {
-	if err == nil {
+// OutcomeOf returns the outcome of what ended with err for a caller with ctx.
+func OutcomeOf(ctx context.Context, err error) Outcome {
+	var typed *runtime.Error
+	switch cause := context.Cause(ctx); {
+	case err == nil:
 		return OK
+	case errors.As(err, &typed):
+		return Outcome(typed.Code)
+	case cause == nil || !errors.Is(err, ctx.Err()) && !errors.Is(err, cause):
+		return Outcome(runtime.CodeInternal)
+	case errors.As(cause, &typed): // the server stops, or the caller's token was revoked
+		return Outcome(typed.Code)
 	}
-	return Outcome(runtime.CodeOf(err))
+	return Cancelled
 }
 
-// A Detail is one more fact about an action. It can't be made of free text.
+// A Detail is one more fact about an action. It can't be made of free text. One without a value is left out.
 type Detail struct{ name, value string }
 
-// Number returns a number.
-func Number(name string, n int64) Detail { return Detail{name, formatNumber(n)} }
-
 // Time returns a time, to the second.
-func Time(name string, t time.Time) Detail { return Detail{name, t.UTC().Format(time.RFC3339)} }
-
-// Word returns a word, for example of an enumeration.
-func Word[W ~string](name string, word W) Detail { return Detail{name, cleanWord(string(word))} }
-
-// Ref returns the id of another object.
-func Ref[I runtime.EnvironmentID | runtime.RunnerID | runtime.ExecutionID | runtime.BatchID](name string, id I) Detail {
-	return Detail{name, cleanID(string(id))}
+func Time(name string, t time.Time) Detail {
+	if t.IsZero() {
+		return Detail{}
+	}
+	return Detail{name, t.UTC().Format(time.RFC3339)}
 }
 
-// TenantRef returns the name of a tenant.
-func TenantRef(name string, id runtime.TenantID) Detail {
-	return Detail{name, cleanTenant(id).String()}
+// Words returns words, for example of an enumeration, with spaces between them.
+func Words[W ~string](name string, words []W) Detail {
+	all := make([]string, 0, mostWords)
+	for _, word := range words[:min(len(words), mostWords)] {
+		all = append(all, cleanWord(string(word)))
+	}
+	return Detail{name, strings.Join(all, " ")}
+}
+
+// Ref returns the id of another object.
+func Ref[I runtime.RunnerID | runtime.ExecutionID | runtime.TicketID](name string, id I) Detail {
+	return Detail{name, cleanID(string(id))}
 }
 
 // Name returns what the detail is about, a word.
@@ -101,10 +116,12 @@ func (d Detail) Name() string { return d.name }
 // Value returns the fact.
 func (d Detail) Value() string { return d.value }
 
-// mostDetails is how many an entry has at most.
-const mostDetails = 16
+const (
+	mostDetails = 16 // of an entry
+	mostWords   = 16 // of a detail
+)
 
-// clean returns the entry as it is stored: with nothing of the caller's that could change later.
+// clean returns the entry as it is stored. It shares no memory with e.
 func (e Entry) clean() Entry {
 	if !slices.Contains([]ActorKind{Token, Grant, Session, Anonymous, Server}, e.Actor.Kind) {
 		e.Actor.Kind = Unknown
@@ -116,12 +133,12 @@ func (e Entry) clean() Entry {
 	if e.Outcome == "" {
 		e.Outcome = OK
 	}
-	if e.Outcome != OK && !slices.Contains(runtime.Codes(), runtime.Code(e.Outcome)) {
+	if e.Outcome != OK && e.Outcome != Cancelled && !slices.Contains(runtime.Codes(), runtime.Code(e.Outcome)) {
 		e.Outcome = Outcome(runtime.CodeInternal)
 	}
 	var details []Detail
 	for _, d := range e.Detail[:min(len(e.Detail), mostDetails)] {
-		if d.name != "" {
+		if d.name != "" && d.value != "" {
 			details = append(details, Detail{cleanWord(d.name), d.value})
 		}
 	}

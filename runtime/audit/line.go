@@ -8,8 +8,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// A line is an entry as JSON, in the database and in a file of lines. Fields are added, but keep their meaning; those
-// that are empty are left out.
+// A line is an entry as JSON, in the database and in a file of lines. Later versions may add fields; no field changes its
+// meaning. Empty fields are left out.
 //
 //	{
 //	  "id": "0199c1f2-…",                 UUID of version 7; sorts by time
@@ -20,11 +20,11 @@ import (
 //	  "action": "claimRunner",
 //	  "object": {"kind": "RUNNER", "id": "0199…"},
 //	  "address": "192.0.2.1",
-//	  "outcome": "OK",                    or an error code of the API
-//	  "detail": {"environment": "python"}
+//	  "outcome": "OK",                    CANCELLED, or an error code of the API
+//	  "detail": {"ticket": "0199…"}
 //	}
 //
-// A file has one more form, where lines are missing that the database has: {"lost": 12}.
+// A file may also have {"lost": 12}: here 12 lines are missing that the database has.
 type line struct {
 	ID      string            `json:"id"`
 	At      time.Time         `json:"at"`
@@ -49,7 +49,7 @@ type lineObject struct {
 	ID   string `json:"id,omitempty"`
 }
 
-// row returns a clean entry as the store has it. Its value is a line, without its end.
+// row returns a clean entry as the store keeps it. Its value is a line without the newline.
 func (e Entry) row() (store.AuditRow, error) {
 	l := line{
 		ID: e.ID, At: e.At.UTC(), Tenant: e.Tenant.String(), Actor: lineActor(e.Actor), Role: e.Role, Action: e.Action, Outcome: e.Outcome,

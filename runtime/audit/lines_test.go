@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -46,53 +44,8 @@ func (c *copier) put(values ...string) string {
 	c.copies <- []byte(text)
 	close(c.copies)
 	c.run()
-	c.copies, c.done, c.file = make(chan []byte, mostCopies), make(chan struct{}), nil
+	c.copies, c.done = make(chan []byte, mostCopies), make(chan struct{})
 	return c.said[len(c.said)-1]
-}
-
-func read(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-func TestLinesAreAppendedToTheFileAtTheirPath(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lines")
-	c := newCopier(t, path, nil)
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Error(info, err)
-	}
-	write := func(text string) {
-		t.Helper()
-		if _, err := c.write([]byte(text)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("1\n")
-	write("2\n")
-	if err := os.Rename(path, path+".1"); err != nil {
-		t.Fatal(err)
-	}
-	write("3\n")
-	if err := os.Rename(path, path+".2"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte("of a server that was killed"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	write("4\n")
-	write("5\n")
-	for file, want := range map[string]string{path + ".1": "1\n2\n", path + ".2": "3\n", path: "of a server that was killed\n4\n5\n"} {
-		if got := read(t, file); got != want {
-			t.Errorf("%s has %q instead of %q", file, got, want)
-		}
-	}
-	if _, err := New(Config{Lines: filepath.Join(path, "below")}); err == nil {
-		t.Error("a file below a file was opened")
-	}
 }
 
 // A stream takes so many bytes, and no more.

@@ -1,13 +1,15 @@
 // Package audit records who did what to which object, from where, and with which outcome. A [Log] is append-only:
-// entries never change, and go only when they are older than they are kept.
+// entries never change. Only entries older than [Config.Keep] are deleted.
 //
 // Entries are written behind their callers: Append puts an entry in a queue, and one goroutine stores what waits there,
-// within milliseconds. A server that is killed (SIGKILL, a power cut) loses the entries that it hadn't stored by then.
-// One that stops stores them all.
+// within milliseconds. While the store can't take them, entries wait: see [Log.Problem]. When too many wait, [Log.Room]
+// refuses what would make another. A server that is killed (SIGKILL, a power cut) loses the entries that wait. One that
+// stops stores them, and hands those that it can't store to [Config.Unstored].
 package audit
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,16 +21,21 @@ import (
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// mostWaiting is how many entries wait in memory, of about 500 bytes each. Then Append waits.
+// mostWaiting is how many entries wait in memory, of about 500 bytes each, before Room refuses more.
 const mostWaiting = 100_000
 
 const (
-	firstPause = 20 * time.Millisecond // before what could not be stored is tried again
+	firstPause = 20 * time.Millisecond // before the next attempt to store entries
 	lastPause  = time.Second
+
+	attemptWithin = 5 * time.Second // then an attempt to store entries has failed: the database stalls, or is away
+	lastWithin    = 2 * time.Second // for so long the end of a log tries to store what waits
+	flushWithin   = 2 * time.Second // for so long a query waits for entries that aren't stored yet
 )
 
 // Store is where entries are. [store.Store] implements it.
 type Store interface {
+	// AppendAudit may be called again with the same rows. It returns when ctx ends.
 	AppendAudit(ctx context.Context, rows []store.AuditRow) error
 	Audit(ctx context.Context, q store.AuditFilter, first int, after string, charge func(bytes int) error) ([]store.AuditRow, bool, error)
 	DeleteAudit(ctx context.Context, before time.Time, most int) (deleted int, err error)
@@ -41,9 +48,13 @@ type Config struct {
 	Lines  string        // path of a file to which entries are appended as JSON, or "-": Stdout; "": none
 	Stdout io.Writer
 
-	// Failing is called when something begins to fail, or fails otherwise, and with nil when all works again. The log
-	// goes on trying. May be nil.
+	// Failing is called when a part of the log begins to fail or fails for another reason, and with nil when all parts
+	// work again. The log tries again meanwhile. May be nil.
 	Failing func(error)
+
+	// Unstored is called with the entries that aren't stored when the log ends, as JSON. Those that waited then are in
+	// Lines, too, if that can be written. May be nil.
+	Unstored func(entries []json.RawMessage)
 }
 
 // A Log is an audit log. Its methods are safe for concurrent use.
@@ -53,13 +64,12 @@ type Log struct {
 	wake   chan struct{}
 
 	mu       sync.Mutex // guards what follows
-	room     sync.Cond  // the queue is shorter, or the log is closed
 	queue    []Entry
 	clock    clock
-	stored   uint64        // how many entries were
-	failures uint64        // how often none could be
+	stored   uint64        // how many entries are stored
+	failures uint64        // how many attempts to store entries have failed
 	changed  chan struct{} // closed when stored, failures or ended change
-	closed   bool          // nothing more is taken
+	closed   bool          // the queue takes nothing more
 	ended    bool          // nor is anything stored
 	problems [parts]error
 }
@@ -74,13 +84,18 @@ const (
 	parts
 )
 
-// ErrEnded says that the log's Run has returned.
-var ErrEnded error = runtime.Errorf(runtime.CodeClusterUnavailable, "the server stops")
+var (
+	// ErrEnded says that the log has ended.
+	ErrEnded error = runtime.Errorf(runtime.CodeClusterUnavailable, "the server stops")
+	// ErrFull says that too many entries wait to be stored.
+	ErrFull error = runtime.Errorf(runtime.CodeClusterUnavailable, "the audit log is full: %d entries wait until the database stores them, and no operation that makes another is carried out; health says why", mostWaiting)
+
+	errLate = errors.New("the database doesn't answer")
+)
 
 // New returns a log, and an error if Lines can't be opened. Call Run.
 func New(c Config) (*Log, error) {
 	l := &Log{config: c, wake: make(chan struct{}, 1), changed: make(chan struct{})}
-	l.room.L = &l.mu
 	if c.Lines == "" {
 		return l, nil
 	}
@@ -91,30 +106,63 @@ func New(c Config) (*Log, error) {
 	return l, nil
 }
 
-// Append records an entry, with an id and the time of now. It doesn't wait for the store, unless more than mostWaiting
-// entries wait for that: then it returns once there are fewer, and none is dropped. Once Run's ctx has ended it does
-// nothing: end that after the last caller.
-func (l *Log) Append(e Entry) {
-	e = e.clean()
+// Room returns why the log takes no more entries: ErrFull or ErrEnded; nil: it does. Ask it before an operation that
+// makes an entry, and fail that operation instead. The log may then have more than mostWaiting entries: one for each
+// operation that was under way.
+func (l *Log) Room() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
-		return
+	switch {
+	case l.closed:
+		return ErrEnded
+	case len(l.queue) >= mostWaiting:
+		return ErrFull
 	}
+	return nil
+}
+
+// Append records an entry, with an id and the time of now. It waits for nothing. Once Run's ctx has ended, it calls
+// Config.Unstored with the entry.
+func (l *Log) Append(e Entry) {
+	e = e.clean()
+	if late := l.enqueue(&e); late {
+		l.unstored([]Entry{e})
+	}
+}
+
+func (l *Log) enqueue(e *Entry) (late bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	e.At = time.Now().UTC()
 	e.ID = l.clock.id(e.At)
-	l.queue = append(l.queue, e)
+	if l.closed {
+		return true
+	}
+	l.queue = append(l.queue, *e)
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
-	for len(l.queue) > mostWaiting && !l.closed {
-		l.room.Wait()
-	}
+	return false
 }
 
-// Flush waits until all is stored that was appended before. It returns why the store took nothing since then, and ctx's
-// cause where that ends first.
+// Problem returns what is wrong with the log, for people, and how many entries wait; nil: nothing.
+func (l *Log) Problem() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := errors.Join(l.problems[:]...)
+	if l.problems[storing] == nil || len(l.queue) == 0 {
+		return err
+	}
+	err = fmt.Errorf("%w; %d entries wait, the first since %s", err, len(l.queue), l.queue[0].At.Format(time.RFC3339))
+	if len(l.queue) >= mostWaiting {
+		err = fmt.Errorf("%w; until they are stored, operations that make another are refused", err)
+	}
+	return err
+}
+
+// Flush waits until the entries that were appended before are stored. It returns an error if an attempt to store them
+// fails, and ctx's cause if ctx ends first.
 func (l *Log) Flush(ctx context.Context) error {
 	l.mu.Lock()
 	target, failures := l.stored+uint64(len(l.queue)), l.failures
@@ -141,23 +189,26 @@ func (l *Log) Flush(ctx context.Context) error {
 	}
 }
 
-// A Filter selects entries; a zero field selects all. Actor is the id of one, or its kind if it has no id. From and To
-// have the precision of a millisecond; To isn't included.
+// A Filter selects entries; a zero field selects all. Actor is the id of an actor, or its kind if it has no id. From and
+// To have the precision of a millisecond; To is exclusive.
 type Filter = store.AuditFilter
 
-// A Page is a part of what a filter selects.
+// A Page is a part of the entries that a filter selects.
 type Page struct {
 	Entries []Entry
-	More    bool // there are some after these
-	Waiting int  // so many entries are missing in the log, as they can't be stored now
+	More    bool // there are further ones
+	Waiting int  // how many entries aren't in the log yet, since they can't be stored now
 }
 
-// Entries returns at most the first ones after an id, oldest first or, with NewestFirst, newest first. Those are
-// included that were appended before: see Page.Waiting. It calls charge with the size of each entry, in bytes: an error
-// ends the page, and is returned only where that is empty.
+// Entries returns a page of the entries after an id: at most first of them, the oldest first, or the newest with
+// NewestFirst. It waits up to flushWithin for entries that aren't stored yet, and then counts them in Page.Waiting. It
+// calls charge with the size of each entry in bytes. An error of charge ends the page; Entries returns it only if the page
+// is empty.
 func (l *Log) Entries(ctx context.Context, q Filter, first int, after string, charge func(bytes int) error) (Page, error) {
 	var page Page
-	if err := l.Flush(ctx); err != nil {
+	flushing, cancel := context.WithTimeout(ctx, flushWithin)
+	defer cancel()
+	if err := l.Flush(flushing); err != nil {
 		if ctx.Err() != nil {
 			return Page{}, err
 		}
@@ -177,8 +228,8 @@ func (l *Log) Entries(ctx context.Context, q Filter, first int, after string, ch
 	return page, nil
 }
 
-// Run stores what is appended until ctx ends, and then the rest. An error says how many entries are lost: the store
-// took them no more. Call it once.
+// Run stores what is appended until ctx ends, and then the rest, for at most lastWithin. An error says how many entries
+// aren't stored. Call it once.
 func (l *Log) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	if l.config.Keep > 0 {
@@ -197,13 +248,16 @@ func (l *Log) Run(ctx context.Context) error {
 
 // store stores the queue until ctx ends, and then the rest, unless the store fails then. It ends the log.
 func (l *Log) store(ctx context.Context) error {
+	attempts, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer end(nil)
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastWithin, func() { end(errLate) }) })()
 	pause := backoff.Backoff{First: firstPause, Last: lastPause}
 	for {
 		closing := ctx.Err() != nil
 		if closing {
 			l.close()
 		}
-		n, err := l.storeSome(ctx)
+		n, err := l.storeSome(attempts)
 		l.stood(n, err)
 		switch {
 		case n > 0:
@@ -221,7 +275,7 @@ func (l *Log) store(ctx context.Context) error {
 	}
 }
 
-// close lets the log take nothing more: callers that go on don't keep it from ending.
+// close closes the queue, so that callers that go on don't keep the log from ending.
 func (l *Log) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -242,7 +296,9 @@ func (l *Log) storeSome(ctx context.Context) (stored int, err error) {
 			return 0, err
 		}
 	}
-	if err := l.config.Store.AppendAudit(context.WithoutCancel(ctx), rows); err != nil {
+	ctx, cancel := context.WithTimeoutCause(ctx, attemptWithin, errLate)
+	defer cancel()
+	if err := l.config.Store.AppendAudit(ctx, rows); err != nil {
 		return 0, fmt.Errorf("store the audit log: %w", err)
 	}
 	if l.lines != nil {
@@ -251,7 +307,7 @@ func (l *Log) storeSome(ctx context.Context) (stored int, err error) {
 	return len(some), nil
 }
 
-// stood notes how an attempt went.
+// stood takes in the result of an attempt.
 func (l *Log) stood(stored int, err error) {
 	if stored > 0 || err != nil {
 		l.report(storing, err)
@@ -262,32 +318,49 @@ func (l *Log) stood(stored int, err error) {
 		}
 		l.stored += uint64(stored)
 		if l.queue = l.queue[stored:]; len(l.queue) == 0 {
-			l.queue = nil // its array goes, which may be large
+			l.queue = nil // frees its array, which may be large
 		}
 		l.change()
 	}
 }
 
-// end ends the log. It returns an error if something in the queue is lost: for err.
+// end ends the log. It returns an error if the queue has entries that can't be stored, for err, and hands those over.
 func (l *Log) end(err error) error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.ended = true
 	l.change()
-	if lost := len(l.queue); lost > 0 {
-		return fmt.Errorf("%d entries of the audit log are lost: %w", lost, err)
+	left := l.queue
+	l.mu.Unlock()
+	if len(left) == 0 {
+		return nil
 	}
-	return nil
+	if rows := l.unstored(left); l.lines != nil {
+		l.lines.add(rows)
+	}
+	return fmt.Errorf("%d entries of the audit log can't be stored: %w", len(left), err)
 }
 
-// change lets all know who wait. The caller holds mu.
+// unstored hands over entries that can't be stored, and returns them.
+func (l *Log) unstored(entries []Entry) (rows []store.AuditRow) {
+	var texts []json.RawMessage
+	for _, e := range entries {
+		if r, err := e.row(); err == nil { // there is nothing in it that can fail
+			rows, texts = append(rows, r), append(texts, r.Value)
+		}
+	}
+	if l.config.Unstored != nil {
+		l.config.Unstored(texts)
+	}
+	return rows
+}
+
+// change wakes all that wait for a change. The caller holds mu.
 func (l *Log) change() {
 	close(l.changed)
 	l.changed = make(chan struct{})
-	l.room.Broadcast()
 }
 
-// report notes what is wrong with a part, and says so if it is new.
+// report takes in what is wrong with a part; nil: nothing. It calls Failing if that is new.
 func (l *Log) report(p part, err error) {
 	l.mu.Lock()
 	was := l.problems[p]

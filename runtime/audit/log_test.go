@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -34,15 +35,20 @@ type memory struct {
 	deletes []int // rows that each call deleted
 }
 
-func (m *memory) pass() error {
+func (m *memory) pass(ctx context.Context) error {
 	if m.gate == nil {
 		return nil
 	}
-	return <-m.gate
+	select {
+	case err := <-m.gate:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
-func (m *memory) AppendAudit(_ context.Context, rows []store.AuditRow) error {
-	if err := m.pass(); err != nil {
+func (m *memory) AppendAudit(ctx context.Context, rows []store.AuditRow) error {
+	if err := m.pass(ctx); err != nil {
 		return err
 	}
 	m.mu.Lock()
@@ -57,8 +63,8 @@ func (m *memory) Audit(context.Context, store.AuditFilter, int, string, func(int
 	return slices.Clone(m.rows), false, nil
 }
 
-func (m *memory) DeleteAudit(_ context.Context, before time.Time, most int) (int, error) {
-	if err := m.pass(); err != nil {
+func (m *memory) DeleteAudit(ctx context.Context, before time.Time, most int) (int, error) {
+	if err := m.pass(ctx); err != nil {
 		return 0, err
 	}
 	m.mu.Lock()
@@ -108,10 +114,10 @@ func free(int) error { return nil }
 
 var full = Entry{
 	Tenant: "a", Actor: Actor{Token, "0199c1f2-0000-7000-8000-000000000001", "CI of <team> \"a\""}, Role: "CLIENT", Action: "claimRunner",
-	ObjectKind: "RUNNER", ObjectID: "0199c1f2-0000-7000-8000-000000000002", Address: netip.MustParseAddr("192.0.2.1"), Outcome: OutcomeOf(nil),
+	ObjectKind: "RUNNER", ObjectID: "0199c1f2-0000-7000-8000-000000000002", Address: netip.MustParseAddr("192.0.2.1"), Outcome: OK,
 	Detail: []Detail{
-		Word("right", runtime.OutcomeExited), Ref("environment", runtime.EnvironmentID("python-3.12")), Number("count", -3),
-		Time("expiresAt", time.Unix(0, 5).In(time.FixedZone("", 3600))), TenantRef("tenant", ""),
+		Words("rights", []runtime.Outcome{runtime.OutcomeExited, "a b"}), Ref("execution", runtime.ExecutionID("python-3.12")),
+		Time("expiresAt", time.Unix(0, 5).In(time.FixedZone("", 3600))), Time("never", time.Time{}), Ref("runner", runtime.RunnerID("")),
 	},
 }
 
@@ -127,13 +133,13 @@ func TestEntriesComeBack(t *testing.T) {
 	stop := start(t, l)
 	before := time.Now().Truncate(time.Millisecond)
 	l.Append(full)
-	l.Append(Entry{Action: "signIn", Actor: Actor{Kind: Anonymous}, Outcome: OutcomeOf(runtime.Errorf(runtime.CodeUnauthenticated, "secret"))})
+	l.Append(Entry{Action: "signIn", Actor: Actor{Kind: Anonymous}, Outcome: OutcomeOf(t.Context(), runtime.Errorf(runtime.CodeUnauthenticated, "secret"))})
 	page, err := l.Entries(t.Context(), Filter{From: before, To: time.Now().Add(time.Second)}, 9, "", free)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []Entry{full, {Action: "signIn", Actor: Actor{Kind: Anonymous}, Outcome: "UNAUTHENTICATED"}}
-	want[0].Detail = []Detail{{"count", "-3"}, {"environment", "python-3.12"}, {"expiresAt", "1970-01-01T00:00:00Z"}, {"right", "EXITED"}, {"tenant", "default"}}
+	want[0].Detail = []Detail{{"execution", "python-3.12"}, {"expiresAt", "1970-01-01T00:00:00Z"}, {"rights", "EXITED (malformed)"}}
 	same := cmp.Options{cmpopts.IgnoreFields(Entry{}, "ID", "At"), cmp.AllowUnexported(Detail{}), cmpopts.EquateComparable(netip.Addr{})}
 	if diff := cmp.Diff(Page{Entries: want}, page, same); diff != "" {
 		t.Fatal(diff)
@@ -165,7 +171,7 @@ func TestEntriesComeBack(t *testing.T) {
 	first, second := page.Entries[0], page.Entries[1]
 	wantText := fmt.Sprintf(`{"id":%q,"at":%q,"tenant":"a","actor":{"kind":"TOKEN","id":"0199c1f2-0000-7000-8000-000000000001","name":"CI of \u003cteam\u003e \"a\""},"role":"CLIENT",`+
 		`"action":"claimRunner","object":{"kind":"RUNNER","id":"0199c1f2-0000-7000-8000-000000000002"},"address":"192.0.2.1","outcome":"OK",`+
-		`"detail":{"count":"-3","environment":"python-3.12","expiresAt":"1970-01-01T00:00:00Z","right":"EXITED","tenant":"default"}}
+		`"detail":{"execution":"python-3.12","expiresAt":"1970-01-01T00:00:00Z","rights":"EXITED (malformed)"}}
 {"id":%q,"at":%q,"tenant":"default","actor":{"kind":"ANONYMOUS"},"action":"signIn","outcome":"UNAUTHENTICATED"}
 `, first.ID, first.At.Format(time.RFC3339Nano), second.ID, second.At.Format(time.RFC3339Nano))
 	if err != nil || !strings.HasPrefix(string(text), wantText) {
@@ -185,50 +191,32 @@ func TestDamagedEntriesAreShown(t *testing.T) {
 	}
 }
 
-// TestAppendWaitsOnlyForRoom: not for the store. Nothing is dropped when the queue is full, or when the log ends.
-func TestAppendWaitsOnlyForRoom(t *testing.T) {
+// TestFullLogRefusesOperations, but Append never waits, and drops nothing: an operation that was under way is recorded.
+func TestFullLogRefusesOperations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{gate: make(chan error)}
 		l := newLog(t, Config{Store: m})
 		stop := start(t, l)
 		total := 0
-		add := func() <-chan struct{} {
-			done := make(chan struct{})
+		add := func() {
 			total++
-			entry := Entry{Action: "a", ObjectID: fmt.Sprint(total)}
-			go func() {
-				l.Append(entry)
-				close(done)
-			}()
-			synctest.Wait()
-			return done
+			l.Append(Entry{Action: "a", ObjectID: fmt.Sprint(total)})
 		}
-		fill := func() {
-			for ; len(l.queue) < mostWaiting; total++ {
-				l.Append(Entry{Action: "a"})
+		for total < mostWaiting {
+			if err := l.Room(); err != nil {
+				t.Fatalf("%d entries wait: %v", total, err)
 			}
+			add()
 		}
-		waits := func(appended <-chan struct{}) bool {
-			select {
-			case <-appended:
-				return false
-			default:
-				return true
-			}
+		add()
+		if err := l.Room(); !errors.Is(err, ErrFull) || runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
+			t.Error("the queue is full:", err)
 		}
-		fill()
-		one := add()
-		if !waits(one) {
-			t.Error("the queue is full, and takes another")
-		}
+		synctest.Wait()
 		m.gate <- nil
 		synctest.Wait()
-		if waits(one) {
-			t.Error("there is room, and it waits")
-		}
-		fill()
-		if one = add(); !waits(one) {
-			t.Error("the queue is full again, and takes another")
+		if err := l.Room(); err != nil {
+			t.Error("there is room:", err)
 		}
 		stopped := make(chan error, 1)
 		go func() { stopped <- stop() }()
@@ -237,7 +225,6 @@ func TestAppendWaitsOnlyForRoom(t *testing.T) {
 		if err := <-stopped; err != nil {
 			t.Error(err)
 		}
-		<-one
 		rows := m.stored()
 		if len(rows) != total || rows[total-1].Object != fmt.Sprint(total) || m.largest != store.MostAuditRows {
 			t.Errorf("%d are stored instead of %d, %d at most at once", len(rows), total, m.largest)
@@ -245,9 +232,62 @@ func TestAppendWaitsOnlyForRoom(t *testing.T) {
 		if !slices.IsSortedFunc(rows, func(a, b store.AuditRow) int { return strings.Compare(a.ID, b.ID) }) {
 			t.Error("ids aren't in order")
 		}
-		l.Append(Entry{Action: "a"})
-		if err := l.Flush(t.Context()); err != nil || len(m.stored()) != total {
+		if err := l.Room(); !errors.Is(err, ErrEnded) {
 			t.Error("after the end:", err)
+		}
+	})
+}
+
+// TestStoreThatStandsStill: it takes nothing, and returns no error either.
+func TestStoreThatStandsStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "lines")
+		m := &memory{gate: make(chan error)}
+		var said []string
+		var unstored []string
+		l := newLog(t, Config{
+			Store: m, Lines: path, Failing: func(err error) { said = append(said, fmt.Sprint(err)) },
+			Unstored: func(entries []json.RawMessage) {
+				for _, e := range entries {
+					unstored = append(unstored, string(e))
+				}
+			},
+		})
+		stop := start(t, l)
+		if err := l.Problem(); err != nil {
+			t.Error("nothing is wrong yet:", err)
+		}
+		first := time.Now()
+		l.Append(Entry{Action: "a"})
+		began := time.Now()
+		if page, err := l.Entries(t.Context(), Filter{}, 9, "", free); err != nil || page.Waiting != 1 || time.Since(began) != flushWithin {
+			t.Errorf("a query returned %+v and %v after %v", page, err, time.Since(began))
+		}
+		gone, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := l.Entries(gone, Filter{}, 9, "", free); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error("a query whose caller left:", err)
+		}
+		time.Sleep(attemptWithin)
+		l.Append(Entry{Action: "b"})
+		want := "store the audit log: the database doesn't answer"
+		if diff := cmp.Diff([]string{want}, said); diff != "" {
+			t.Error(diff)
+		}
+		want += "; 2 entries wait, the first since " + first.UTC().Format(time.RFC3339)
+		if err := l.Problem(); err == nil || err.Error() != want {
+			t.Errorf("%v instead of %s", err, want)
+		}
+		began = time.Now()
+		if err := stop(); err == nil || !strings.Contains(err.Error(), "2 entries of the audit log can't be stored: store the audit log: the database doesn't answer") || time.Since(began) > attemptWithin {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		l.Append(Entry{Action: "c"})
+		if len(unstored) != 3 || !strings.Contains(unstored[0], `"action":"a"`) || !strings.Contains(unstored[1], `"action":"b"`) || !strings.Contains(unstored[2], `"action":"c"`) {
+			t.Error(unstored)
+		}
+		if got := readFile(t, path); got != unstored[0]+"\n"+unstored[1]+"\n" {
+			t.Errorf("the lines are %q", got)
 		}
 	})
 }
@@ -328,7 +368,7 @@ func TestStoreThatFails(t *testing.T) {
 		m.gate <- away
 		synctest.Wait()
 		go func() { m.gate <- away }() // a stop tries once more
-		if err := stop(); !errors.Is(err, away) || !strings.Contains(err.Error(), "1 entries of the audit log are lost") {
+		if err := stop(); !errors.Is(err, away) || !strings.Contains(err.Error(), "1 entries of the audit log can't be stored") {
 			t.Error(err)
 		}
 		if err := l.Flush(t.Context()); err == nil {
@@ -404,4 +444,34 @@ func BenchmarkAppend(b *testing.B) {
 	}
 	cancel()
 	<-ended
+}
+
+func TestOutcomes(t *testing.T) {
+	left, leave := context.WithCancelCause(t.Context())
+	peerLeft := errors.New("the peer left")
+	leave(peerLeft)
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	stopping, stop := context.WithCancelCause(t.Context())
+	stop(ErrEnded)
+	for _, test := range []struct {
+		name string
+		ctx  context.Context
+		err  error
+		want Outcome
+	}{
+		{"nothing", cancelled, nil, "OK"},
+		{"an error of the API", cancelled, fmt.Errorf("claim: %w", runtime.Errorf(runtime.CodeConflict, "x")), "CONFLICT"},
+		{"another error", t.Context(), errors.New("x"), "INTERNAL"},
+		{"another error, and the caller left", cancelled, errors.New("x"), "INTERNAL"},
+		{"a part was cancelled, but not by the caller", t.Context(), context.Canceled, "INTERNAL"},
+		{"the caller left", cancelled, fmt.Errorf("claim: %w", context.Canceled), "CANCELLED"},
+		{"the caller left for a reason", left, fmt.Errorf("claim: %w", peerLeft), "CANCELLED"},
+		{"the server stops", stopping, context.Canceled, "CLUSTER_UNAVAILABLE"},
+	} {
+		got := OutcomeOf(test.ctx, test.err)
+		if got != test.want || (Entry{Outcome: got}).clean().Outcome != got {
+			t.Errorf("%s: %s, want %s", test.name, got, test.want)
+		}
+	}
 }

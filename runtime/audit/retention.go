@@ -8,10 +8,10 @@ import (
 
 const (
 	shortenEvery = time.Hour
-	shortenPiece = 500 // entries that are deleted in one transaction, in which nobody else writes
+	shortenPiece = 500 // entries in one transaction, during which all other writes wait
 )
 
-// shorten deletes what is older than it is kept, now and every hour, until ctx ends.
+// shorten deletes entries older than Config.Keep, now and every hour, until ctx ends.
 func (l *Log) shorten(ctx context.Context) {
 	tick := time.NewTicker(shortenEvery)
 	defer tick.Stop()

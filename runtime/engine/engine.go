@@ -48,6 +48,10 @@ type Config struct {
 	// Attacks returns what came of the last attacks that were carried out on this
 	// machine, for Health; nil if there were none. Nil: nobody knows.
 	Attacks func() (*attacks.Record, error)
+
+	// Audit returns what is wrong with the audit log, for Health; nil: nothing. Nil: there is no
+	// audit log.
+	Audit func() error
 }
 
 // An Engine serves environments, runners and executions.
@@ -90,7 +94,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		counts:   newCounts(),
 		led:      config.Led,
 		keep:     config.Keep,
-		health:   healthBook{readAttacks: config.Attacks, parts: map[string]ComponentHealth{}},
+		health:   healthBook{readAttacks: config.Attacks, auditProblem: config.Audit, parts: map[string]ComponentHealth{}},
 		catalog:  newCatalog(),
 		runners:  runners{feed: runnerfeed.New()},
 		sessions: newSessionTable(),

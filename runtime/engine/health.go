@@ -61,7 +61,8 @@ func (s HealthStatus) Or(other HealthStatus) HealthStatus {
 
 // A healthBook remembers how each part was, and so since when it is as it is.
 type healthBook struct {
-	readAttacks func() (*attacks.Record, error) // nil: nobody knows
+	readAttacks  func() (*attacks.Record, error) // nil: nobody knows
+	auditProblem func() error                    // nil: there is no audit log
 
 	mu       sync.Mutex // guards what follows
 	parts    map[string]ComponentHealth
@@ -178,6 +179,13 @@ func (e *Engine) inspect(ctx context.Context, attacks *attacks.Record) ([]Compon
 		restore.Status, restore.Message = HealthDegraded, fmt.Sprintf("%d skipped; the first: %s", len(skipped), skipped[0])
 	}
 	found = append(found, restore)
+	if e.health.auditProblem != nil {
+		log := ComponentHealth{Name: "audit log", Status: HealthOK}
+		if err := e.health.auditProblem(); err != nil {
+			log.Status, log.Message = HealthDegraded, err.Error()
+		}
+		found = append(found, log)
+	}
 	for _, env := range e.Environments() {
 		found = append(found, e.poolHealth(env.ID))
 	}
@@ -249,15 +257,6 @@ func (e *Engine) ClusterStatus(ctx context.Context) (runtime.ClusterStatus, erro
 		status.Draining.Executions = e.sessions.len()
 	}
 	return status, err
-}
-
-// AuditFails notes that the audit log can't be written, or with nil that it is again.
-func (e *Engine) AuditFails(err error) {
-	if err != nil {
-		e.health.note("audit log", HealthDegraded, err.Error())
-		return
-	}
-	e.health.note("audit log", HealthOK, "")
 }
 
 // retentionFails notes that finished executions can't be collected, or with nil that they

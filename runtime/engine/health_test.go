@@ -159,3 +159,42 @@ func TestHealthOfADiskThatStalls(t *testing.T) {
 	defer reader.Close()
 	b.logs.Close()
 }
+
+// TestHealthHasTheAuditLog as it is, and since when.
+func TestHealthHasTheAuditLog(t *testing.T) {
+	b := newBed(t)
+	if c := b.stored("audit log"); c.Status != "" {
+		t.Errorf("without an audit log: %+v", c)
+	}
+	b.stop()
+	var problem atomic.Pointer[error]
+	b.config.Audit = func() error {
+		if err := problem.Load(); err != nil {
+			return *err
+		}
+		return nil
+	}
+	b.start(t)
+	found := func() ComponentHealth {
+		b.Health(t.Context())
+		return b.stored("audit log")
+	}
+	if c := found(); c.Status != HealthOK || c.Message != "" {
+		t.Errorf("%+v", c)
+	}
+	away := errors.New("it is away; 2 entries wait")
+	problem.Store(&away)
+	first := found()
+	if first.Status != HealthDegraded || first.Message != away.Error() {
+		t.Errorf("%+v", first)
+	}
+	more := errors.New("it is away; 3 entries wait")
+	problem.Store(&more)
+	if c := found(); c.Since != first.Since || c.Message != more.Error() {
+		t.Errorf("%+v after %+v", c, first)
+	}
+	problem.Store(nil)
+	if c := found(); c.Status != HealthOK || c.Message != "" {
+		t.Errorf("%+v", c)
+	}
+}

@@ -154,7 +154,7 @@ func TestWatchersAreCounted(t *testing.T) {
 	defer close(starts)
 	b.fake.OnStart(func(runtime.RunnerID) error { <-starts; return nil })
 	b.environment(t, "b", 0)
-	waits, err := b.ClaimLater(t.Context(), ClaimInput{EnvironmentID: "b"})
+	waits, err := b.ClaimLater(t.Context(), ClaimInput{EnvironmentID: "b"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

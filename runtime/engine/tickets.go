@@ -14,8 +14,9 @@ import (
 // a WaitFor for an hour. It returns a ticket, which is CLAIMED already where a runner was
 // idle. The holder has to look at it, by Ticket or WatchTicket, or it is cancelled. A
 // claim that fails at once makes no ticket. The same key gives the same ticket while that
-// is known, and then a new one for the runner that Claim would return.
-func (e *Engine) ClaimLater(ctx context.Context, in ClaimInput) (ticket.Ticket, error) {
+// is known, and then a new one for the runner that Claim would return. It calls claimed, if
+// that isn't nil, once a new ticket has its runner.
+func (e *Engine) ClaimLater(ctx context.Context, in ClaimInput, claimed func(ticket.Ticket)) (ticket.Ticket, error) {
 	claim, err := in.alone()
 	if err != nil {
 		return ticket.Ticket{}, err
@@ -25,7 +26,7 @@ func (e *Engine) ClaimLater(ctx context.Context, in ClaimInput) (ticket.Ticket, 
 	}
 	id := in.EnvironmentID
 	return e.tickets.Open(ctx, ticket.Order{
-		Tenant: claim.Claim.Tenant, EnvironmentID: id, WaitFor: claim.WaitFor, Key: claim.Claim.Key, Input: claim.Claim.Input,
+		Tenant: claim.Claim.Tenant, EnvironmentID: id, WaitFor: claim.WaitFor, Key: claim.Claim.Key, Input: claim.Claim.Input, Claimed: claimed,
 		Claim: func(ctx context.Context, waiting *pool.Waiting) (runtime.RunnerID, bool, error) {
 			claim := claim
 			claim.Waiting = waiting

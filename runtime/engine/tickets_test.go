@@ -17,7 +17,7 @@ import (
 func (b *bed) later(t *testing.T, in ClaimInput) ticket.Ticket {
 	t.Helper()
 	in.EnvironmentID = "a"
-	got, err := b.ClaimLater(t.Context(), in)
+	got, err := b.ClaimLater(t.Context(), in, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,9 +69,9 @@ func TestTicketsOfAnEngine(t *testing.T) {
 	if tenant, err := b.TicketTenant(second.ID); tenant != runtime.DefaultTenant || err != nil {
 		t.Errorf("%q, %v", tenant, err)
 	}
-	_, err = b.ClaimLater(t.Context(), ClaimInput{EnvironmentID: "none"})
+	_, err = b.ClaimLater(t.Context(), ClaimInput{EnvironmentID: "none"}, nil)
 	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
-	_, err = b.ClaimLater(t.Context(), ClaimInput{EnvironmentID: "a", WaitFor: ptr(-1)})
+	_, err = b.ClaimLater(t.Context(), ClaimInput{EnvironmentID: "a", WaitFor: ptr(-1)}, nil)
 	wantCode(t, err, runtime.CodeInvalidInput, "waitFor")
 	_, err = b.WatchTicket(t.Context(), "none")
 	wantCode(t, err, runtime.CodeTicketNotFound, "")
@@ -96,7 +96,7 @@ func TestTicketsWithKeys(t *testing.T) {
 	if again := b.later(t, ClaimInput{Key: "k", InactivityTimeout: ptr(0)}); got.State != ticket.Claimed || got.Runner != r.ID || again != got {
 		t.Errorf("%+v, then %+v; want %s", got, again, r.ID)
 	}
-	_, err = b.ClaimLater(t.Context(), ClaimInput{EnvironmentID: "a", Key: "k", InactivityTimeout: ptr(60)})
+	_, err = b.ClaimLater(t.Context(), ClaimInput{EnvironmentID: "a", Key: "k", InactivityTimeout: ptr(60)}, nil)
 	wantCode(t, err, runtime.CodeConflict, "")
 	if ok, err := b.Release(t.Context(), r.ID); !ok || err != nil {
 		t.Errorf("%v, %v", ok, err)

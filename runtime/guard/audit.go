@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"sync"
 
@@ -25,10 +26,19 @@ const (
 	ofCluster     = "CLUSTER"
 )
 
-// record appends the audit entry of an operation on an object of a tenant. A caller of one tenant has
-// its entries there, whatever it named.
-func record[I ~string](ctx context.Context, g *Guard, op access.Operation, kind string, id I, tenant runtime.TenantID, err error) {
-	if g.log == nil {
+// recorded are the operations that make entries. They fail before they act while the audit log has no room.
+var recorded = map[access.Operation]bool{
+	"putEnvironment": true, "deleteEnvironment": true,
+	"claimRunner": true, "cancelTicket": true, "releaseRunner": true, "updateFiles": true, "uploadFile": true,
+	"run": true, "startExecution": true, "signalExecution": true, "cancelExecution": true, "cancelBatch": true,
+	"createToken": true, "revokeToken": true, "createGrant": true, "putTenant": true, "deleteTenant": true,
+	"drainCluster": true,
+}
+
+// record appends the audit entry of an operation on an object of a tenant. The entry of a caller for one tenant belongs
+// to that tenant, whatever object it named.
+func record[I ~string](ctx context.Context, g *Guard, op access.Operation, kind string, id I, tenant runtime.TenantID, err error, details ...audit.Detail) {
+	if g.log == nil || errors.Is(err, audit.ErrFull) || errors.Is(err, audit.ErrEnded) {
 		return
 	}
 	p := access.Of(ctx)
@@ -40,20 +50,20 @@ func record[I ~string](ctx context.Context, g *Guard, op access.Operation, kind 
 	}
 	g.log.Append(audit.Entry{
 		Tenant: tenant, Actor: actor(p), Role: string(p.Role), Action: string(op), ObjectKind: kind, ObjectID: string(id),
-		Address: p.Address, Outcome: audit.OutcomeOf(err),
+		Address: p.Address, Outcome: audit.OutcomeOf(ctx, err), Detail: details,
 	})
 }
 
-// recording returns what records an operation on an object that may be there, with its outcome.
+// recording returns a function that records an operation on an object, with the outcome. The object need not exist.
 func (g *Guard) recording(ctx context.Context, op access.Operation, kind, id string) func(outcome *error) {
 	tenant := audit.WholeServer
 	if g.log != nil && access.Of(ctx).AllTenants {
-		tenant = g.tenantOf(ctx, kind, id) // now: it may be gone afterwards
+		tenant = g.tenantOf(ctx, kind, id) // before the operation, which may delete it
 	}
 	return func(outcome *error) { record(ctx, g, op, kind, id, tenant, *outcome) }
 }
 
-// tenantOf returns whose an object is, as far as that is known.
+// tenantOf returns the tenant of an object, and WholeServer if that is unknown.
 func (g *Guard) tenantOf(ctx context.Context, kind, id string) runtime.TenantID {
 	switch kind {
 	case ofEnvironment:
@@ -80,7 +90,7 @@ func (g *Guard) tenantOf(ctx context.Context, kind, id string) runtime.TenantID 
 	return audit.WholeServer
 }
 
-// owner returns whose what an operation made is; what wasn't made is nobody's.
+// owner returns the tenant of an object that an operation was to make: WholeServer if the operation failed.
 func owner(tenant runtime.TenantID, err error) runtime.TenantID {
 	if err != nil {
 		return audit.WholeServer
@@ -88,7 +98,7 @@ func owner(tenant runtime.TenantID, err error) runtime.TenantID {
 	return tenant
 }
 
-// tokenTenant returns in whose log a token is.
+// tokenTenant returns the tenant whose audit log has a token's entries.
 func tokenTenant(t access.Token) runtime.TenantID {
 	if t.AllTenants {
 		return audit.WholeServer
@@ -96,7 +106,7 @@ func tokenTenant(t access.Token) runtime.TenantID {
 	return t.Tenant
 }
 
-// actor returns who acts: of a grant its own id, by which createGrant is found.
+// actor returns the caller as the audit log has it. A grant has its own id, which createGrant's entry has too.
 func actor(p access.Principal) audit.Actor {
 	a := audit.Actor{Kind: audit.ActorKind(p.Kind), ID: p.ID, Name: p.Name}
 	if p.Grant != nil {
@@ -108,7 +118,7 @@ func actor(p access.Principal) audit.Actor {
 // AuditLog returns entries of the caller's tenant, none of a deleted one of the same name; see
 // [audit.Log.Entries].
 func (g *Guard) AuditLog(ctx context.Context, filter audit.Filter, first int, after string, charge func(bytes int) error) (audit.Page, error) {
-	p, err := caller(ctx, "auditLog")
+	p, err := g.caller(ctx, "auditLog")
 	if err != nil {
 		return audit.Page{}, err
 	}
@@ -119,8 +129,8 @@ func (g *Guard) AuditLog(ctx context.Context, filter audit.Filter, first int, af
 	return g.log.Entries(ctx, filter, first, after, charge)
 }
 
-// refusals bounds how many refusals of a token, its grants included, are recorded: a caller without
-// rights may ask as often as it likes.
+// refusals bounds how many refusals of a token and its grants are recorded: a caller without rights
+// can cause any number.
 type refusals struct {
 	mu      sync.Mutex // guards limits
 	byToken map[string]*rate.Limiter
@@ -147,11 +157,11 @@ func (r *refusals) allow(token string) bool {
 	return limit.Allow()
 }
 
-// failuresPerSecond bounds how many unknown callers are recorded: anybody can be one.
+// failuresPerSecond bounds the entries about unknown callers: anybody can cause them.
 const failuresPerSecond = 5
 
-// Recording returns a function that records a caller that isn't known, a few of them a second.
-func (g *Guard) Recording() func(address netip.Addr, err error) {
+// FailureRecorder returns a function that records a caller that couldn't be authenticated, a few of them a second.
+func (g *Guard) FailureRecorder() func(address netip.Addr, err error) {
 	limit := rate.NewLimiter(failuresPerSecond, failuresPerSecond)
 	return func(address netip.Addr, err error) {
 		select {
@@ -159,8 +169,9 @@ func (g *Guard) Recording() func(address netip.Addr, err error) {
 		default:
 			return // the log isn't written yet
 		}
-		if g.log != nil && limit.Allow() {
-			g.log.Append(audit.Entry{Tenant: audit.WholeServer, Actor: audit.Actor{Kind: audit.Unknown}, Action: "authenticate", Address: address, Outcome: audit.OutcomeOf(err)})
+		if g.log == nil || !limit.Allow() || g.log.Room() != nil {
+			return
 		}
+		g.log.Append(audit.Entry{Tenant: audit.WholeServer, Actor: audit.Actor{Kind: audit.Unknown}, Action: "authenticate", Address: address, Outcome: audit.Outcome(runtime.CodeOf(err))})
 	}
 }

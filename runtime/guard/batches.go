@@ -42,7 +42,7 @@ func (g *Guard) Batch(ctx context.Context, id runtime.BatchID) (runtime.Batch, e
 
 // Batches returns the caller's; see [engine.Engine.Batches].
 func (g *Guard) Batches(ctx context.Context, filter engine.BatchFilter, first int, after runtime.BatchID) ([]runtime.Batch, int, error) {
-	p, err := caller(ctx, "batches")
+	p, err := g.caller(ctx, "batches")
 	if err != nil {
 		return nil, 0, err
 	}

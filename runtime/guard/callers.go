@@ -14,7 +14,7 @@ import (
 
 // Tokens returns the tokens that the caller manages; see [identity.Book.Tokens].
 func (g *Guard) Tokens(ctx context.Context, sessions bool) ([]access.Token, error) {
-	p, err := caller(ctx, "tokens")
+	p, err := g.caller(ctx, "tokens")
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +24,7 @@ func (g *Guard) Tokens(ctx context.Context, sessions bool) ([]access.Token, erro
 // CreateToken is as [identity.Book.CreateToken].
 func (g *Guard) CreateToken(ctx context.Context, in identity.NewToken) (made access.Token, secret string, err error) {
 	defer func() { record(ctx, g, "createToken", ofToken, made.ID, owner(tokenTenant(made), err), err) }()
-	p, err := caller(ctx, "createToken")
+	p, err := g.caller(ctx, "createToken")
 	if err != nil {
 		return access.Token{}, "", err
 	}
@@ -36,7 +36,7 @@ func (g *Guard) CreateToken(ctx context.Context, in identity.NewToken) (made acc
 func (g *Guard) RevokeToken(ctx context.Context, id string, alsoMade bool) (done identity.Revocation, err error) {
 	tenant := audit.WholeServer
 	defer func() { record(ctx, g, "revokeToken", ofToken, id, tenant, err) }()
-	p, err := caller(ctx, "revokeToken")
+	p, err := g.caller(ctx, "revokeToken")
 	if err != nil {
 		return done, err
 	}
@@ -50,8 +50,11 @@ func (g *Guard) RevokeToken(ctx context.Context, id string, alsoMade bool) (done
 // Exactly one of both is set.
 func (g *Guard) CreateGrant(ctx context.Context, grant access.Grant, life time.Duration) (text string, made access.Grant, err error) {
 	tenant := audit.WholeServer
-	defer func() { record(ctx, g, "createGrant", ofGrant, made.ID, tenant, err) }()
-	p, err := caller(ctx, "createGrant")
+	defer func() {
+		record(ctx, g, "createGrant", ofGrant, made.ID, tenant, err,
+			audit.Ref("execution", grant.Execution), audit.Ref("runner", grant.Runner), audit.Words("rights", grant.Rights), audit.Time("expiresAt", made.Expires))
+	}()
+	p, err := g.caller(ctx, "createGrant")
 	if err != nil {
 		return "", grant, err
 	}
@@ -86,7 +89,7 @@ func (g *Guard) CreateGrant(ctx context.Context, grant access.Grant, life time.D
 
 // Tenants returns those that the caller sees.
 func (g *Guard) Tenants(ctx context.Context) ([]runtime.Tenant, error) {
-	p, err := caller(ctx, "tenants")
+	p, err := g.caller(ctx, "tenants")
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +102,7 @@ func (g *Guard) Usage(id runtime.TenantID) quota.Usage { return g.engine.Usage(i
 // Subscribing takes a subscription of the tenant of the caller until done is called. A caller for
 // all tenants needs none.
 func (g *Guard) Subscribing(ctx context.Context) (done func(), err error) {
-	p, err := caller(ctx, "me")
+	p, err := g.caller(ctx, "me")
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +115,7 @@ func (g *Guard) Subscribing(ctx context.Context) (done func(), err error) {
 // PutTenant is as [identity.Book.PutTenant].
 func (g *Guard) PutTenant(ctx context.Context, id runtime.TenantID, weight *int, quotas *runtime.Quotas) (_ runtime.Tenant, created bool, err error) {
 	defer g.recording(ctx, "putTenant", ofTenant, id.String())(&err)
-	if _, err := caller(ctx, "putTenant"); err != nil {
+	if _, err := g.caller(ctx, "putTenant"); err != nil {
 		return runtime.Tenant{}, false, err
 	}
 	return g.book.PutTenant(ctx, id, weight, quotas)
@@ -122,7 +125,7 @@ func (g *Guard) PutTenant(ctx context.Context, id runtime.TenantID, weight *int,
 // environments.
 func (g *Guard) DeleteTenant(ctx context.Context, id runtime.TenantID) (deleted bool, err error) {
 	defer g.recording(ctx, "deleteTenant", ofTenant, id.String())(&err)
-	if _, err := caller(ctx, "deleteTenant"); err != nil {
+	if _, err := g.caller(ctx, "deleteTenant"); err != nil {
 		return false, err
 	}
 	for _, env := range g.engine.Environments() {

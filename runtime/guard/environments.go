@@ -10,7 +10,7 @@ import (
 
 // Environments returns those that the caller sees, sorted by id.
 func (g *Guard) Environments(ctx context.Context) ([]runtime.Environment, error) {
-	p, err := caller(ctx, "environments")
+	p, err := g.caller(ctx, "environments")
 	if err != nil {
 		return nil, err
 	}
@@ -25,7 +25,7 @@ func (g *Guard) Environments(ctx context.Context) ([]runtime.Environment, error)
 
 // Environment returns one, and whether there is one for the caller.
 func (g *Guard) Environment(ctx context.Context, id runtime.EnvironmentID) (runtime.Environment, bool, error) {
-	p, err := caller(ctx, "environment")
+	p, err := g.caller(ctx, "environment")
 	if err != nil {
 		return runtime.Environment{}, false, err
 	}
@@ -36,11 +36,11 @@ func (g *Guard) Environment(ctx context.Context, id runtime.EnvironmentID) (runt
 	return env, true, nil
 }
 
-// PutEnvironment creates an environment for the caller's tenant, or changes one of it. Ids are
-// those of the whole server: one that another tenant has is CONFLICT.
+// PutEnvironment creates an environment for the caller's tenant, or changes one of that tenant. All
+// tenants share the ids: CONFLICT if another tenant has this one.
 func (g *Guard) PutEnvironment(ctx context.Context, in engine.PutEnvironmentInput) (env runtime.Environment, created bool, err error) {
 	defer func() { record(ctx, g, "putEnvironment", ofEnvironment, in.ID, owner(env.Tenant, err), err) }()
-	p, err := caller(ctx, "putEnvironment")
+	p, err := g.caller(ctx, "putEnvironment")
 	if err != nil {
 		return runtime.Environment{}, false, err
 	}
@@ -68,7 +68,7 @@ func (g *Guard) PutEnvironment(ctx context.Context, in engine.PutEnvironmentInpu
 func (g *Guard) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID, endClaimed bool) (deleted bool, err error) {
 	var outcome error
 	defer g.recording(ctx, "deleteEnvironment", ofEnvironment, string(id))(&outcome)
-	p, outcome := caller(ctx, "deleteEnvironment")
+	p, outcome := g.caller(ctx, "deleteEnvironment")
 	if outcome != nil {
 		return false, outcome
 	}
@@ -104,7 +104,7 @@ func (g *Guard) ClaimStats(id runtime.EnvironmentID) runtime.ClaimStats {
 
 // PoolAlerts returns the alerts that stand, of environments that the caller sees.
 func (g *Guard) PoolAlerts(ctx context.Context) ([]runtime.PoolAlert, error) {
-	p, err := caller(ctx, "poolAlerts")
+	p, err := g.caller(ctx, "poolAlerts")
 	if err != nil {
 		return nil, err
 	}
@@ -131,15 +131,15 @@ func (g *Guard) WatchPoolAlerts(ctx context.Context, id runtime.EnvironmentID) (
 
 // watches returns the caller that watches an environment, "" all.
 func (g *Guard) watches(ctx context.Context, op access.Operation, id runtime.EnvironmentID) (access.Principal, error) {
-	p, err := caller(ctx, op)
+	p, err := g.caller(ctx, op)
 	if err == nil && id != "" {
 		err = g.existing(p, id)
 	}
 	return p, err
 }
 
-// existing returns ENVIRONMENT_NOT_FOUND for an environment that is there and that the caller
-// doesn't see. Of one that isn't there the engine says so.
+// existing returns ENVIRONMENT_NOT_FOUND for an environment that exists, but not for the caller. For
+// one that doesn't exist the engine returns it.
 func (g *Guard) existing(p access.Principal, id runtime.EnvironmentID) error {
 	if env, ok := g.engine.Environment(id); ok && !p.SeesEnvironment(env) {
 		return engine.NoEnvironment(id)

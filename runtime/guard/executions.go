@@ -22,7 +22,7 @@ func (g *Guard) Start(ctx context.Context, in engine.StartInput) (x runtime.Exec
 	return x, gone(err, asked, in.RunnerID)
 }
 
-// gone names the runner that a caller asked for in the error that it isn't there.
+// gone returns err about the runner that the caller named, if starting had replaced it.
 func gone(err error, asked, used runtime.RunnerID) error {
 	if used != asked && runtime.CodeOf(err) == runtime.CodeRunnerGone {
 		return runtime.Gone(asked)
@@ -30,10 +30,11 @@ func gone(err error, asked, used runtime.RunnerID) error {
 	return err
 }
 
-// starting checks who starts something in a runner. The engine refuses one that is gone: a key
-// may have been used before. A runner that isn't the caller's is asked for as one that never was.
+// starting returns the input of an execution for the engine, with the runner's tenant. Instead of a
+// runner that the caller doesn't see it names one that never was. The engine refuses that one, and one
+// that is gone, but first it answers a key that was used before.
 func (g *Guard) starting(ctx context.Context, in engine.StartInput) (engine.StartInput, error) {
-	p, err := caller(ctx, "startExecution")
+	p, err := g.caller(ctx, "startExecution")
 	if err != nil {
 		return in, err
 	}
@@ -64,7 +65,7 @@ func (g *Guard) Execute(ctx context.Context, in engine.RunInput) (x runtime.Exec
 }
 
 func (g *Guard) running(ctx context.Context, in engine.RunInput) (engine.RunInput, error) {
-	p, err := caller(ctx, "run")
+	p, err := g.caller(ctx, "run")
 	if err == nil {
 		in.Tenant, in.EnvironmentID = g.claimant(p, in.EnvironmentID)
 	}
@@ -73,7 +74,7 @@ func (g *Guard) running(ctx context.Context, in engine.RunInput) (engine.RunInpu
 
 // Execution returns one of the caller's, as it is when it has ended or when wait is over.
 func (g *Guard) Execution(ctx context.Context, id runtime.ExecutionID, wait time.Duration) (runtime.Execution, error) {
-	p, err := caller(ctx, "execution")
+	p, err := g.caller(ctx, "execution")
 	if err != nil {
 		return runtime.Execution{}, err
 	}
@@ -86,7 +87,7 @@ func (g *Guard) Execution(ctx context.Context, id runtime.ExecutionID, wait time
 
 // Executions returns the caller's; see [engine.Engine.Executions].
 func (g *Guard) Executions(ctx context.Context, filter engine.ExecutionFilter, first int, after runtime.ExecutionID, charge func(bytes int) error) (store.ExecutionPage, error) {
-	p, err := caller(ctx, "executions")
+	p, err := g.caller(ctx, "executions")
 	if err != nil {
 		return store.ExecutionPage{}, err
 	}

@@ -1,10 +1,10 @@
 // Package guard is the engine as callers may use it. Every door goes through it:
 // the API's resolvers, subscriptions and downloads, and other systems' APIs.
 //
-// Who calls is in the context (package access). Each method asks two questions
-// before it does anything: may this caller use this operation at all (FORBIDDEN),
-// and is the object the caller's. What isn't doesn't exist for it: the error is
-// the one for an id that was never given. Methods are safe for concurrent use.
+// The caller is in the context (package access). Each method first checks two
+// things: whether the caller may use the operation at all (FORBIDDEN), and whether
+// it sees the object. For an object that it doesn't see, the error is that of an
+// id that was never given. Methods are safe for concurrent use.
 package guard
 
 import (
@@ -27,21 +27,26 @@ type Guard struct {
 	refusals refusals
 }
 
-// New returns the guard of an engine, whose tenants are those of a book. What callers change is
-// recorded in a log; nil: it isn't.
+// New returns the guard of an engine. The book has its tenants. The log records what callers change;
+// nil: nothing does.
 func New(e *engine.Engine, book *identity.Book, log *audit.Log) *Guard {
 	return &Guard{engine: e, book: book, log: log}
 }
 
-// Caller returns who calls, if the caller may use an operation.
-func caller(ctx context.Context, op access.Operation) (access.Principal, error) {
+// caller returns the caller if it may use an operation, and if the audit log has room for the operation's entry.
+func (g *Guard) caller(ctx context.Context, op access.Operation) (access.Principal, error) {
 	p := access.Of(ctx)
+	if g.log != nil && recorded[op] {
+		if err := g.log.Room(); err != nil {
+			return p, err
+		}
+	}
 	return p, p.Allow(op)
 }
 
-// Allowed returns who calls, if the caller may use an operation.
+// Allowed returns the caller if it may use an operation.
 func (g *Guard) Allowed(ctx context.Context, op access.Operation) (access.Principal, error) {
-	return caller(ctx, op)
+	return g.caller(ctx, op)
 }
 
 // runner returns a runner of the caller's, and RUNNER_GONE for any other.
@@ -54,7 +59,7 @@ func (g *Guard) runner(p access.Principal, id runtime.RunnerID) (runtime.Runner,
 
 // allowRunner is caller and runner.
 func (g *Guard) allowRunner(ctx context.Context, op access.Operation, id runtime.RunnerID) error {
-	p, err := caller(ctx, op)
+	p, err := g.caller(ctx, op)
 	if err == nil {
 		_, err = g.runner(p, id)
 	}
@@ -72,7 +77,7 @@ func (g *Guard) execution(ctx context.Context, p access.Principal, id runtime.Ex
 
 // AllowExecution returns an error unless the caller may use an operation on an execution.
 func (g *Guard) AllowExecution(ctx context.Context, op access.Operation, id runtime.ExecutionID) error {
-	p, err := caller(ctx, op)
+	p, err := g.caller(ctx, op)
 	if err == nil {
 		_, err = g.execution(ctx, p, id)
 	}
@@ -81,7 +86,7 @@ func (g *Guard) AllowExecution(ctx context.Context, op access.Operation, id runt
 
 // allowBatch returns an error unless the caller may use an operation on a batch.
 func (g *Guard) allowBatch(ctx context.Context, op access.Operation, id runtime.BatchID) error {
-	p, err := caller(ctx, op)
+	p, err := g.caller(ctx, op)
 	if err != nil {
 		return err
 	}

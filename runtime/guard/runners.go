@@ -13,7 +13,7 @@ import (
 
 // Runner returns one, and whether it is there for the caller.
 func (g *Guard) Runner(ctx context.Context, id runtime.RunnerID) (runtime.Runner, bool, error) {
-	p, err := caller(ctx, "runner")
+	p, err := g.caller(ctx, "runner")
 	if err != nil {
 		return runtime.Runner{}, false, err
 	}
@@ -26,7 +26,7 @@ func (g *Guard) Runner(ctx context.Context, id runtime.RunnerID) (runtime.Runner
 
 // Runners returns the caller's; see [engine.Engine.Runners].
 func (g *Guard) Runners(ctx context.Context, filter engine.RunnerFilter) ([]runtime.Runner, error) {
-	p, err := caller(ctx, "runners")
+	p, err := g.caller(ctx, "runners")
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (g *Guard) WatchRunners(ctx context.Context, id runtime.EnvironmentID) (<-c
 
 // TaskEvents returns what happened to a runner of the caller's.
 func (g *Guard) TaskEvents(ctx context.Context, id runtime.RunnerID) ([]runtime.TaskEvent, error) {
-	p, err := caller(ctx, "taskEvents")
+	p, err := g.caller(ctx, "taskEvents")
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (g *Guard) TaskEvents(ctx context.Context, id runtime.RunnerID) ([]runtime.
 // Claim claims a runner for the caller's tenant; see [engine.Engine.Claim].
 func (g *Guard) Claim(ctx context.Context, in engine.ClaimInput) (r runtime.Runner, err error) {
 	defer func() { record(ctx, g, "claimRunner", ofRunner, r.ID, owner(in.Tenant, err), err) }()
-	p, err := caller(ctx, "claimRunner")
+	p, err := g.caller(ctx, "claimRunner")
 	if err != nil {
 		return runtime.Runner{}, err
 	}
@@ -68,9 +68,9 @@ func (g *Guard) Claim(ctx context.Context, in engine.ClaimInput) (r runtime.Runn
 	return r, noEnvironment(err, asked, in.EnvironmentID)
 }
 
-// claimant returns the tenant for which a caller claims in an environment, and the id by which
-// the engine is asked for it: one that the caller doesn't see is asked for as one that never
-// was. The engine refuses both, after all that it checks before.
+// claimant returns the tenant for which a caller claims in an environment, and the environment's id
+// for the engine. Instead of one that the caller doesn't see that is "", which the engine refuses as
+// it refuses an unknown id: after its other checks.
 func (g *Guard) claimant(p access.Principal, id runtime.EnvironmentID) (runtime.TenantID, runtime.EnvironmentID) {
 	env, ok := g.engine.Environment(id)
 	switch {
@@ -82,7 +82,7 @@ func (g *Guard) claimant(p access.Principal, id runtime.EnvironmentID) (runtime.
 	return p.ActsFor(env.Tenant), id
 }
 
-// noEnvironment names the environment that a caller asked for in the error that there is none.
+// noEnvironment returns err about the environment that the caller named, if claimant had replaced it.
 func noEnvironment(err error, asked, used runtime.EnvironmentID) error {
 	if used != asked && runtime.CodeOf(err) == runtime.CodeEnvironmentNotFound {
 		return engine.NoEnvironment(asked)

@@ -12,7 +12,7 @@ import (
 // Health returns how the server and its parts are. A caller of one tenant gets the pools that it
 // sees, and of the other parts only the verdict.
 func (g *Guard) Health(ctx context.Context) (engine.Health, error) {
-	p, err := caller(ctx, "health")
+	p, err := g.caller(ctx, "health")
 	if err != nil {
 		return engine.Health{}, err
 	}
@@ -38,7 +38,7 @@ func (g *Guard) Health(ctx context.Context) (engine.Health, error) {
 
 // ClusterStatus is as [engine.Engine.ClusterStatus].
 func (g *Guard) ClusterStatus(ctx context.Context) (runtime.ClusterStatus, error) {
-	if _, err := caller(ctx, "cluster"); err != nil {
+	if _, err := g.caller(ctx, "cluster"); err != nil {
 		return runtime.ClusterStatus{}, err
 	}
 	return g.engine.ClusterStatus(ctx)
@@ -46,7 +46,7 @@ func (g *Guard) ClusterStatus(ctx context.Context) (runtime.ClusterStatus, error
 
 // Evaluations is as [engine.Engine.Evaluations].
 func (g *Guard) Evaluations(ctx context.Context, filter runtime.EvaluationFilter) ([]runtime.Evaluation, int, error) {
-	if _, err := caller(ctx, "cluster"); err != nil {
+	if _, err := g.caller(ctx, "cluster"); err != nil {
 		return nil, 0, err
 	}
 	return g.engine.Evaluations(ctx, filter)
@@ -54,7 +54,7 @@ func (g *Guard) Evaluations(ctx context.Context, filter runtime.EvaluationFilter
 
 // Allocations is as [engine.Engine.Allocations].
 func (g *Guard) Allocations(ctx context.Context, filter runtime.AllocationFilter) ([]runtime.Allocation, int, error) {
-	if _, err := caller(ctx, "cluster"); err != nil {
+	if _, err := g.caller(ctx, "cluster"); err != nil {
 		return nil, 0, err
 	}
 	return g.engine.Allocations(ctx, filter)
@@ -63,7 +63,7 @@ func (g *Guard) Allocations(ctx context.Context, filter runtime.AllocationFilter
 // SetDraining is as [engine.Engine.SetDraining].
 func (g *Guard) SetDraining(ctx context.Context, draining bool) (err error) {
 	defer g.recording(ctx, "drainCluster", ofCluster, "")(&err)
-	if _, err := caller(ctx, "drainCluster"); err != nil {
+	if _, err := g.caller(ctx, "drainCluster"); err != nil {
 		return err
 	}
 	return g.engine.SetDraining(ctx, draining)

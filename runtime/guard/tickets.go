@@ -5,28 +5,31 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/audit"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/ticket"
 )
 
 // ClaimLater claims a runner for the caller's tenant in the background; see
-// [engine.Engine.ClaimLater].
+// [engine.Engine.ClaimLater]. The ticket is one entry of the audit log, its runner another one.
 func (g *Guard) ClaimLater(ctx context.Context, in engine.ClaimInput) (t ticket.Ticket, err error) {
 	defer func() { record(ctx, g, "claimRunner", ofTicket, t.ID, owner(in.Tenant, err), err) }()
-	p, err := caller(ctx, "claimRunner")
+	p, err := g.caller(ctx, "claimRunner")
 	if err != nil {
 		return ticket.Ticket{}, err
 	}
 	asked := in.EnvironmentID
 	in.Tenant, in.EnvironmentID = g.claimant(p, asked)
-	t, err = g.engine.ClaimLater(ctx, in)
+	t, err = g.engine.ClaimLater(ctx, in, func(of ticket.Ticket) {
+		record(context.WithoutCancel(ctx), g, "claimRunner", ofRunner, of.Runner, of.Tenant, nil, audit.Ref("ticket", of.ID))
+	})
 	return t, noEnvironment(err, asked, in.EnvironmentID)
 }
 
 // allowTicket returns an error unless the caller may use an operation on a ticket, and
 // TICKET_NOT_FOUND for one of another tenant.
 func (g *Guard) allowTicket(ctx context.Context, op access.Operation, id runtime.TicketID) error {
-	p, err := caller(ctx, op)
+	p, err := g.caller(ctx, op)
 	if err != nil {
 		return err
 	}

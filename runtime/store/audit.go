@@ -31,7 +31,8 @@ const MostAuditRows = mostParameters / auditColumns
 
 const insertAudit = "INSERT INTO audit (id, tenant, actor, action, object, at, value) VALUES "
 
-// AppendAudit stores rows, at most MostAuditRows: all of them or none. One that is stored already stays as it is.
+// AppendAudit stores rows, at most MostAuditRows: all of them or none. One that is stored already stays as it is. If ctx
+// ends first, it returns ctx's cause, and the rows may be stored or not: append them again.
 func (s *Store) AppendAudit(ctx context.Context, rows []AuditRow) error {
 	if len(rows) == 0 {
 		return nil
@@ -44,7 +45,7 @@ func (s *Store) AppendAudit(ctx context.Context, rows []AuditRow) error {
 	}
 	// One statement: a write that fails must leave nothing.
 	statement := insertAudit + strings.Join(values, ", ") + " ON CONFLICT (id) DO NOTHING"
-	return s.write(ctx, "store the audit log", func(tx *transaction) error {
+	return s.rewrite(ctx, "store the audit log", func(tx *transaction) error {
 		execute := tx.ExecOnce
 		if len(rows) == 1 {
 			execute = tx.Exec
@@ -134,18 +135,22 @@ func (s *Store) Audit(ctx context.Context, q AuditFilter, first int, after strin
 }
 
 // DeleteAudit deletes the oldest rows, at most so many, whose id was made before a time. It returns how many it
-// deleted: call it again until that is fewer. Other writes go between.
+// deleted: call it again until that is fewer. Other writes go between. It returns when ctx ends.
 func (s *Store) DeleteAudit(ctx context.Context, before time.Time, most int) (deleted int, err error) {
-	err = s.write(ctx, "shorten the audit log", func(tx *transaction) error {
+	var found int
+	err = s.rewrite(ctx, "shorten the audit log", func(tx *transaction) error {
 		result, err := tx.Exec("DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE id < $1 ORDER BY id LIMIT $2)", firstID(before), most)
 		if err != nil {
 			return err
 		}
 		n, err := result.RowsAffected()
-		deleted = int(n)
+		found = int(n)
 		return err
 	})
-	return deleted, err
+	if err != nil {
+		return 0, err
+	}
+	return found, nil
 }
 
 // firstID returns what no UUID of version 7 sorts before that was made at t or later: such an id begins with 48 bits

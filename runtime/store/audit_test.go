@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // auditRows returns rows of which each is made a second after the one before. Their Value is their number.
@@ -147,5 +149,53 @@ func TestIDsBeginWithTheirTime(t *testing.T) {
 	}
 	if got := firstID(time.Date(99999, 1, 1, 0, 0, 0, 0, time.UTC)); got != "ffffffff-ffff" {
 		t.Error(got)
+	}
+}
+
+// leaving is a caller's context that ends once the caller waits for what is queued.
+type leaving struct {
+	context.Context
+	leave func()
+	asked int
+}
+
+func (l *leaving) Done() <-chan struct{} {
+	if l.asked++; l.asked == 2 {
+		l.leave()
+	}
+	return l.Context.Done()
+}
+
+// TestAuditRowsWaitNoLongerThanTheirCaller while the database stands still, and are stored once after that.
+func TestAuditRowsWaitNoLongerThanTheirCaller(t *testing.T) {
+	for name, write := range map[string]func(s *Store, ctx context.Context, rows []AuditRow) error{
+		"append": func(s *Store, ctx context.Context, rows []AuditRow) error { return s.AppendAudit(ctx, rows) },
+		"delete": func(s *Store, ctx context.Context, _ []AuditRow) error {
+			_, err := s.DeleteAudit(ctx, time.Unix(0, 0), 1)
+			return err
+		},
+	} {
+		s := open(t, filepath.Join(t.TempDir(), "db"))
+		other, err := s.db.(*sqliteDB).writes.Begin() // it has the one connection that writes
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := auditRows(1)
+		left := errors.New("the caller left")
+		ctx, leave := context.WithCancelCause(t.Context())
+		written := make(chan error, 1)
+		go func() { written <- write(s, &leaving{ctx, func() { leave(left) }, 0}, rows) }()
+		if err := wait.Receive(t, written, "the end of "+name); !errors.Is(err, left) {
+			t.Error(name, err)
+		}
+		if err := other.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.AppendAudit(t.Context(), rows); err != nil {
+			t.Error(err)
+		}
+		if page, _, err := s.Audit(t.Context(), AuditFilter{}, 9, "", func(int) error { return nil }); err != nil || len(page) != 1 {
+			t.Error(name, page, err)
+		}
 	}
 }

@@ -25,15 +25,43 @@ type write struct {
 // write queues do and waits for its commit. Once it is queued, ctx doesn't
 // stop it: the caller must know what is stored.
 func (s *Store) write(ctx context.Context, doing string, do func(*transaction) error) error {
+	w, err := s.enqueue(ctx, do)
+	if err != nil {
+		return err
+	}
+	return s.committed(<-w.result, doing)
+}
+
+// rewrite is write for what can be written again, and then changes nothing: it returns when ctx ends, and the write may
+// be stored all the same.
+func (s *Store) rewrite(ctx context.Context, doing string, do func(*transaction) error) error {
+	w, err := s.enqueue(ctx, do)
+	if err != nil {
+		return err
+	}
+	select {
+	case err := <-w.result:
+		return s.committed(err, doing)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (s *Store) enqueue(ctx context.Context, do func(*transaction) error) (write, error) {
 	w := write{do: do, result: make(chan error, 1)}
 	select {
 	case s.queue <- w:
+		return w, nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return w, context.Cause(ctx)
 	case <-s.closed:
-		return errClosed
+		return w, errClosed
 	}
-	err := typed(<-w.result, doing)
+}
+
+// committed returns how a write ended, and notes whether there was room for it.
+func (s *Store) committed(err error, doing string) error {
+	err = typed(err, doing)
 	if runtime.CodeOf(err) == runtime.CodeStorageFull {
 		s.full.Store(&err)
 	} else if err == nil {

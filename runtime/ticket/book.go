@@ -32,8 +32,8 @@ const (
 
 // Pauses of a Book.
 const (
-	prompt     = 100 * time.Millisecond // for so long Open waits to know how a claim begins
-	watchEvery = 250 * time.Millisecond // so often a watcher may get another position
+	prompt     = 100 * time.Millisecond // how long Open waits for the beginning of a claim
+	watchEvery = 250 * time.Millisecond // how often a watcher may get another position
 )
 
 // A Book keeps tickets. Its methods are safe for concurrent use.
@@ -66,6 +66,8 @@ type Order struct {
 	// Ours reports that the runner is this claim's. Otherwise another request with Key
 	// has it, and the ticket never releases it.
 	Claim func(context.Context, *pool.Waiting) (id runtime.RunnerID, ours bool, err error)
+	// Claimed is called once the ticket has its runner. Nil: nothing is called.
+	Claimed func(Ticket)
 	// Place says where the claim is.
 	Place func(context.Context, *pool.Waiting) pool.Place
 }
@@ -93,10 +95,10 @@ func New(options Options) *Book {
 	return &Book{options: options, byID: map[runtime.TicketID]*entry{}, byKey: map[key]*entry{}}
 }
 
-// Open returns a new ticket, and with a key that is known the ticket of that: CONFLICT
-// means that its input was another one. It returns when the claim was answered or began
-// to wait, or after a tenth of a second. A claim that fails before it waits makes no
-// ticket: Open returns its error. QUOTA_EXCEEDED means that too many tickets wait.
+// Open returns a new ticket, or the ticket of an order with the same key. CONFLICT: that
+// order had another input. Open returns when the claim is answered or begins to wait, or
+// after a tenth of a second. A claim that fails before it waits makes no ticket: Open
+// returns its error. QUOTA_EXCEEDED: too many tickets wait.
 func (b *Book) Open(ctx context.Context, order Order) (Ticket, error) {
 	t, isNew, err := b.enter(order)
 	switch {
@@ -146,8 +148,8 @@ func (b *Book) rejected(t *entry) error {
 	return t.ticket.Err
 }
 
-// Tenant returns whose a ticket is, without looking at it for its holder.
-// TICKET_NOT_FOUND: there is none (any more).
+// Tenant returns the tenant of a ticket. It doesn't count as a look of the holder.
+// TICKET_NOT_FOUND: there is no such ticket (any more).
 func (b *Book) Tenant(id runtime.TicketID) (runtime.TenantID, error) {
 	t, err := b.find(id)
 	if err != nil {
@@ -156,8 +158,8 @@ func (b *Book) Tenant(id runtime.TicketID) (runtime.TenantID, error) {
 	return t.order.Tenant, nil
 }
 
-// Get returns a ticket as it is. Its holder has looked at it then. TICKET_NOT_FOUND:
-// there is none (any more).
+// Get returns a ticket as it is, and counts as a look of its holder. TICKET_NOT_FOUND:
+// there is no such ticket (any more).
 func (b *Book) Get(ctx context.Context, id runtime.TicketID) (Ticket, error) {
 	t, err := b.find(id)
 	if err != nil {
@@ -166,10 +168,10 @@ func (b *Book) Get(ctx context.Context, id runtime.TicketID) (Ticket, error) {
 	return b.read(ctx, t, true), nil
 }
 
-// Watch sends a ticket as it is, then each change, at most four in a second and the
-// latest only where the receiver is slow. It returns nil once the ticket was sent as it
-// ended, and ctx's cause. Meanwhile its holder looks at it. TICKET_NOT_FOUND: there is
-// none (any more).
+// Watch sends a ticket as it is, then each change: at most four a second, and only the
+// latest to a slow receiver. It returns nil after it has sent the ticket's end, and ctx's
+// cause if ctx ends first. Until then it counts as a look of the holder.
+// TICKET_NOT_FOUND: there is no such ticket (any more).
 func (b *Book) Watch(ctx context.Context, id runtime.TicketID, out chan<- Ticket) error {
 	t, err := b.find(id)
 	if err != nil {
@@ -208,9 +210,9 @@ func (b *Book) Watch(ctx context.Context, id runtime.TicketID, out chan<- Ticket
 	}
 }
 
-// Cancel ends a ticket that waits, or whose runner nobody has seen, which goes then. Any
-// other one stays as it is: a runner that was seen is released as usual.
-// TICKET_NOT_FOUND: there is none (any more).
+// Cancel cancels a ticket that waits, or whose runner the holder hasn't seen; that runner
+// is released. Any other ticket stays as it is: its holder releases the runner as usual.
+// TICKET_NOT_FOUND: there is no such ticket (any more).
 func (b *Book) Cancel(id runtime.TicketID) (Ticket, error) {
 	t, err := b.find(id)
 	if err != nil {

@@ -42,7 +42,7 @@ func (b *Book) enter(order Order) (t *entry, isNew bool, err error) {
 
 func (o Order) key() key { return key{o.Tenant, o.Key} }
 
-// follow leads a ticket from its claim until nothing is left to do for it.
+// follow makes the claim of a ticket, and returns when nothing is left to do for it.
 func (b *Book) follow(running context.Context, t *entry) {
 	ctx, cancel := context.WithCancelCause(running)
 	defer cancel(nil)
@@ -53,7 +53,9 @@ func (b *Book) follow(running context.Context, t *entry) {
 	}
 	b.mu.Unlock()
 	runner, ours, err := t.order.Claim(ctx, t.waiting)
-	b.answer(t, runner, err, running.Err() != nil)
+	if got := b.answer(t, runner, err, running.Err() != nil); got.State == Claimed && t.order.Claimed != nil {
+		t.order.Claimed(got)
+	}
 	if err == nil {
 		select {
 		case <-t.seen:
@@ -73,12 +75,12 @@ func (b *Book) follow(running context.Context, t *entry) {
 	}
 }
 
-// answer takes in what came of a claim, unless the ticket was cancelled meanwhile.
-func (b *Book) answer(t *entry, runner runtime.RunnerID, err error, stopping bool) {
+// answer takes in what came of a claim, unless the ticket was cancelled meanwhile. It returns the ticket.
+func (b *Book) answer(t *entry, runner runtime.RunnerID, err error, stopping bool) Ticket {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if t.ticket.State != Waiting {
-		return
+		return t.ticket
 	}
 	now := time.Now()
 	t.ticket.EndedAt = now
@@ -94,6 +96,7 @@ func (b *Book) answer(t *entry, runner runtime.RunnerID, err error, stopping boo
 		t.ticket.State, t.ticket.Err = Failed, err
 	}
 	close(t.decided)
+	return t.ticket
 }
 
 // end cancels a ticket that waits, or that nobody has seen since it got its runner. The
@@ -129,7 +132,7 @@ func (b *Book) check(t *entry) {
 	}
 }
 
-// read returns a ticket as it is. With look, that is to its holder.
+// read returns a ticket as it is. With look, it counts as a look of the holder.
 func (b *Book) read(ctx context.Context, t *entry, look bool) Ticket {
 	b.mu.Lock()
 	ticket := t.ticket

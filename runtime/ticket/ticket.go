@@ -1,6 +1,6 @@
-// Package ticket keeps tickets: claims of runners for which nobody waits on a connection.
-// The holder looks at its ticket now and then, or watches it. A ticket whose holder stays
-// away for longer than a grace is cancelled, and so no runner is kept for nobody.
+// Package ticket keeps tickets: claims of runners that wait without a connection. The
+// holder reads its ticket now and then, or watches it. A ticket whose holder does neither
+// for longer than a grace is cancelled, so that no runner waits for a holder that left.
 //
 // A ticket's state moves forward only:
 //
@@ -9,8 +9,8 @@
 //	   ├──── the claim was answered with an error ─▶ FAILED                           ▼
 //	   └──── its holder cancelled it, or stayed away for the grace ──────────────▶ CANCELLED
 //
-// Tickets are in memory: a server that starts anew knows none. A claim with an
-// idempotency key keeps its runner then, and the same key gets a ticket for it.
+// Tickets are in memory, and don't survive a restart of the server. A claim with an
+// idempotency key keeps its runner: a claim with the same key gets a new ticket for it.
 package ticket
 
 import (
@@ -49,7 +49,7 @@ const (
 // States are all, in a fixed order.
 func States() []State { return []State{Waiting, Claimed, Failed, Cancelled, Expired} }
 
-// news reports whether t says something that a watcher who got old should know.
+// news reports whether a watcher that has got old should get t.
 func (t Ticket) news(old Ticket) bool {
 	change := t.EstimatedWait - old.EstimatedWait
 	return t.ID != old.ID || t.State != old.State || t.Position != old.Position || max(change, -change) > old.EstimatedWait/4

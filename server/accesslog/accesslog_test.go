@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -81,6 +82,13 @@ func TestALineSaysWhatWasServedWithoutSecrets(t *testing.T) {
 			_, _ = io.WriteString(w, "half")
 			panic(http.ErrAbortHandler)
 		case "/silent":
+		case "/graphql":
+			Operation(r.Context(), "query", "Runners")
+			Operation(r.Context(), "query", "Runners")
+			Operation(r.Context(), "subscription", strings.Repeat("x", 1000))
+			for i := range 100 {
+				Operation(r.Context(), "mutation", fmt.Sprint("m", i))
+			}
 		default:
 			w.WriteHeader(http.StatusTeapot)
 			control := http.NewResponseController(w)
@@ -94,7 +102,7 @@ func TestALineSaysWhatWasServedWithoutSecrets(t *testing.T) {
 	})))
 	defer server.Close()
 	const secret = "canary-8c1f"
-	for i, address := range []string{"/files/a%20b?signature=" + secret, "/silent", "/hijacked", "/aborted"} {
+	for i, address := range []string{"/files/a%20b?signature=" + secret, "/silent", "/hijacked", "/aborted", "/graphql?variables=" + secret} {
 		r, err := http.NewRequest(http.MethodPost, server.URL+address, strings.NewReader(secret))
 		if err != nil {
 			t.Fatal(err)
@@ -108,7 +116,7 @@ func TestALineSaysWhatWasServedWithoutSecrets(t *testing.T) {
 	}
 	end()
 	lines := read(t, path)
-	if len(lines) != 4 {
+	if len(lines) != 5 {
 		t.Fatalf("%+v", lines)
 	}
 	for i, want := range []line{
@@ -121,8 +129,37 @@ func TestALineSaysWhatWasServedWithoutSecrets(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	}
+	if got := lines[4].Operations; len(got) != maxOperations || got[0] != (operation{"query", "Runners"}) || got[1] != (operation{"subscription", strings.Repeat("x", maxName)}) || got[2] != (operation{"mutation", "m0"}) {
+		t.Errorf("%+v", got)
+	}
+	Operation(t.Context(), "query", "of a request that isn't logged")
 	if text, err := os.ReadFile(path); err != nil || bytes.Contains(text, []byte(secret)) {
 		t.Errorf("a secret is in %s, %v", text, err)
+	}
+}
+
+// What a client sends is in its line, but a terminal obeys nothing of it, and it makes no other line.
+func TestLinesDoNotLie(t *testing.T) {
+	l, path, end := running(t)
+	const evil = "<script>\u202etxt\u009b2J\x7f\u2028é\U000e0041\\u001b\n{\x1b[2J"
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set("User-Agent", evil)
+	r.Method, r.URL.Path = evil[:maxMethod], evil
+	l.Handler(from, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { Operation(r.Context(), "query", evil) })).ServeHTTP(httptest.NewRecorder(), r)
+	end()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rest := bytes.TrimFunc(text, func(r rune) bool { return r >= ' ' && r < 0x7f }); string(rest) != "\n" {
+		t.Errorf("it isn't one line of ASCII: %q", text)
+	}
+	if bytes.Contains(text, []byte("<script>")) {
+		t.Errorf("%s", text)
+	}
+	got := read(t, path)[0]
+	if got.Agent != evil || len(got.Operations) != 1 || got.Operations[0].Name != evil || got.Method != evil[:maxMethod] || !strings.Contains(got.Path, "%1B") {
+		t.Errorf("%+v", got)
 	}
 }
 

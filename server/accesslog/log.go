@@ -5,59 +5,51 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/runtime/linefile"
 )
 
 // A Log takes lines at once, and writes them by Run. Lines that wait for a slow disk are
 // bounded: further ones are lost, which is logged.
 type Log struct {
-	path   string // "": out is stdout
 	logger *zap.Logger
 	wake   chan struct{} // of capacity 1
 
 	// For Run alone.
-	out     *os.File
-	checked time.Time // when path was compared with out
-	failing bool      // the last write failed, which was logged
+	to      *linefile.File
+	failing bool // the last write failed, which was logged
 
 	mu      sync.Mutex // guards what follows
 	waiting []byte
 	lost    int
 }
 
-// Bounds of a Log.
-const (
-	maxWaiting = 1 << 20     // bytes
-	checkEvery = time.Second // whether the file was renamed
-)
+// maxWaiting is how many bytes of lines wait.
+const maxWaiting = 1 << 20
 
-// Open returns a Log that appends to the file at path, which it makes where there is none.
+// Open returns a Log that appends to the file at path, which it makes if there is none. When that was renamed or
+// removed, the next lines go to a new one.
 func Open(path string, logger *zap.Logger) (*Log, error) {
-	l := &Log{path: path, logger: logger, wake: make(chan struct{}, 1)}
-	return l, l.open()
+	to, err := linefile.Open(path, 0o640)
+	if err != nil {
+		return nil, fmt.Errorf("open --access-log: %w", err)
+	}
+	return newLog(to, logger), nil
 }
 
 // Stdout returns a Log that writes to stdout.
-func Stdout(logger *zap.Logger) *Log {
-	return &Log{out: os.Stdout, logger: logger, wake: make(chan struct{}, 1)}
-}
+func Stdout(logger *zap.Logger) *Log { return newLog(linefile.Stream(os.Stdout), logger) }
 
-func (l *Log) open() error {
-	out, err := os.OpenFile(l.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640)
-	if err != nil {
-		return fmt.Errorf("open --access-log: %w", err)
-	}
-	l.Close()
-	l.out, l.checked = out, time.Now()
-	return nil
+func newLog(to *linefile.File, logger *zap.Logger) *Log {
+	return &Log{to: to, logger: logger, wake: make(chan struct{}, 1)}
 }
 
 // Close closes the file. Run must have ended, or not have begun.
 func (l *Log) Close() {
-	if l != nil && l.path != "" && l.out != nil {
-		_ = l.out.Close()
+	if l != nil {
+		l.to.Close()
 	}
 }
 
@@ -76,8 +68,7 @@ func (l *Log) add(text []byte) {
 	}
 }
 
-// Run writes lines until ctx ends, and then those that are there. Where the file was renamed
-// or removed, it goes on in a new one within a second.
+// Run writes lines until ctx ends, and then those that are there.
 func (l *Log) Run(ctx context.Context) {
 	var spare []byte
 	for {
@@ -101,10 +92,7 @@ func (l *Log) write(spare []byte) []byte {
 	if len(lines) == 0 {
 		return lines
 	}
-	err := l.follow()
-	if err == nil {
-		_, err = l.out.Write(lines)
-	}
+	_, err := l.to.Write(lines)
 	if lost > 0 {
 		l.logger.Warn("lines of the access log were lost, because it can't be written fast enough", zap.Int("lines", lost))
 	}
@@ -116,19 +104,4 @@ func (l *Log) write(spare []byte) []byte {
 		return nil
 	}
 	return lines
-}
-
-// follow opens the file again where another one, or none, is at its path.
-func (l *Log) follow() error {
-	if l.path == "" || time.Since(l.checked) < checkEvery {
-		return nil
-	}
-	l.checked = time.Now()
-	there, err := os.Stat(l.path)
-	if err == nil {
-		if here, err := l.out.Stat(); err == nil && os.SameFile(there, here) {
-			return nil
-		}
-	}
-	return l.open()
 }

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Files are what a server speaks TLS with.
+// Files are the files that a server's TLS needs.
 type Files struct {
 	Cert, Key  string
 	MinVersion uint16 // as crypto/tls names it
@@ -23,12 +23,12 @@ type Files struct {
 	Optional   bool   // with ClientCA: a client may show none
 }
 
-// checkEvery is how often handshakes look whether a file has changed, at most.
+// checkEvery is how often handshakes check at most whether a file has changed.
 const checkEvery = time.Second
 
 // Certificates are a server's certificate and the authorities of its clients. They are
 // read again when a file has changed: written, renamed, or behind another symbolic link.
-// Files that can't be used leave those before in use.
+// If the new files can't be used, the server goes on with the old ones.
 type Certificates struct {
 	files  Files
 	logger *zap.Logger
@@ -78,8 +78,8 @@ func (c *Certificates) config(onlyHTTP1 bool) *tls.Config {
 	return c.configs.all
 }
 
-// check reads files that have changed. Files that can't be used are tried again at each
-// check. They are logged at the second, for an update replaces one file after the other.
+// check reads files that have changed. It tries files that can't be used again at each check,
+// and logs them at the second: an update replaces one file after the other.
 func (c *Certificates) check() {
 	now, err := c.stamps()
 	if err == nil && now == c.read {

@@ -10,13 +10,13 @@ import (
 // own.
 const policy = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// transport has browsers use TLS only, for a year.
+// transport makes browsers use only TLS, for a year.
 const transport = "max-age=31536000"
 
-// Headers sets the headers that restrict browsers on each answer of next, which may set
-// others. Encrypted reports whether a client's request came by TLS, to this server or to its
-// proxy: then browsers use nothing else from now on. Names of this machine are left out,
-// because a browser knows no ports there.
+// Headers sets the headers that restrict browsers on each answer of next, which may replace
+// them. Encrypted reports whether a client's request came by TLS, to this server or to its
+// proxy. Then browsers use only TLS from now on, except for names of this machine: there the
+// rule would hold for the servers on all other ports.
 func Headers(encrypted func(r *http.Request) bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()

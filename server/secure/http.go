@@ -20,8 +20,8 @@ const (
 	takenPatience = 2 * time.Minute // as for connections
 )
 
-// Configure has a server speak HTTP/2, within bounds, with clients of a [Listener]. All of the
-// server's listeners must be such.
+// Configure makes a server speak HTTP/2, within bounds, with clients of a [Listener]. All of the
+// server's listeners must be of this type.
 func Configure(server *http.Server) {
 	var both http.Protocols
 	both.SetHTTP1(true)
@@ -36,9 +36,9 @@ func Configure(server *http.Server) {
 	}
 }
 
-// Handler serves requests of a [Listener] with next. They have their TLS, and an answer by
-// HTTP/2 of which a client takes nothing for two minutes is cut off. A connection's own patience
-// doesn't see that: the client may take others.
+// Handler serves requests of a [Listener] with next, and sets their TLS. It cuts off an answer by
+// HTTP/2 of which the client takes nothing for two minutes. The deadline of the connection doesn't:
+// the client may take other answers.
 func Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, encrypted := socket.Within[*Conn](socket.Of(r.Context()))

@@ -18,9 +18,9 @@ import (
 
 // A Listener speaks TLS on the connections of another one. The first Read or Write of a
 // connection does the handshake, within the connection's deadlines: a client that doesn't
-// begin or end it holds nothing but its connection. A handshake that fails is logged at
-// debug level. What sets deadlines for writes to the connection below is switched off by its
-// method HandDeadlines, if it has one: they are those of the connection by TLS.
+// finish it holds nothing but its connection. A handshake that fails is logged at debug
+// level. If the connection below has a method HandDeadlines, the Listener calls it: from then
+// on only the connection by TLS sets deadlines for writes.
 type Listener struct {
 	net.Listener
 	certificates *Certificates
@@ -92,8 +92,8 @@ func (c *Conn) handshake() error {
 	return errHandshake
 }
 
-// refuseTime is how long a client may still send that doesn't speak TLS: what isn't read would
-// take the answer along.
+// refuseTime is how long the server reads on from a client that doesn't speak TLS: closing with
+// unread data would discard the answer.
 const refuseTime = time.Second
 
 func (c *Conn) refusePlain() {
@@ -119,8 +119,8 @@ const clientPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 var errPreface error = &net.OpError{Op: "read", Net: "tls", Err: errors.New("the protocol isn't the one that the handshake chose")}
 
-// Read reads what the client sent. It fails where a client speaks HTTP/1 after it chose
-// HTTP/2, which the checks of HTTP/1 would miss, or the other way round.
+// Read reads from the client. It fails if a client that chose HTTP/2 speaks HTTP/1, or the other
+// way round: the checks of the chosen protocol would miss such requests.
 func (c *Conn) Read(p []byte) (int, error) {
 	if err := c.handshake(); err != nil {
 		return 0, err
@@ -173,7 +173,7 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// Close closes the connection. It says so by TLS where that doesn't have to wait for a
+// Close closes the connection. It sends TLS's close_notify only if that doesn't wait for a
 // client that reads nothing.
 func (c *Conn) Close() error {
 	if !c.hasRoom() {

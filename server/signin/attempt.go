@@ -29,8 +29,8 @@ func newAttempt(back string, now time.Time) attempt {
 	return attempt{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(), Return: back, Expires: now.Add(attemptLifetime)}
 }
 
-// attempts seals attempts, and lets each end once. The key lives as long as the process: what
-// was begun with the last one, whose used attempts nobody knows, has to be begun again.
+// attempts seals attempts, and lets each end once. The key lives as long as the process. After a
+// restart people begin again: the server doesn't know which attempts were used before.
 type attempts struct {
 	aead cipher.AEAD
 
@@ -44,8 +44,8 @@ type usedAttempt struct {
 	forget time.Time
 }
 
-// mostUsed bounds the memory of used attempts. If they were more, the oldest could be tried again,
-// with a code that the provider takes once.
+// mostUsed bounds how many used attempts are remembered. Beyond it the oldest could be used again, but
+// the provider takes its code only once.
 const mostUsed = 10_000
 
 func newAttempts() *attempts {

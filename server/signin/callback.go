@@ -56,7 +56,7 @@ func (s *SignIn) attempt(r *http.Request, query url.Values) (attempt, *problem) 
 
 var errorCodes = regexp.MustCompile(`^[a-z_]{1,40}$`)
 
-// identify returns who the provider says that somebody is, and what the settings make of that.
+// identify returns the person that the provider names, with the role and the tenant that the settings give.
 func (s *SignIn) identify(r *http.Request, query url.Values, attempt attempt) (Identity, *problem) {
 	if code := query.Get("error"); code != "" {
 		if !errorCodes.MatchString(code) {
@@ -144,7 +144,7 @@ func (s *SignIn) session(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer) // a client that left needs no answer
 }
 
-// noTenant is the problem of somebody whose tenant isn't one.
+// noTenant is the problem of a person whose claim names no tenant of this server.
 func noTenant(back string, who Identity, cause error) *problem {
 	text := "The provider names no tenant for " + who.Name + "."
 	if who.Tenant != runtime.DefaultTenant {

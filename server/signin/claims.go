@@ -9,8 +9,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// values returns the texts that a claim has: itself, or those of its list. Dots of the path lead
-// into objects, but a claim whose name has dots itself goes first.
+// values returns the text of a claim, or the texts of its list. Dots in the path lead into objects; a
+// claim whose own name has the dots takes precedence.
 func values(claims map[string]any, path string) []string {
 	if claim, has := claims[path]; has {
 		return texts(claim)
@@ -61,8 +61,8 @@ func tenant(values []string) (id runtime.TenantID, named bool) {
 // maxName is how many characters of a name are kept.
 const maxName = 100
 
-// name returns what people call somebody, without what a terminal or a line of the log could take for
-// more than text.
+// name returns a person's name, without characters that a terminal or a reader of log lines wouldn't take
+// for text.
 func name(claims map[string]any) string {
 	for _, claim := range []string{"name", "preferred_username", "email", "sub"} {
 		text, _ := claims[claim].(string)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Names of cookies, after "__Host-" where the server is reached by https: then browsers take them
-// from this very host only, by https and for the whole of it.
+// Names of cookies. With https they begin with "__Host-": browsers take such a cookie only from this
+// host, by https and for the path /.
 const (
 	sessionCookie = "rockpool"
 	attemptCookie = "rockpool-signin"
@@ -22,9 +22,9 @@ func (s *SignIn) cookieName(name string) string {
 
 // cookie returns a cookie for so long; it deletes one with a lifetime below 0.
 //
-// SameSite is Lax. The callback is a navigation that the provider's site begins: with Strict the
-// browser would send neither the attempt, so that no sign-in could end, nor the session that was there
-// before, which the callback ends. Against other sites' pages stands ownPage, for every method.
+// SameSite is Lax. The callback is a navigation that the provider's site begins. With Strict the
+// browser wouldn't send the attempt, which the sign-in needs, nor the earlier session, which the
+// callback ends. ownPage protects against other sites' pages, for every method.
 func (s *SignIn) cookie(name, value string, lifetime time.Duration) *http.Cookie {
 	c := &http.Cookie{
 		Name: s.cookieName(name), Value: value, Path: "/", Secure: s.secure, HttpOnly: true, SameSite: http.SameSiteLaxMode,

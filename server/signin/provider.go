@@ -27,8 +27,8 @@ const (
 	clockLeeway = 30 * time.Second // how far its clock may be behind
 )
 
-// A provider is discovered when somebody first signs in, so that the server starts without it. Its
-// methods may be called at once.
+// A provider is discovered at the first sign-in, so that the server starts without it. Its methods
+// are safe for concurrent use.
 type provider struct {
 	options Options
 	client  *http.Client
@@ -64,7 +64,7 @@ func newProvider(options Options) *provider {
 	}
 }
 
-// discover returns the provider's endpoints. Where they aren't known it asks, each time until it succeeds.
+// discover returns the provider's endpoints. Until they are known, each call asks the provider.
 func (p *provider) discover() (*discovered, error) {
 	if found := p.found.Load(); found != nil {
 		return found, nil

@@ -232,14 +232,18 @@ func (s *secured) readAccessLog(t *testing.T) {
 			Client, Method, Path, Protocol string
 			Status                         int
 			Bytes                          int64
+			Operations                     []struct{ Type string }
 		}
 		if err := json.Unmarshal(text, &line); err != nil || line.Client != "127.0.0.1" || line.Time.IsZero() {
 			t.Errorf("%s: %v", text, err)
 		}
 		path, _, _ := strings.Cut(strings.TrimPrefix(line.Path, "/"), "/")
 		kinds = append(kinds, fmt.Sprintf("%s %s %s %d", line.Protocol, line.Method, path, line.Status))
+		for _, op := range line.Operations {
+			kinds = append(kinds, fmt.Sprintf("%s %s %d", line.Method, op.Type, line.Status))
+		}
 	}
-	for _, want := range []string{"HTTP/1.1 GET graphql 101", "HTTP/1.1 POST graphql 200", "HTTP/2.0 POST graphql 200", "HTTP/2.0 GET files 206", "HTTP/2.0 GET health 200", "HTTP/2.0 GET graphql 401"} {
+	for _, want := range []string{"HTTP/1.1 GET graphql 101", "HTTP/1.1 POST graphql 200", "HTTP/2.0 POST graphql 200", "HTTP/2.0 GET files 206", "HTTP/2.0 GET health 200", "HTTP/2.0 GET graphql 401", "POST mutation 200", "GET subscription 101"} {
 		if !slices.Contains(kinds, want) {
 			t.Errorf("no line is %s: %q", want, kinds)
 		}

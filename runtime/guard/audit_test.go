@@ -1,0 +1,90 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/audit"
+	"github.com/rockpool/rockpool/runtime/store"
+)
+
+// actions is an audit log's store that keeps what was done.
+type actions struct {
+	audit.Store
+	mu   sync.Mutex
+	done []access.Operation
+}
+
+func (a *actions) AppendAudit(_ context.Context, rows []store.AuditRow) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, r := range rows {
+		a.done = append(a.done, access.Operation(r.Action))
+	}
+	return nil
+}
+
+func (a *actions) take() []access.Operation {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	done := a.done
+	a.done = nil
+	return done
+}
+
+func newLog(t *testing.T, s audit.Store) *audit.Log {
+	t.Helper()
+	log, err := audit.New(audit.Config{Store: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return log
+}
+
+// TestFullAuditLogRefusesWhatIsRecorded before it acts, and nothing else.
+func TestFullAuditLogRefusesWhatIsRecorded(t *testing.T) {
+	stored := &actions{}
+	log, full := newLog(t, stored), newLog(t, nil)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- log.Run(ctx) }()
+	for full.Room() == nil {
+		full.Append(audit.Entry{Action: "a"})
+	}
+	nobody := access.With(t.Context(), access.Principal{Kind: access.KindToken, ID: "1", Tenant: "a"}) // no role: all is FORBIDDEN
+	recording, refusing := reflect.ValueOf(New(nil, nil, log)), reflect.ValueOf(New(nil, nil, full))
+	seen := map[access.Operation]bool{}
+	for i := range recording.NumMethod() {
+		name := recording.Type().Method(i).Name
+		if slices.Contains(unasked, name) {
+			continue
+		}
+		if err := call(nobody, recording.Method(i), name); runtime.CodeOf(err) != runtime.CodeForbidden {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := log.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		done := stored.take()
+		for _, op := range done {
+			seen[op] = true
+		}
+		if err := call(nobody, refusing.Method(i), name); errors.Is(err, audit.ErrFull) != (len(done) > 0) {
+			t.Errorf("%s makes the entries %v; with a full log it returns %v", name, done, err)
+		}
+	}
+	if !maps.Equal(seen, recorded) {
+		t.Errorf("%v make entries instead of %v", slices.Sorted(maps.Keys(seen)), slices.Sorted(maps.Keys(recorded)))
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,97 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/audit"
+	"github.com/rockpool/rockpool/runtime/identity"
+	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/server/signin"
+)
+
+// gone is an audit log's store that takes nothing any more.
+type gone struct{ audit.Store }
+
+func (gone) AppendAudit(context.Context, []store.AuditRow) error { return errors.New("it is away") }
+
+// TestUnstoredAuditEntriesAreLogged when the server stops, each as the JSON that it has in the database.
+func TestUnstoredAuditEntriesAreLogged(t *testing.T) {
+	var text bytes.Buffer
+	s := &Server{logger: zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(&text), zap.InfoLevel))}
+	var err error
+	s.audit, err = audit.New(audit.Config{Store: gone{}, Unstored: s.logUnstored})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		s.audit.Append(audit.Entry{Action: "a", ObjectID: fmt.Sprint("id", i)})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.audit.Run(ctx); err == nil || unlessStopping(err) == nil || !strings.Contains(err.Error(), "3 entries of the audit log can't be stored: store the audit log: it is away") {
+		t.Error(err)
+	}
+	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+	if len(lines) != 4 || !strings.Contains(lines[0], `"entries":3`) {
+		t.Fatal(text.String())
+	}
+	for i, line := range lines[1:] {
+		var of struct {
+			Entry struct {
+				ID, Action string
+				Object     struct{ ID string }
+			}
+		}
+		if err := json.Unmarshal([]byte(line), &of); err != nil || of.Entry.Action != "a" || of.Entry.Object.ID != fmt.Sprint("id", i) || of.Entry.ID == "" {
+			t.Errorf("%s: %+v, %v", line, of, err)
+		}
+	}
+}
+
+// TestNobodySignsInUnrecorded, nor out.
+func TestNobodySignsInUnrecorded(t *testing.T) {
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	book := identity.New(identity.Config{Store: db, Key: make([]byte, 32), Logger: zap.NewNop()})
+	log, err := audit.New(audit.Config{Store: db})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := sessions{book, log, true}
+	who := signin.Identity{Subject: "s", Name: "Ada", Role: string(access.Admin), Expires: time.Now().Add(time.Hour)}
+	secret, err := s.Begin(t.Context(), who)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for log.Room() == nil {
+		log.Append(audit.Entry{Action: "a"})
+	}
+	if _, err := s.Begin(t.Context(), who); !errors.Is(err, audit.ErrFull) {
+		t.Error("a sign-in:", err)
+	}
+	if err := s.End(t.Context(), secret); !errors.Is(err, audit.ErrFull) {
+		t.Error("a sign-out:", err)
+	}
+	if all := book.Tokens(access.Server(), true); len(all) != 1 {
+		t.Errorf("there are these sessions: %+v", all)
+	}
+	if _, err := s.Begin(t.Context(), signin.Identity{Tenant: "none"}); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
+		t.Error("a sign-in without a tenant:", err)
+	}
+}
