@@ -30,12 +30,12 @@ func Tenants() []rows.Row {
 func openTenants(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	const idle = 2
 	var probes [2]rows.Probe
-	for i, prepare := range []func(context.Context, *bed.Server) error{serveMany, func(context.Context, *bed.Server) error { return nil }} {
+	for i, prepare := range []func(context.Context, *bed.Bed, *bed.Server) error{serveMany, func(context.Context, *bed.Bed, *bed.Server) error { return nil }} {
 		s, err := b.Serve(ctx, idle, 0)
 		if err != nil {
 			return rows.Pair{}, err
 		}
-		if err := prepare(ctx, s); err != nil {
+		if err := prepare(ctx, b, s); err != nil {
 			return rows.Pair{}, err
 		}
 		probes[i] = func(ctx context.Context, r *measure.Round) error {
@@ -47,29 +47,21 @@ func openTenants(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 
 // serveMany makes the tenants and the tokens, shares the environment, and has the server's
 // client show a token of one tenant.
-func serveMany(ctx context.Context, s *bed.Server) error {
-	made, err := client.CreateToken(ctx, s, client.CreateTokenInput{Name: "admin", Role: client.RoleAdmin})
+func serveMany(ctx context.Context, b *bed.Bed, s *bed.Server) error {
+	to, err := share(ctx, b, s)
 	if err != nil {
 		return err
 	}
-	admin := client.New(s.URL).WithToken(made.CreateToken.Secret)
-	defer admin.CloseIdle()
-	if _, err := client.PutEnvironment(ctx, admin, client.PutEnvironmentInput{Id: bed.Environment, Shared: new(true)}); err != nil {
-		return err
-	}
 	for i := range manyTenants - 1 { // the default one is there
-		if _, err := client.PutTenant(ctx, admin, client.PutTenantInput{Id: tenant(i)}); err != nil {
+		if err := to.put(ctx, tenant(i)); err != nil {
 			return err
 		}
 	}
 	secret := ""
 	for i := range manyTokens - 1 {
-		name := tenant(i % (manyTenants - 1))
-		made, err := client.CreateToken(ctx, admin, client.CreateTokenInput{Name: fmt.Sprintf("token %d", i), Role: client.RoleClient, Tenant: &name})
-		if err != nil {
+		if secret, err = to.token(ctx, tenant(i%(manyTenants-1))); err != nil {
 			return err
 		}
-		secret = made.CreateToken.Secret
 	}
 	s.CloseIdle()
 	s.Client = client.New(s.URL).WithToken(secret)
