@@ -66,7 +66,7 @@ type CPU struct {
 
 // A Goal is what a row is to reach: a bound of one of its figures.
 type Goal struct {
-	Of      string  `json:"of"` // p50, p99, ratio or p99 ratio
+	Of      string  `json:"of"` // p50, p99, ratio, or p99 ratio: the row's p99 by the floor's
 	AtLeast float64 `json:"atLeast,omitempty"`
 	AtMost  float64 `json:"atMost,omitempty"`
 }

@@ -48,16 +48,15 @@ func openFlood(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	if err != nil {
 		return rows.Pair{}, err
 	}
-	tenants, err := share(ctx, b, s)
-	if err != nil {
+	if err := share(ctx, s); err != nil {
 		return rows.Pair{}, err
 	}
-	others, err := tenants.clients(ctx, tenant(0), otherClients)
+	others, err := clientsOf(ctx, s, tenant(0), otherClients)
 	if err != nil {
 		return rows.Pair{}, err
 	}
 	f := &flood{}
-	if f.clients, err = tenants.clients(ctx, tenant(1), floodClients); err != nil {
+	if f.clients, err = clientsOf(ctx, s, tenant(1), b.Ops(floodClients)); err != nil {
 		return rows.Pair{}, err
 	}
 	n := b.Ops(floodSeconds * otherClients)

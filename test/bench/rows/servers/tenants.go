@@ -30,12 +30,12 @@ func Tenants() []rows.Row {
 func openTenants(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 	const idle = 2
 	var probes [2]rows.Probe
-	for i, prepare := range []func(context.Context, *bed.Bed, *bed.Server) error{serveMany, func(context.Context, *bed.Bed, *bed.Server) error { return nil }} {
+	for i, prepare := range []func(context.Context, *bed.Server) error{serveMany, func(context.Context, *bed.Server) error { return nil }} {
 		s, err := b.Serve(ctx, idle, 0)
 		if err != nil {
 			return rows.Pair{}, err
 		}
-		if err := prepare(ctx, b, s); err != nil {
+		if err := prepare(ctx, s); err != nil {
 			return rows.Pair{}, err
 		}
 		probes[i] = func(ctx context.Context, r *measure.Round) error {
@@ -47,19 +47,19 @@ func openTenants(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 
 // serveMany makes the tenants and the tokens, shares the environment, and has the server's
 // client show a token of one tenant.
-func serveMany(ctx context.Context, b *bed.Bed, s *bed.Server) error {
-	to, err := share(ctx, b, s)
-	if err != nil {
+func serveMany(ctx context.Context, s *bed.Server) error {
+	if err := share(ctx, s); err != nil {
 		return err
 	}
 	for i := range manyTenants - 1 { // the default one is there
-		if err := to.put(ctx, tenant(i)); err != nil {
+		if err := putTenant(ctx, s, tenant(i)); err != nil {
 			return err
 		}
 	}
 	secret := ""
 	for i := range manyTokens - 1 {
-		if secret, err = to.token(ctx, tenant(i%(manyTenants-1))); err != nil {
+		var err error
+		if secret, err = tokenOf(ctx, s, tenant(i%(manyTenants-1))); err != nil {
 			return err
 		}
 	}
