@@ -439,6 +439,7 @@ type ClaimRunnerResponse struct {
 	// RUNNER_GONE for a day afterwards, and CONFLICT with another input.
 	// With `wait: TICKET` it is answered at once: with the runner where one is idle, else with a ticket that waits for one in the background.
 	// Tenants whose claims wait in the pool take turns by their weight, and within a tenant its callers do: between two claims of one caller, every other waiting caller of the tenant is served once. The claims of one caller are served in the order in which they came; those of `run` are in the same queue.
+	// A shared environment's last idle runner is kept for a second at most, while another one is made, from a tenant that has several claims waiting: a tenant that comes then needn't wait.
 	// A caller is a WebSocket, or all plain HTTP requests of one address together. A client that claims for many users behind one address gets a turn for each user by using one WebSocket for each.
 	ClaimRunner ClaimRunnerClaimRunnerClaimRunnerPayload `json:"claimRunner"`
 }

@@ -99,15 +99,25 @@ func (o *owner) abandon(w *waiter, unwanted bool) {
 }
 
 // serve hands idle runners of the current revision, oldest first, to the
-// claims that wait, in the order of the queue.
-func (o *owner) serve(now time.Time) {
+// claims that wait, in the order of the queue. It returns when to try again though nothing
+// changed; zero: never.
+func (o *owner) serve(now time.Time) time.Time {
 	for o.waiting.length() > 0 && !o.draining() {
-		e := o.oldestIdle()
+		e, only := o.oldestIdle()
 		if e == nil {
 			o.waiting.dry++
-			return
+			return time.Time{}
 		}
-		w := o.waiting.pop()
+		w := o.waiting.next()
+		if only && !w.alone() {
+			if o.came != nil && o.came.alone() {
+				w = o.came
+			} else if kept := o.keptUntil(e); now.Before(kept) {
+				o.waiting.dry++
+				return kept
+			}
+		}
+		o.waiting.serve(w)
 		if w.waits {
 			o.pace.served(now)
 		}
@@ -117,6 +127,31 @@ func (o *owner) serve(now time.Time) {
 		}
 		o.mark(e, w, now)
 	}
+	return time.Time{}
+}
+
+// keptFor bounds for how long an idle runner is kept while claims wait.
+const keptFor = time.Second
+
+// keptUntil returns until when the only idle runner of a shared environment is kept from
+// tenants that have several claims waiting, so that the next tenant has it at once. They
+// get the runner that is ready next instead. Where none is being made nothing is kept:
+// on a full machine each idle runner counts.
+func (o *owner) keptUntil(e *entry) time.Time {
+	if !o.goal.env.Shared || o.goal.env.PoolSize == 0 || !o.making() {
+		return time.Time{}
+	}
+	return e.idleSince.Add(keptFor)
+}
+
+// making reports whether a runner is starting, and waits for nothing.
+func (o *owner) making() bool {
+	for _, e := range o.runners {
+		if e.State == runtime.RunnerStarting && e.Message == "" && o.goal.current(e.Runner.Environment.Revision) {
+			return true
+		}
+	}
+	return false
 }
 
 // refuse answers all claims that wait with an error.

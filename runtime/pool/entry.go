@@ -10,17 +10,18 @@ import (
 // An entry is a runner and what the owner does with it.
 type entry struct {
 	runtime.Runner
-	wished   time.Time        // when this owner had it started; zero: an earlier one did
-	seen     int              // by the list of this number
-	priority runtime.Priority // that its start was asked for with
-	busy     int              // uses under way
-	working  int              // works of it that haven't come back
-	work     chan struct{}    // closed when the last of them is done; nil: there was none
-	change   int              // the last change of ours
-	skipped  bool             // a list could not be believed about it
-	stall    stall            // of its start
-	renewal  renewal          // of its claim
-	whenGone []func()         // to be called then
+	wished    time.Time        // when this owner had it started; zero: an earlier one did
+	idleSince time.Time        // when this owner saw that its agent had answered; zero: an earlier one did
+	seen      int              // by the list of this number
+	priority  runtime.Priority // that its start was asked for with
+	busy      int              // uses under way
+	working   int              // works of it that haven't come back
+	work      chan struct{}    // closed when the last of them is done; nil: there was none
+	change    int              // the last change of ours
+	skipped   bool             // a list could not be believed about it
+	stall     stall            // of its start
+	renewal   renewal          // of its claim
+	whenGone  []func()         // to be called then
 }
 
 // advance makes next of a runner, announces it, and reports true; nothing changes where

@@ -86,10 +86,11 @@ func (p *Pool) Run(ctx context.Context) error {
 // publishes the result. It returns when to look again.
 func (o *owner) settle(now time.Time) time.Time {
 	o.goal.look(o.pool.options)
+	var wake time.Time
 	if o.listing.listed() {
-		o.serve(now)
+		wake = o.serve(now)
 	}
-	wake := o.expireWaiters(now)
+	wake = earlier(wake, o.expireWaiters(now))
 	o.admit()
 	o.pace.wait(now, o.waiting.length())
 	if !o.listing.listed() {
@@ -246,13 +247,17 @@ func retry(ctx context.Context, f func() error, report func(error)) error {
 	}
 }
 
-// oldestIdle returns the runner that the next claim may have, or nil.
-func (o *owner) oldestIdle() *entry {
-	var oldest *entry
+// oldestIdle returns the runner that the next claim may have, or nil, and whether it is
+// the only one.
+func (o *owner) oldestIdle() (oldest *entry, only bool) {
 	for _, e := range o.runners {
-		if e.State == runtime.RunnerIdle && o.goal.current(e.Runner.Environment.Revision) && (oldest == nil || e.ID < oldest.ID) {
+		if e.State != runtime.RunnerIdle || !o.goal.current(e.Runner.Environment.Revision) {
+			continue
+		}
+		only = oldest == nil
+		if only || e.ID < oldest.ID {
 			oldest = e
 		}
 	}
-	return oldest
+	return oldest, only
 }

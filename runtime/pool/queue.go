@@ -50,19 +50,36 @@ func (q *queue) push(w *waiter) {
 	heap.Push(&q.deadlines, w)
 }
 
-// pop takes the claim that is next; nil: none waits.
-func (q *queue) pop() *waiter {
+// next returns the claim whose turn it is; nil: none waits.
+func (q *queue) next() *waiter {
 	flow := q.tenants.First()
 	if flow == nil {
 		return nil
 	}
-	lane := flow.Queue.First()
-	w := lane.Queue.first
+	return flow.Queue.First().Queue.first
+}
+
+// serve takes out the oldest claim of its caller, which needn't be the next one. It was a turn
+// of its tenant and of the caller.
+func (q *queue) serve(w *waiter) {
 	w.waited = q.dry > w.dry
-	flow.Queue.Took(lane)
-	q.tenants.Took(flow)
+	w.flow.Queue.Took(w.lane)
+	q.tenants.Took(w.flow)
 	q.remove(w)
+}
+
+// pop takes the claim that is next; nil: none waits.
+func (q *queue) pop() *waiter {
+	w := q.next()
+	if w != nil {
+		q.serve(w)
+	}
 	return w
+}
+
+// alone reports whether w waits, and is the only claim of its tenant that does.
+func (w *waiter) alone() bool {
+	return w.lane != nil && w.flow.Queue.Len() == 1 && w.lane.Queue.first == w.lane.Queue.last
 }
 
 // expired takes one that has waited for as long as it may; nil: none has.

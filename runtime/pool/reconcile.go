@@ -74,6 +74,7 @@ func (o *owner) observe(e *entry, r runtime.Runner) {
 		o.gone(e, r.GoneReason, r.Message)
 	case e.State == runtime.RunnerStarting && r.State == runtime.RunnerIdle:
 		o.failures = Failures{}
+		e.idleSince = time.Now()
 		if !e.wished.IsZero() {
 			o.pool.starts.Add(time.Since(e.wished))
 		}

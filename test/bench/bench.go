@@ -34,7 +34,7 @@ type Config struct {
 
 // Rows returns all rows of this machine, in the order in which they are measured.
 func Rows() []rows.Row {
-	return slices.Concat(runners.Claim(), executions.FirstOutput(), executions.True(), executions.Calls(), sustained.Rows(), executions.Batch(), executions.Watch(), executions.Terminal(), executions.Transfer(), runners.Memory(), runners.Making(), servers.GVisor(), runners.Recover(), runners.Schedule(), servers.Flat(), servers.Tenants())
+	return slices.Concat(runners.Claim(), executions.FirstOutput(), executions.True(), executions.Calls(), sustained.Rows(), executions.Batch(), executions.Watch(), executions.Terminal(), executions.Transfer(), runners.Memory(), runners.Making(), servers.GVisor(), runners.Recover(), runners.Schedule(), servers.Flat(), servers.Tenants(), servers.Fair())
 }
 
 // Run measures the rows and returns their results; a row that could not be

@@ -226,6 +226,34 @@ func TestE2EBenchRecovers(t *testing.T) {
 	}
 }
 
+// TestE2EBenchOfTenants has tenants flood a server, and wait for each other.
+func TestE2EBenchOfTenants(t *testing.T) {
+	t.Parallel()
+	temporary := t.TempDir()
+	cmd := thisProgram(t, "--row", "fair", "--quick", "--json")
+	cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
+	out, err := cmd.Output()
+	var report measure.Report
+	if err = errors.Join(err, json.Unmarshal(out, &report)); err != nil || len(report.Rows) != 2 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for i, want := range []struct {
+		samples int
+		note    string
+	}{{12, "the flood ran "}, {2, "the last runner of each tenant came "}} {
+		row := report.Rows[i]
+		if row.Error != "" || row.Row.N != want.samples || row.Floor.N != want.samples || row.Floor.Min <= 0 || row.Ratio <= 0 || !strings.HasPrefix(row.Note, want.note) {
+			t.Errorf("%+v", row)
+		}
+	}
+	if crowd := report.Rows[1]; crowd.Ratio < 1 {
+		t.Errorf("the one that waits longest waits ×%v of the one that waits least", crowd.Ratio)
+	}
+	if left := benchLeftovers(t, strconv.Itoa(cmd.Process.Pid), temporary); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
 func TestBenchRefusesWhatItDoesNotKnow(t *testing.T) {
 	need.Sandboxes(t) // it refuses others than root before
 	for _, test := range []struct {

@@ -66,7 +66,7 @@ type CPU struct {
 
 // A Goal is what a row is to reach: a bound of one of its figures.
 type Goal struct {
-	Of      string  `json:"of"` // p50, p99 or ratio
+	Of      string  `json:"of"` // p50, p99, ratio, or p99 ratio: the row's p99 by the floor's
 	AtLeast float64 `json:"atLeast,omitempty"`
 	AtMost  float64 `json:"atMost,omitempty"`
 }
@@ -119,6 +119,9 @@ func (r *Result) Judge(goals []Goal) {
 		return
 	}
 	figures := map[string]float64{"p50": r.Row.P50, "p99": r.Row.P99, "ratio": r.Ratio}
+	if r.Floor.P99 > 0 {
+		figures["p99 ratio"] = r.Row.P99 / r.Floor.P99
+	}
 	for _, goal := range goals {
 		value, known := figures[goal.Of]
 		met := known && (goal.AtLeast == 0 || value >= goal.AtLeast) && (goal.AtMost == 0 || value <= goal.AtMost)

@@ -8,7 +8,7 @@ import (
 )
 
 func TestGoals(t *testing.T) {
-	measured := Result{Row: Summary{P50: 3, P99: 20}, Ratio: 1.4}
+	measured := Result{Row: Summary{P50: 3, P99: 20}, Floor: Summary{P99: 8}, Ratio: 1.4}
 	for _, test := range []struct {
 		goal Goal
 		met  bool
@@ -19,6 +19,8 @@ func TestGoals(t *testing.T) {
 		{Goal{Of: "p50", AtLeast: 3}, true, "p50 ≥ 3: reached"},
 		{Goal{Of: "p99", AtMost: 10}, false, "p99 ≤ 10: MISSED"},
 		{Goal{Of: "ratio", AtMost: 1.5}, true, "ratio ≤ 1.5: reached"},
+		{Goal{Of: "p99 ratio", AtMost: 2.5}, true, "p99 ratio ≤ 2.5: reached"},
+		{Goal{Of: "p99 ratio", AtMost: 2.4}, false, "p99 ratio ≤ 2.4: MISSED"},
 		{Goal{Of: "p42", AtMost: 1000}, false, "p42 ≤ 1000: MISSED"},
 	} {
 		r := measured

@@ -48,28 +48,20 @@ func openTenants(ctx context.Context, b *bed.Bed) (rows.Pair, error) {
 // serveMany makes the tenants and the tokens, shares the environment, and has the server's
 // client show a token of one tenant.
 func serveMany(ctx context.Context, s *bed.Server) error {
-	made, err := client.CreateToken(ctx, s, client.CreateTokenInput{Name: "admin", Role: client.RoleAdmin})
-	if err != nil {
-		return err
-	}
-	admin := client.New(s.URL).WithToken(made.CreateToken.Secret)
-	defer admin.CloseIdle()
-	if _, err := client.PutEnvironment(ctx, admin, client.PutEnvironmentInput{Id: bed.Environment, Shared: new(true)}); err != nil {
+	if err := share(ctx, s); err != nil {
 		return err
 	}
 	for i := range manyTenants - 1 { // the default one is there
-		if _, err := client.PutTenant(ctx, admin, client.PutTenantInput{Id: tenant(i)}); err != nil {
+		if err := putTenant(ctx, s, tenant(i)); err != nil {
 			return err
 		}
 	}
 	secret := ""
 	for i := range manyTokens - 1 {
-		name := tenant(i % (manyTenants - 1))
-		made, err := client.CreateToken(ctx, admin, client.CreateTokenInput{Name: fmt.Sprintf("token %d", i), Role: client.RoleClient, Tenant: &name})
-		if err != nil {
+		var err error
+		if secret, err = tokenOf(ctx, s, tenant(i%(manyTenants-1))); err != nil {
 			return err
 		}
-		secret = made.CreateToken.Secret
 	}
 	s.CloseIdle()
 	s.Client = client.New(s.URL).WithToken(secret)
