@@ -192,13 +192,13 @@ func auditLine(e client.AuditEntry) string {
 	if e.ActorName != "" {
 		actor = fmt.Sprintf("%s (%s)", e.ActorName, actor)
 	}
-	line := fmt.Sprintf("%s  %-17s %-17s", e.At.UTC().Format(time.RFC3339), e.Outcome, e.Action)
+	parts := []string{fmt.Sprintf("%s  %-17s %-17s", e.At.UTC().Format(time.RFC3339), e.Outcome, e.Action)}
 	for _, part := range [][2]string{
 		{strings.ToLower(e.ObjectKind), e.ObjectId}, {"by", actor}, {"role", e.Role}, {"tenant", text(e.Tenant)}, {"from", text(e.Address)},
 	} {
 		if part[1] != "" {
-			line += "  " + part[0] + " " + part[1]
+			parts = append(parts, part[0]+" "+part[1])
 		}
 	}
-	return line
+	return strings.Join(parts, "  ")
 }

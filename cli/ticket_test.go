@@ -151,3 +151,16 @@ func TestPositions(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// On a terminal one line shows how it is, and none is left.
+func TestStatusOnATerminal(t *testing.T) {
+	var out strings.Builder
+	s := status{out: &out, terminal: true}
+	s.say("one\x1b[2J")
+	s.say("two")
+	s.end()
+	s.end()
+	if got := out.String(); got != "\r\x1b[Krockpool: one·[2J\r\x1b[Krockpool: two\r\x1b[K" {
+		t.Errorf("%q", got)
+	}
+}
