@@ -118,11 +118,14 @@ func (c *tokenList) Run(s Streams) error {
 	}
 	t := output.Table{Head: []string{"TOKEN", "NAME", "ROLE", "TENANT", "CREATED", "USED", "ENDS"}}
 	for _, token := range out.Tokens {
-		ends := output.Ago(token.ExpiresAt)
+		tenant, ends := "all", output.Ago(token.ExpiresAt)
+		if token.Tenant != nil {
+			tenant = *token.Tenant
+		}
 		if token.RevokedAt != nil {
 			ends = "revoked " + output.Ago(token.RevokedAt)
 		}
-		t.Rows = append(t.Rows, []string{token.Id, token.Name, string(token.Role), tenantName(token.Tenant), output.Ago(&token.CreatedAt), output.Ago(token.LastUsedAt), ends})
+		t.Rows = append(t.Rows, []string{token.Id, token.Name, string(token.Role), tenant, output.Ago(&token.CreatedAt), output.Ago(token.LastUsedAt), ends})
 	}
 	return c.Print(s.Out, out.Tokens, t)
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/rockpool/rockpool/cli/connection"
@@ -41,7 +42,7 @@ func callerTable(me client.Caller) output.Table {
 	if me.Kind == client.CallerKindAnonymous {
 		kind += ": the server needs no token, so that everybody who reaches it may do everything"
 	}
-	t := output.Table{Head: []string{"caller", me.Name}, Rows: [][]string{{"kind", kind}, {"tenant", tenantName(me.Tenant)}}}
+	t := output.Table{Head: []string{"caller", me.Name}, Rows: [][]string{{"kind", kind}, {"tenant", cmp.Or(text(me.Tenant), "all")}}}
 	if me.Role != nil {
 		t.Rows = append(t.Rows, []string{"role", string(*me.Role)})
 	}
@@ -57,12 +58,4 @@ func callerTable(me client.Caller) output.Table {
 		t.Rows = append(t.Rows, []string{"grant", g.Id}, object, []string{"rights", strings.Join(rights, " ")}, []string{"ends", output.Ago(&g.ExpiresAt)})
 	}
 	return t
-}
-
-// tenantName returns the name of a caller's tenant.
-func tenantName(tenant *string) string {
-	if tenant == nil {
-		return "all"
-	}
-	return *tenant
 }
