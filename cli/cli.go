@@ -26,6 +26,9 @@ type Commands struct {
 	Exec       execCommands      `cmd:"" help:"List, follow and cancel executions: what runs or ran in runners."`
 	Token      tokenCommands     `cmd:"" help:"Make, list and revoke tokens, and make grants: what callers show."`
 	Tenant     tenantCommands    `cmd:"" help:"List, put and delete tenants, and their quotas."`
+	Ticket     ticketCommands    `cmd:"" help:"Show, watch and cancel tickets: claims that wait for a runner."`
+	Audit      auditCommand      `cmd:"" help:"Print the audit log: who did what to which object."`
+	Whoami     whoamiCommand     `cmd:"" help:"Show how the server knows you."`
 	Drain      drainCommand      `cmd:"" help:"Let a server run empty before maintenance, or end that."`
 	Completion completionCommand `cmd:"" help:"Print what makes bash or zsh complete rockpool's command lines."`
 	Complete   completeCommand   `cmd:"" name:"__complete" hidden:""`

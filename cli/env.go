@@ -25,6 +25,7 @@ func (envCommands) Help() string {
 
     rockpool env list
     rockpool env put ruby --memory 512 --pool-size 4
+    rockpool env put python --shared
     rockpool env show ruby -o yaml > ruby.yaml    # edit it, and then
     rockpool env put -f ruby.yaml                 # refused if somebody changed it meanwhile`
 }
@@ -54,15 +55,23 @@ func (c *envList) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	t := output.Table{Head: []string{"ENVIRONMENT", "IMAGE", "IDLE", "CLAIMED", "MEMORY", "CPU", "PROCESSES", "TIME LIMIT", ""}}
+	t := output.Table{Head: []string{"ENVIRONMENT", "TENANT", "IMAGE", "IDLE", "CLAIMED", "MEMORY", "CPU", "PROCESSES", "TIME LIMIT", ""}}
 	for _, e := range out.Environments {
 		t.Rows = append(t.Rows, []string{
-			e.Id, e.Image, fmt.Sprintf("%d/%d", e.Pool.Idle, e.Pool.Size), strconv.Itoa(e.Pool.Claimed),
+			e.Id, owner(e), e.Image, fmt.Sprintf("%d/%d", e.Pool.Idle, e.Pool.Size), strconv.Itoa(e.Pool.Claimed),
 			fmt.Sprintf("%d MiB", e.Resources.MemoryMiB), fmt.Sprintf("%d MHz", e.Resources.CpuMHz), strconv.Itoa(e.Resources.Processes),
 			seconds(e.DefaultTimeLimit), text(e.Pool.Reason),
 		})
 	}
 	return c.Print(s.Out, out.Environments, t)
+}
+
+// owner says whose an environment is, and whether it is theirs alone.
+func owner(e client.Environment) string {
+	if e.Shared {
+		return e.Tenant + " (shared)"
+	}
+	return e.Tenant
 }
 
 func seconds(n int) string {
@@ -125,6 +134,7 @@ func environmentTable(e *client.Environment) output.Table {
 		ports[i] = strconv.Itoa(port)
 	}
 	t := output.Table{Head: []string{"environment", e.Id}, Rows: [][]string{
+		{"tenant", owner(*e)},
 		{"revision", strconv.Itoa(e.Revision)},
 		{"image", e.Image},
 		{"isolation", strings.TrimSuffix(string(e.Isolation)+", by "+e.Runtime, ", by ")},

@@ -21,6 +21,8 @@ type envPut struct {
 	output.Format
 	ID        string             `arg:"" optional:"" name:"environment" complete:"environment" help:"Its id. With --file: only the one with this id."`
 	Filename  string             `name:"file" short:"f" placeholder:"FILE" complete:"file" help:"Read environments from a YAML or JSON file, with the API's names; -: from standard input."`
+	Tenant    *string            `placeholder:"NAME" help:"The tenant that it belongs to. (yours; if you act for all tenants: default)"`
+	Shared    *bool              `negatable:"" help:"Whether every tenant may see it and claim its runners. Only a caller for all tenants can share it. (no)"`
 	Image     *string            `placeholder:"IMAGE" help:"The file system to start with. (host)"`
 	PoolSize  *int               `placeholder:"N" help:"Idle runners to keep warm, 0 to 1000; 0: one is started when it is claimed. (2)"`
 	CPU       *int               `name:"cpu" placeholder:"MHZ" help:"CPU share in MHz, 10 to 1048576. (2000)"`
@@ -50,6 +52,7 @@ func (*envPut) Help() string {
 	return `What isn't named stays as it is stored, or gets the default in brackets when the environment is new. A flag wins over the file; an empty list in a file clears what is stored, as --no-variables and --no-ports do. Idle runners of the old revision are replaced; claimed ones finish undisturbed.
 
     rockpool env put ruby --memory 512 --pool-size 4 --variable LANG=C.UTF-8
+    rockpool env put python --tenant physics
     rockpool env put -f environments.yaml
     rockpool env show ruby -o yaml | sed 's/poolSize: 4/poolSize: 8/' | rockpool env put -f -
 
@@ -91,8 +94,13 @@ func (c *envPut) Run(s Streams) error {
 
 func hint(err error, input client.PutEnvironmentInput) error {
 	var refused *client.Error
-	if errors.As(err, &refused) && refused.Extensions.Code == runtime.CodeConflict && input.IfRevision != nil {
+	switch {
+	case !errors.As(err, &refused):
+		return err
+	case refused.Extensions.Code == runtime.CodeConflict && input.IfRevision != nil:
 		return fmt.Errorf("%w; show it again and make the change there, or leave the revision out to put it anyway", err)
+	case refused.Extensions.Field == "tenant":
+		return fmt.Errorf("%w; `rockpool tenant list` lists the tenants that you may name", err)
 	}
 	return err
 }
@@ -135,6 +143,8 @@ func (c *envPut) applyTo(input *client.PutEnvironmentInput) error {
 		input.Network = &client.NetworkInput{}
 	}
 	replace(&input.IfRevision, c.IfRevision)
+	replace(&input.Tenant, c.Tenant)
+	replace(&input.Shared, c.Shared)
 	replace(&input.Image, c.Image)
 	replace(&input.PoolSize, c.PoolSize)
 	replace(&input.Resources.CpuMHz, c.CPU)

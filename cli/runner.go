@@ -96,19 +96,22 @@ func told(message *string) string {
 
 type runnerClaim struct {
 	connection.Flags
-	JSON    bool          `name:"json" help:"Print the runner as JSON, with the API's names, rather than its id alone."`
-	Env     string        `arg:"" name:"environment" complete:"environment" help:"The environment to claim one of."`
-	Wait    time.Duration `default:"30s" placeholder:"TIME" help:"How long to wait where none is idle, 0 to 1h. (${default})"`
-	Timeout time.Duration `default:"10m" placeholder:"TIME" help:"Without use for this long it is released by itself, up to 720h; 0: never. (${default})"`
-	Label   []string      `placeholder:"NAME=VALUE" sep:"none" help:"Something to find the claim again by. Can be given more than once."`
-	Key     string        `placeholder:"TEXT" help:"The same key claims the same runner, however often it is asked for."`
+	JSON    bool           `name:"json" help:"Print the runner or the ticket as JSON, with the API's names, rather than its id alone."`
+	Env     string         `arg:"" name:"environment" complete:"environment" help:"The environment to claim one of."`
+	Wait    *time.Duration `placeholder:"TIME" help:"How long to wait where none is idle, 0 to 1h. (30s; with --ticket 1h)"`
+	Ticket  bool           `help:"Claim in the background, and print the id of a ticket at once: rockpool ticket watch waits for its runner."`
+	Timeout time.Duration  `default:"10m" placeholder:"TIME" help:"Without use for this long it is released by itself, up to 720h; 0: never. (${default})"`
+	Label   []string       `placeholder:"NAME=VALUE" sep:"none" help:"Something to find the claim again by. Can be given more than once."`
+	Key     string         `placeholder:"TEXT" help:"The same key claims the same runner, however often it is asked for."`
 }
 
 // Help is what its --help says beyond the flags.
 func (runnerClaim) Help() string {
 	return `Examples:
 
-    id=$(rockpool runner claim python --timeout 1h --label user=ada)`
+    id=$(rockpool runner claim python --timeout 1h --label user=ada)
+    ticket=$(rockpool runner claim python --ticket)
+    id=$(rockpool ticket watch "$ticket")`
 }
 
 // Run claims a runner.
@@ -119,21 +122,12 @@ func (c *runnerClaim) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	request := execution.Request{Environment: c.Env, Timeout: int(c.Timeout / time.Second), Wait: c.Wait, Key: c.Key}
-	for _, text := range c.Label {
-		name, value, ok := strings.Cut(text, "=")
-		if !ok {
-			return fmt.Errorf("--label is %q, but must be NAME=VALUE", text)
-		}
-		request.Labels = append(request.Labels, client.LabelInput{Name: name, Value: value})
+	request, err := c.request()
+	if err != nil {
+		return err
 	}
-	for _, d := range []struct {
-		flag string
-		time.Duration
-	}{{"wait", c.Wait}, {"timeout", c.Timeout}} {
-		if d.Duration%time.Second != 0 {
-			return fmt.Errorf("--%s is %v, but must be whole seconds", d.flag, d.Duration)
-		}
+	if c.Ticket {
+		return c.claimLater(ctx, s, server, request)
 	}
 	id, err := execution.Claim(ctx, s.Err, server, request)
 	if err != nil {
@@ -148,6 +142,51 @@ func (c *runnerClaim) Run(s Streams) error {
 		return err
 	}
 	return output.Format{JSON: true}.Print(s.Out, out.Runner, output.Table{})
+}
+
+func (c *runnerClaim) claimLater(ctx context.Context, s Streams, server *client.Client, request execution.Request) error {
+	ticket, err := execution.ClaimLater(ctx, server, request)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return output.Format{JSON: true}.Print(s.Out, ticket, output.Table{})
+	}
+	_, err = fmt.Fprintln(s.Out, ticket.Id)
+	return err
+}
+
+// How long a claim waits if nobody says that.
+const (
+	claimWait  = 30 * time.Second
+	ticketWait = time.Hour
+)
+
+func (c *runnerClaim) request() (execution.Request, error) {
+	wait := claimWait
+	switch {
+	case c.Wait != nil:
+		wait = *c.Wait
+	case c.Ticket:
+		wait = ticketWait
+	}
+	request := execution.Request{Environment: c.Env, Timeout: int(c.Timeout / time.Second), Wait: wait, Key: c.Key}
+	for _, text := range c.Label {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok {
+			return request, fmt.Errorf("--label is %q, but must be NAME=VALUE", text)
+		}
+		request.Labels = append(request.Labels, client.LabelInput{Name: name, Value: value})
+	}
+	for _, d := range []struct {
+		flag string
+		time.Duration
+	}{{"wait", wait}, {"timeout", c.Timeout}} {
+		if d.Duration%time.Second != 0 {
+			return request, fmt.Errorf("--%s is %v, but must be whole seconds", d.flag, d.Duration)
+		}
+	}
+	return request, nil
 }
 
 type runnerRelease struct {

@@ -1,11 +1,7 @@
 package cli
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,90 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/zap"
-
-	"github.com/rockpool/rockpool/graph"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/engine"
-	"github.com/rockpool/rockpool/runtime/identity"
-	"github.com/rockpool/rockpool/runtime/store"
 )
-
-// A server is one that needs no token yet, over a fake cluster.
-type server struct {
-	t      *testing.T
-	url    string
-	token  string // the file of what commands show; "": nothing
-	engine *engine.Engine
-}
-
-func newServer(t *testing.T) *server {
-	t.Helper()
-	for _, name := range []string{"ROCKPOOL_TOKEN", "ROCKPOOL_TOKEN_FILE", "ROCKPOOL_SERVER"} {
-		t.Setenv(name, "")
-	}
-	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	fake := clustertest.NewFake()
-	eng := engine.New(fake, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop()})
-	book := identity.New(identity.Config{Store: db, Open: true, Key: make([]byte, 32), Logger: zap.NewNop(), Free: eng.FreeTenant})
-	if err := book.Load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- eng.Run(ctx) }()
-	<-eng.Restored()
-	at := httptest.NewServer(graph.Handler(eng, graph.Options{AllowedHosts: []string{"127.0.0.1"}, Book: book, Logger: zap.NewNop()}))
-	t.Cleanup(func() {
-		stop()
-		at.Close()
-		<-ended
-		if err := errors.Join(fake.Close(), db.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	return &server{t: t, url: at.URL, engine: eng}
-}
-
-func (s *server) command(arguments ...string) (out, errs string, code int) {
-	s.t.Helper()
-	var stdout, stderr bytes.Buffer
-	arguments = append(arguments, "--server", s.url)
-	if s.token != "" {
-		arguments = append(arguments, "--token-file", s.token)
-	}
-	code = execute(nil, &stdout, &stderr, arguments...)
-	return stdout.String(), stderr.String(), code
-}
-
-func (s *server) works(arguments ...string) string {
-	s.t.Helper()
-	out, errs, code := s.command(arguments...)
-	if code != 0 || errs != "" {
-		s.t.Fatalf("%v: %d %s", arguments, code, errs)
-	}
-	return out
-}
-
-func (s *server) fails(says string, arguments ...string) {
-	s.t.Helper()
-	if out, errs, code := s.command(arguments...); code == 0 || !strings.Contains(errs, says) {
-		s.t.Errorf("%v: %d %s %s, want %q", arguments, code, out, errs, says)
-	}
-}
-
-// as has the following commands show a token or a grant.
-func (s *server) as(text string) {
-	s.t.Helper()
-	s.token = filepath.Join(s.t.TempDir(), "token")
-	if err := os.WriteFile(s.token, []byte(text), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-}
 
 func TestTokenAndTenantCommands(t *testing.T) {
 	s := newServer(t)

@@ -123,9 +123,12 @@ type answer struct {
 	Errors []*Error
 }
 
-// into decodes an answer's data, or returns its error.
+// into decodes an answer's data, or returns its error: then after decoding what data is beside that.
 func (a answer) into(value any) error {
 	if len(a.Errors) > 0 {
+		if value != nil && len(a.Data) > 0 {
+			_ = json.Unmarshal(a.Data, value) // the error counts
+		}
 		return a.Errors[0]
 	}
 	if value == nil {

@@ -13,6 +13,112 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
+// AuditEdge includes the requested fields of the GraphQL type AuditEntryEdge.
+// The GraphQL type's documentation follows.
+//
+// An entry in a page.
+type AuditEdge struct {
+	// Its position.
+	Cursor string `json:"cursor"`
+	// The entry.
+	Node AuditEntry `json:"node"`
+}
+
+// GetCursor returns AuditEdge.Cursor, and is useful for accessing the field via an interface.
+func (v *AuditEdge) GetCursor() string { return v.Cursor }
+
+// GetNode returns AuditEdge.Node, and is useful for accessing the field via an interface.
+func (v *AuditEdge) GetNode() AuditEntry { return v.Node }
+
+// AuditEntry includes the GraphQL fields of AuditEntry requested by the fragment AuditEntry.
+// The GraphQL type's documentation follows.
+//
+// An entry of the audit log: who did what to which object, from where, with which outcome.
+type AuditEntry struct {
+	// Its id; ids sort by the time at which they were made.
+	Id string `json:"id"`
+	// When it was.
+	At time.Time `json:"at"`
+	// The tenant of the object, or of the caller if that acts for one tenant; null: it is about the whole server.
+	Tenant *string `json:"tenant"`
+	// How the caller identified itself: a `CallerKind`, or UNKNOWN.
+	ActorKind string `json:"actorKind"`
+	// The id of the token, session or grant; empty: it has none.
+	ActorId string `json:"actorId"`
+	// Its name, for people.
+	ActorName string `json:"actorName"`
+	// The caller's role; empty for a grant.
+	Role string `json:"role"`
+	// What was done: the operation's name, or signIn, signOut or authenticate.
+	Action string `json:"action"`
+	// The kind of the object, for example RUNNER; empty: there is none.
+	ObjectKind string `json:"objectKind"`
+	// The object's id; empty: there is none, or it was never made.
+	ObjectId string `json:"objectId"`
+	// The caller's address; null if it isn't known, for example on a Unix socket.
+	Address *string `json:"address"`
+	// OK, the code of the error (see `ErrorCode`), CANCELLED if the caller left or cancelled the request before the answer, or UNREADABLE if the stored entry is damaged.
+	Outcome string `json:"outcome"`
+	// More facts, sorted by name. createGrant: `execution` or `runner`, `rights`, `expiresAt`. claimRunner with a ticket: `ticket` in the entry about the runner.
+	Details []AuditEntryDetailsAuditDetail `json:"details"`
+}
+
+// GetId returns AuditEntry.Id, and is useful for accessing the field via an interface.
+func (v *AuditEntry) GetId() string { return v.Id }
+
+// GetAt returns AuditEntry.At, and is useful for accessing the field via an interface.
+func (v *AuditEntry) GetAt() time.Time { return v.At }
+
+// GetTenant returns AuditEntry.Tenant, and is useful for accessing the field via an interface.
+func (v *AuditEntry) GetTenant() *string { return v.Tenant }
+
+// GetActorKind returns AuditEntry.ActorKind, and is useful for accessing the field via an interface.
+func (v *AuditEntry) GetActorKind() string { return v.ActorKind }
+
+// GetActorId returns AuditEntry.ActorId, and is useful for accessing the field via an interface.
+func (v *AuditEntry) GetActorId() string { return v.ActorId }
+
+// GetActorName returns AuditEntry.ActorName, and is useful for accessing the field via an interface.
+func (v *AuditEntry) GetActorName() string { return v.ActorName }
+
+// GetRole returns AuditEntry.Role, and is useful for accessing the field via an interface.
+func (v *AuditEntry) GetRole() string { return v.Role }
+
+// GetAction returns AuditEntry.Action, and is useful for accessing the field via an interface.
+func (v *AuditEntry) GetAction() string { return v.Action }
+
+// GetObjectKind returns AuditEntry.ObjectKind, and is useful for accessing the field via an interface.
+func (v *AuditEntry) GetObjectKind() string { return v.ObjectKind }
+
+// GetObjectId returns AuditEntry.ObjectId, and is useful for accessing the field via an interface.
+func (v *AuditEntry) GetObjectId() string { return v.ObjectId }
+
+// GetAddress returns AuditEntry.Address, and is useful for accessing the field via an interface.
+func (v *AuditEntry) GetAddress() *string { return v.Address }
+
+// GetOutcome returns AuditEntry.Outcome, and is useful for accessing the field via an interface.
+func (v *AuditEntry) GetOutcome() string { return v.Outcome }
+
+// GetDetails returns AuditEntry.Details, and is useful for accessing the field via an interface.
+func (v *AuditEntry) GetDetails() []AuditEntryDetailsAuditDetail { return v.Details }
+
+// AuditEntryDetailsAuditDetail includes the requested fields of the GraphQL type AuditDetail.
+// The GraphQL type's documentation follows.
+//
+// A fact about an action: an id, a time, or words of the API.
+type AuditEntryDetailsAuditDetail struct {
+	// What it is about.
+	Name string `json:"name"`
+	// The fact.
+	Value string `json:"value"`
+}
+
+// GetName returns AuditEntryDetailsAuditDetail.Name, and is useful for accessing the field via an interface.
+func (v *AuditEntryDetailsAuditDetail) GetName() string { return v.Name }
+
+// GetValue returns AuditEntryDetailsAuditDetail.Value, and is useful for accessing the field via an interface.
+func (v *AuditEntryDetailsAuditDetail) GetValue() string { return v.Value }
+
 // What isn't so has the zero value.
 type Batch struct {
 	// Its id; ids sort by the time at which they were made.
@@ -223,6 +329,70 @@ func (v *BuildInput) GetTimeLimit() *int { return v.TimeLimit }
 // GetLimits returns BuildInput.Limits, and is useful for accessing the field via an interface.
 func (v *BuildInput) GetLimits() *LimitsInput { return v.Limits }
 
+// Caller includes the requested fields of the GraphQL type Caller.
+// The GraphQL type's documentation follows.
+//
+// The caller of a request.
+type Caller struct {
+	// How the caller identified itself.
+	Kind CallerKind `json:"kind"`
+	// The name of the token, or of the token that made the grant.
+	Name string `json:"name"`
+	// The tenant for which the caller acts; null: for all.
+	Tenant *string `json:"tenant"`
+	// What the token may do; null for a grant.
+	Role *Role `json:"role"`
+	// What the grant is for; null for a token.
+	Grant *CallerGrant `json:"grant"`
+}
+
+// GetKind returns Caller.Kind, and is useful for accessing the field via an interface.
+func (v *Caller) GetKind() CallerKind { return v.Kind }
+
+// GetName returns Caller.Name, and is useful for accessing the field via an interface.
+func (v *Caller) GetName() string { return v.Name }
+
+// GetTenant returns Caller.Tenant, and is useful for accessing the field via an interface.
+func (v *Caller) GetTenant() *string { return v.Tenant }
+
+// GetRole returns Caller.Role, and is useful for accessing the field via an interface.
+func (v *Caller) GetRole() *Role { return v.Role }
+
+// GetGrant returns Caller.Grant, and is useful for accessing the field via an interface.
+func (v *Caller) GetGrant() *CallerGrant { return v.Grant }
+
+// CallerGrant includes the requested fields of the GraphQL type Grant.
+// The GraphQL type's documentation follows.
+//
+// A signed right to one object. Exactly one of `executionId` and `runnerId` is set.
+type CallerGrant struct {
+	// Its id, which the audit log names.
+	Id string `json:"id"`
+	// The execution that it is for; null: a runner.
+	ExecutionId *string `json:"executionId"`
+	// The runner that it is for, with all executions in it; null: an execution.
+	RunnerId *string `json:"runnerId"`
+	// What it allows.
+	Rights []GrantRight `json:"rights"`
+	// When it ends.
+	ExpiresAt time.Time `json:"expiresAt"`
+}
+
+// GetId returns CallerGrant.Id, and is useful for accessing the field via an interface.
+func (v *CallerGrant) GetId() string { return v.Id }
+
+// GetExecutionId returns CallerGrant.ExecutionId, and is useful for accessing the field via an interface.
+func (v *CallerGrant) GetExecutionId() *string { return v.ExecutionId }
+
+// GetRunnerId returns CallerGrant.RunnerId, and is useful for accessing the field via an interface.
+func (v *CallerGrant) GetRunnerId() *string { return v.RunnerId }
+
+// GetRights returns CallerGrant.Rights, and is useful for accessing the field via an interface.
+func (v *CallerGrant) GetRights() []GrantRight { return v.Rights }
+
+// GetExpiresAt returns CallerGrant.ExpiresAt, and is useful for accessing the field via an interface.
+func (v *CallerGrant) GetExpiresAt() time.Time { return v.ExpiresAt }
+
 // How a caller identifies itself.
 type CallerKind string
 
@@ -319,6 +489,29 @@ type CancelExecutionResponse struct {
 // GetCancelExecution returns CancelExecutionResponse.CancelExecution, and is useful for accessing the field via an interface.
 func (v *CancelExecutionResponse) GetCancelExecution() CancelExecutionCancelExecutionCancelExecutionPayload {
 	return v.CancelExecution
+}
+
+// CancelTicketCancelTicketCancelTicketPayload includes the requested fields of the GraphQL type CancelTicketPayload.
+// The GraphQL type's documentation follows.
+//
+// What cancelTicket did.
+type CancelTicketCancelTicketCancelTicketPayload struct {
+	// The ticket as it is now.
+	Ticket Ticket `json:"ticket"`
+}
+
+// GetTicket returns CancelTicketCancelTicketCancelTicketPayload.Ticket, and is useful for accessing the field via an interface.
+func (v *CancelTicketCancelTicketCancelTicketPayload) GetTicket() Ticket { return v.Ticket }
+
+// CancelTicketResponse is returned by CancelTicket on success.
+type CancelTicketResponse struct {
+	// Cancels a waiting ticket. If it has a runner that the holder hasn't seen, the runner is released. Safe to repeat; an ended ticket doesn't change. CLIENT. TICKET_NOT_FOUND.
+	CancelTicket CancelTicketCancelTicketCancelTicketPayload `json:"cancelTicket"`
+}
+
+// GetCancelTicket returns CancelTicketResponse.CancelTicket, and is useful for accessing the field via an interface.
+func (v *CancelTicketResponse) GetCancelTicket() CancelTicketCancelTicketCancelTicketPayload {
+	return v.CancelTicket
 }
 
 // One case of a batch: what its execution has of its own.
@@ -446,6 +639,35 @@ type ClaimRunnerResponse struct {
 
 // GetClaimRunner returns ClaimRunnerResponse.ClaimRunner, and is useful for accessing the field via an interface.
 func (v *ClaimRunnerResponse) GetClaimRunner() ClaimRunnerClaimRunnerClaimRunnerPayload {
+	return v.ClaimRunner
+}
+
+// ClaimTicketClaimRunnerClaimRunnerPayload includes the requested fields of the GraphQL type ClaimRunnerPayload.
+// The GraphQL type's documentation follows.
+//
+// What claimRunner gave.
+type ClaimTicketClaimRunnerClaimRunnerPayload struct {
+	// The ticket; null unless `wait: TICKET` asked for one.
+	Ticket Ticket `json:"ticket"`
+}
+
+// GetTicket returns ClaimTicketClaimRunnerClaimRunnerPayload.Ticket, and is useful for accessing the field via an interface.
+func (v *ClaimTicketClaimRunnerClaimRunnerPayload) GetTicket() Ticket { return v.Ticket }
+
+// ClaimTicketResponse is returned by ClaimTicket on success.
+type ClaimTicketResponse struct {
+	// Claims an idle runner: it is the caller's alone until it is released or expires, and is never given to anybody else. The claim is durable before it is answered.
+	// ENVIRONMENT_NOT_FOUND; NO_RUNNER_AVAILABLE when none is idle and none became so within `waitFor`. With an `idempotencyKey` safe to repeat: the same key gives the same runner while that lives,
+	// RUNNER_GONE for a day afterwards, and CONFLICT with another input.
+	// With `wait: TICKET` it is answered at once: with the runner where one is idle, else with a ticket that waits for one in the background.
+	// Tenants whose claims wait in the pool take turns by their weight, and within a tenant its callers do: between two claims of one caller, every other waiting caller of the tenant is served once. The claims of one caller are served in the order in which they came; those of `run` are in the same queue.
+	// A shared environment's last idle runner is kept for a second at most, while another one is made, from a tenant that has several claims waiting: a tenant that comes then needn't wait.
+	// A caller is a WebSocket, or all plain HTTP requests of one address together. A client that claims for many users behind one address gets a turn for each user by using one WebSocket for each.
+	ClaimRunner ClaimTicketClaimRunnerClaimRunnerPayload `json:"claimRunner"`
+}
+
+// GetClaimRunner returns ClaimTicketResponse.ClaimRunner, and is useful for accessing the field via an interface.
+func (v *ClaimTicketResponse) GetClaimRunner() ClaimTicketClaimRunnerClaimRunnerPayload {
 	return v.ClaimRunner
 }
 
@@ -818,6 +1040,10 @@ func (v *Ending) GetMessage() string { return v.Message }
 type Environment struct {
 	// Its id, chosen by whoever put it, for example `10` or `python`.
 	Id string `json:"id"`
+	// The tenant that it belongs to.
+	Tenant string `json:"tenant"`
+	// Whether every tenant may see it and claim its runners.
+	Shared bool `json:"shared"`
 	// Counts the changes: 1 for the first.
 	Revision int `json:"revision"`
 	// The file system that runners start with. `host`: this machine's own programs, read-only. Else the container image that was named; which bytes that was then is pinned, and in `pool.image`.
@@ -846,6 +1072,12 @@ type Environment struct {
 
 // GetId returns Environment.Id, and is useful for accessing the field via an interface.
 func (v *Environment) GetId() string { return v.Id }
+
+// GetTenant returns Environment.Tenant, and is useful for accessing the field via an interface.
+func (v *Environment) GetTenant() string { return v.Tenant }
+
+// GetShared returns Environment.Shared, and is useful for accessing the field via an interface.
+func (v *Environment) GetShared() bool { return v.Shared }
 
 // GetRevision returns Environment.Revision, and is useful for accessing the field via an interface.
 func (v *Environment) GetRevision() int { return v.Revision }
@@ -1018,6 +1250,67 @@ func (v *EnvironmentWarm) GetInterpreter() runtime.Interpreter { return v.Interp
 // GetModules returns EnvironmentWarm.Modules, and is useful for accessing the field via an interface.
 func (v *EnvironmentWarm) GetModules() []string { return v.Modules }
 
+// What `extensions.code` of an error can be. `extensions.retryable` says whether the same request can succeed later without a change.
+// QUOTA_EXCEEDED for a quota of the caller's tenant also has `quota` (its name in `Quotas`), `limit`, `used` and, where that is known, `retryAfter` in seconds, which is the header Retry-After too.
+type ErrorCode string
+
+const (
+	// The request can't be carried out as it is; `extensions.field` names the part, and the message says what is allowed.
+	ErrorCodeInvalidInput ErrorCode = "INVALID_INPUT"
+	// No environment has this id.
+	ErrorCodeEnvironmentNotFound ErrorCode = "ENVIRONMENT_NOT_FOUND"
+	// No execution has this id, or it isn't kept any more.
+	ErrorCodeExecutionNotFound ErrorCode = "EXECUTION_NOT_FOUND"
+	// No batch has this id, or it was collected.
+	ErrorCodeBatchNotFound ErrorCode = "BATCH_NOT_FOUND"
+	// The runner isn't there, or not any more.
+	ErrorCodeRunnerGone ErrorCode = "RUNNER_GONE"
+	// No ticket has this id, it ended more than 5 minutes ago, or the server restarted.
+	ErrorCodeTicketNotFound ErrorCode = "TICKET_NOT_FOUND"
+	// No runner was idle, and none became so for as long as the caller waited.
+	ErrorCodeNoRunnerAvailable ErrorCode = "NO_RUNNER_AVAILABLE"
+	// What is stored isn't what the caller believes.
+	ErrorCodeConflict ErrorCode = "CONFLICT"
+	// A file isn't there, or isn't of the right kind.
+	ErrorCodeFileError ErrorCode = "FILE_ERROR"
+	// A fixed bound of the server was reached.
+	ErrorCodeLimitExceeded ErrorCode = "LIMIT_EXCEEDED"
+	// A quota of the tenant, or a bound of this caller or of all callers, is used up. Try again later; the message names the quota or setting.
+	ErrorCodeQuotaExceeded ErrorCode = "QUOTA_EXCEEDED"
+	// The disk, or the workspace, is full.
+	ErrorCodeStorageFull ErrorCode = "STORAGE_FULL"
+	// A watcher read too slowly and was cut off; it can resume from its last cursor.
+	ErrorCodeSlowConsumer ErrorCode = "SLOW_CONSUMER"
+	// No valid token was given.
+	ErrorCodeUnauthenticated ErrorCode = "UNAUTHENTICATED"
+	// The caller may not do this.
+	ErrorCodeForbidden ErrorCode = "FORBIDDEN"
+	// The place where runners live doesn't answer.
+	ErrorCodeClusterUnavailable ErrorCode = "CLUSTER_UNAVAILABLE"
+	// The server's own fault; its log has the detail under `extensions.id`.
+	ErrorCodeInternal ErrorCode = "INTERNAL"
+)
+
+var AllErrorCode = []ErrorCode{
+	ErrorCodeInvalidInput,
+	ErrorCodeEnvironmentNotFound,
+	ErrorCodeExecutionNotFound,
+	ErrorCodeBatchNotFound,
+	ErrorCodeRunnerGone,
+	ErrorCodeTicketNotFound,
+	ErrorCodeNoRunnerAvailable,
+	ErrorCodeConflict,
+	ErrorCodeFileError,
+	ErrorCodeLimitExceeded,
+	ErrorCodeQuotaExceeded,
+	ErrorCodeStorageFull,
+	ErrorCodeSlowConsumer,
+	ErrorCodeUnauthenticated,
+	ErrorCodeForbidden,
+	ErrorCodeClusterUnavailable,
+	ErrorCodeInternal,
+}
+
 // File includes the GraphQL fields of File requested by the fragment File.
 // The GraphQL type's documentation follows.
 //
@@ -1093,6 +1386,48 @@ var AllFileType = []FileType{
 	FileTypeDirectory,
 	FileTypeLink,
 	FileTypeOther,
+}
+
+// GetAuditLogAuditLogAuditEntryConnection includes the requested fields of the GraphQL type AuditEntryConnection.
+// The GraphQL type's documentation follows.
+//
+// A page of the audit log.
+type GetAuditLogAuditLogAuditEntryConnection struct {
+	// The entries, each with its cursor.
+	Edges []AuditEdge `json:"edges"`
+	// Whether and where it goes on.
+	PageInfo GetAuditLogAuditLogAuditEntryConnectionPageInfo `json:"pageInfo"`
+}
+
+// GetEdges returns GetAuditLogAuditLogAuditEntryConnection.Edges, and is useful for accessing the field via an interface.
+func (v *GetAuditLogAuditLogAuditEntryConnection) GetEdges() []AuditEdge { return v.Edges }
+
+// GetPageInfo returns GetAuditLogAuditLogAuditEntryConnection.PageInfo, and is useful for accessing the field via an interface.
+func (v *GetAuditLogAuditLogAuditEntryConnection) GetPageInfo() GetAuditLogAuditLogAuditEntryConnectionPageInfo {
+	return v.PageInfo
+}
+
+// GetAuditLogAuditLogAuditEntryConnectionPageInfo includes the requested fields of the GraphQL type PageInfo.
+// The GraphQL type's documentation follows.
+//
+// Where a page stands among its neighbours.
+type GetAuditLogAuditLogAuditEntryConnectionPageInfo struct {
+	// Whether there is more after this page.
+	HasNextPage bool `json:"hasNextPage"`
+}
+
+// GetHasNextPage returns GetAuditLogAuditLogAuditEntryConnectionPageInfo.HasNextPage, and is useful for accessing the field via an interface.
+func (v *GetAuditLogAuditLogAuditEntryConnectionPageInfo) GetHasNextPage() bool { return v.HasNextPage }
+
+// GetAuditLogResponse is returned by GetAuditLog on success.
+type GetAuditLogResponse struct {
+	// The audit log: changes and attempted changes, oldest first unless `newestFirst` is set. ADMIN: the entries of its tenant, or all for all tenants. Entries never contain commands, files, output or secrets. INVALID_INPUT for an unusable `first` or `after`; CLUSTER_UNAVAILABLE beside the page if it lacks entries that can't be stored now.
+	AuditLog GetAuditLogAuditLogAuditEntryConnection `json:"auditLog"`
+}
+
+// GetAuditLog returns GetAuditLogResponse.AuditLog, and is useful for accessing the field via an interface.
+func (v *GetAuditLogResponse) GetAuditLog() GetAuditLogAuditLogAuditEntryConnection {
+	return v.AuditLog
 }
 
 // GetBatchBatch includes the requested fields of the GraphQL type Batch.
@@ -1356,6 +1691,15 @@ type GetBatchResponse struct {
 
 // GetBatch returns GetBatchResponse.Batch, and is useful for accessing the field via an interface.
 func (v *GetBatchResponse) GetBatch() GetBatchBatch { return v.Batch }
+
+// GetCallerResponse is returned by GetCaller on success.
+type GetCallerResponse struct {
+	// The caller of this request, and what it may do.
+	Me Caller `json:"me"`
+}
+
+// GetMe returns GetCallerResponse.Me, and is useful for accessing the field via an interface.
+func (v *GetCallerResponse) GetMe() Caller { return v.Me }
 
 // GetClusterResponse is returned by GetCluster on success.
 type GetClusterResponse struct {
@@ -1714,6 +2058,15 @@ type GetTenantsResponse struct {
 
 // GetTenants returns GetTenantsResponse.Tenants, and is useful for accessing the field via an interface.
 func (v *GetTenantsResponse) GetTenants() []Tenant { return v.Tenants }
+
+// GetTicketResponse is returned by GetTicket on success.
+type GetTicketResponse struct {
+	// A ticket of `claimRunner(input: {wait: TICKET})`, as it is now. It is cancelled unless its holder queries it or subscribes to `ticketEvents` at least every 30 seconds. CLIENT. null with TICKET_NOT_FOUND if it doesn't exist (any more).
+	Ticket Ticket `json:"ticket"`
+}
+
+// GetTicket returns GetTicketResponse.Ticket, and is useful for accessing the field via an interface.
+func (v *GetTicketResponse) GetTicket() Ticket { return v.Ticket }
 
 // GetTokensResponse is returned by GetTokens on success.
 type GetTokensResponse struct {
@@ -3166,6 +3519,104 @@ func (v *TerminalInput) GetColumns() int { return v.Columns }
 // GetRows returns TerminalInput.Rows, and is useful for accessing the field via an interface.
 func (v *TerminalInput) GetRows() int { return v.Rows }
 
+// Ticket includes the GraphQL fields of Ticket requested by the fragment Ticket.
+// The GraphQL type's documentation follows.
+//
+// A claim that waits in the background. Tickets are in the server's memory: after a restart there is none, and the claim is made again, with its `idempotencyKey` for the same runner.
+type Ticket struct {
+	// Its id.
+	Id string `json:"id"`
+	// The environment that the runner is to be made from.
+	EnvironmentId string `json:"environmentId"`
+	// How far it is.
+	State TicketState `json:"state"`
+	// Its place while it is WAITING: 1 is served next, if no other claim comes; null: not known yet.
+	Position *int `json:"position"`
+	// Milliseconds that it is going to wait at the pace of the last minutes; null: not known.
+	EstimatedWaitMs *float64 `json:"estimatedWaitMs"`
+	// The runner, once it is CLAIMED and as long as that is there.
+	Runner *TicketRunner `json:"runner"`
+	// Why it ended without a runner; null otherwise.
+	Code *ErrorCode `json:"code"`
+	// The same in words; null otherwise.
+	Message *string `json:"message"`
+	// When it was made.
+	CreatedAt time.Time `json:"createdAt"`
+	// When it will have waited for as long as it may.
+	ExpiresAt time.Time `json:"expiresAt"`
+	// When it left WAITING; null: it hasn't.
+	EndedAt *time.Time `json:"endedAt"`
+}
+
+// GetId returns Ticket.Id, and is useful for accessing the field via an interface.
+func (v *Ticket) GetId() string { return v.Id }
+
+// GetEnvironmentId returns Ticket.EnvironmentId, and is useful for accessing the field via an interface.
+func (v *Ticket) GetEnvironmentId() string { return v.EnvironmentId }
+
+// GetState returns Ticket.State, and is useful for accessing the field via an interface.
+func (v *Ticket) GetState() TicketState { return v.State }
+
+// GetPosition returns Ticket.Position, and is useful for accessing the field via an interface.
+func (v *Ticket) GetPosition() *int { return v.Position }
+
+// GetEstimatedWaitMs returns Ticket.EstimatedWaitMs, and is useful for accessing the field via an interface.
+func (v *Ticket) GetEstimatedWaitMs() *float64 { return v.EstimatedWaitMs }
+
+// GetRunner returns Ticket.Runner, and is useful for accessing the field via an interface.
+func (v *Ticket) GetRunner() *TicketRunner { return v.Runner }
+
+// GetCode returns Ticket.Code, and is useful for accessing the field via an interface.
+func (v *Ticket) GetCode() *ErrorCode { return v.Code }
+
+// GetMessage returns Ticket.Message, and is useful for accessing the field via an interface.
+func (v *Ticket) GetMessage() *string { return v.Message }
+
+// GetCreatedAt returns Ticket.CreatedAt, and is useful for accessing the field via an interface.
+func (v *Ticket) GetCreatedAt() time.Time { return v.CreatedAt }
+
+// GetExpiresAt returns Ticket.ExpiresAt, and is useful for accessing the field via an interface.
+func (v *Ticket) GetExpiresAt() time.Time { return v.ExpiresAt }
+
+// GetEndedAt returns Ticket.EndedAt, and is useful for accessing the field via an interface.
+func (v *Ticket) GetEndedAt() *time.Time { return v.EndedAt }
+
+// TicketRunner includes the requested fields of the GraphQL type Runner.
+// The GraphQL type's documentation follows.
+//
+// One isolated place in which commands run. It serves at most one claim in its life.
+type TicketRunner struct {
+	// Its id; ids sort by the time at which they were made, and none is ever used again.
+	Id string `json:"id"`
+}
+
+// GetId returns TicketRunner.Id, and is useful for accessing the field via an interface.
+func (v *TicketRunner) GetId() string { return v.Id }
+
+// How far a ticket is.
+type TicketState string
+
+const (
+	// Its claim waits: in the pool's queue, or, without a position, until its tenant's quota of runners has room.
+	TicketStateWaiting TicketState = "WAITING"
+	// It has its runner, which is the holder's now.
+	TicketStateClaimed TicketState = "CLAIMED"
+	// The claim was refused.
+	TicketStateFailed TicketState = "FAILED"
+	// Its holder cancelled it, or stayed away for too long.
+	TicketStateCancelled TicketState = "CANCELLED"
+	// No runner was there for as long as it could wait.
+	TicketStateExpired TicketState = "EXPIRED"
+)
+
+var AllTicketState = []TicketState{
+	TicketStateWaiting,
+	TicketStateClaimed,
+	TicketStateFailed,
+	TicketStateCancelled,
+	TicketStateExpired,
+}
+
 // Token includes the GraphQL fields of Token requested by the fragment Token.
 // The GraphQL type's documentation follows.
 //
@@ -3415,6 +3866,14 @@ type __CancelExecutionInput struct {
 // GetId returns __CancelExecutionInput.Id, and is useful for accessing the field via an interface.
 func (v *__CancelExecutionInput) GetId() string { return v.Id }
 
+// __CancelTicketInput is used internally by genqlient
+type __CancelTicketInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __CancelTicketInput.Id, and is useful for accessing the field via an interface.
+func (v *__CancelTicketInput) GetId() string { return v.Id }
+
 // __ClaimRunnerInput is used internally by genqlient
 type __ClaimRunnerInput struct {
 	Input ClaimRunnerInput `json:"input"`
@@ -3422,6 +3881,14 @@ type __ClaimRunnerInput struct {
 
 // GetInput returns __ClaimRunnerInput.Input, and is useful for accessing the field via an interface.
 func (v *__ClaimRunnerInput) GetInput() ClaimRunnerInput { return v.Input }
+
+// __ClaimTicketInput is used internally by genqlient
+type __ClaimTicketInput struct {
+	Input ClaimRunnerInput `json:"input"`
+}
+
+// GetInput returns __ClaimTicketInput.Input, and is useful for accessing the field via an interface.
+func (v *__ClaimTicketInput) GetInput() ClaimRunnerInput { return v.Input }
 
 // __CreateGrantInput is used internally by genqlient
 type __CreateGrantInput struct {
@@ -3462,6 +3929,42 @@ type __DrainClusterInput struct {
 
 // GetDraining returns __DrainClusterInput.Draining, and is useful for accessing the field via an interface.
 func (v *__DrainClusterInput) GetDraining() bool { return v.Draining }
+
+// __GetAuditLogInput is used internally by genqlient
+type __GetAuditLogInput struct {
+	Actor       *string    `json:"actor"`
+	Action      *string    `json:"action"`
+	Object      *string    `json:"object"`
+	From        *time.Time `json:"from"`
+	To          *time.Time `json:"to"`
+	First       *int       `json:"first"`
+	After       *string    `json:"after"`
+	NewestFirst *bool      `json:"newestFirst"`
+}
+
+// GetActor returns __GetAuditLogInput.Actor, and is useful for accessing the field via an interface.
+func (v *__GetAuditLogInput) GetActor() *string { return v.Actor }
+
+// GetAction returns __GetAuditLogInput.Action, and is useful for accessing the field via an interface.
+func (v *__GetAuditLogInput) GetAction() *string { return v.Action }
+
+// GetObject returns __GetAuditLogInput.Object, and is useful for accessing the field via an interface.
+func (v *__GetAuditLogInput) GetObject() *string { return v.Object }
+
+// GetFrom returns __GetAuditLogInput.From, and is useful for accessing the field via an interface.
+func (v *__GetAuditLogInput) GetFrom() *time.Time { return v.From }
+
+// GetTo returns __GetAuditLogInput.To, and is useful for accessing the field via an interface.
+func (v *__GetAuditLogInput) GetTo() *time.Time { return v.To }
+
+// GetFirst returns __GetAuditLogInput.First, and is useful for accessing the field via an interface.
+func (v *__GetAuditLogInput) GetFirst() *int { return v.First }
+
+// GetAfter returns __GetAuditLogInput.After, and is useful for accessing the field via an interface.
+func (v *__GetAuditLogInput) GetAfter() *string { return v.After }
+
+// GetNewestFirst returns __GetAuditLogInput.NewestFirst, and is useful for accessing the field via an interface.
+func (v *__GetAuditLogInput) GetNewestFirst() *bool { return v.NewestFirst }
 
 // __GetBatchInput is used internally by genqlient
 type __GetBatchInput struct {
@@ -3618,6 +4121,14 @@ func (v *__GetRunnersInput) GetFirst() *int { return v.First }
 
 // GetAfter returns __GetRunnersInput.After, and is useful for accessing the field via an interface.
 func (v *__GetRunnersInput) GetAfter() *string { return v.After }
+
+// __GetTicketInput is used internally by genqlient
+type __GetTicketInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __GetTicketInput.Id, and is useful for accessing the field via an interface.
+func (v *__GetTicketInput) GetId() string { return v.Id }
 
 // __GetTokensInput is used internally by genqlient
 type __GetTokensInput struct {
@@ -5047,6 +5558,57 @@ func CancelExecution(
 	return data_, err_
 }
 
+// The mutation executed by CancelTicket.
+const CancelTicket_Operation = `
+mutation CancelTicket ($id: ID!) {
+	cancelTicket(id: $id) {
+		ticket {
+			... Ticket
+		}
+	}
+}
+fragment Ticket on Ticket {
+	id
+	environmentId
+	state
+	position
+	estimatedWaitMs
+	runner {
+		id
+	}
+	code
+	message
+	createdAt
+	expiresAt
+	endedAt
+}
+`
+
+func CancelTicket(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *CancelTicketResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "CancelTicket",
+		Query:  CancelTicket_Operation,
+		Variables: &__CancelTicketInput{
+			Id: id,
+		},
+	}
+
+	data_ = &CancelTicketResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by ClaimRunner.
 const ClaimRunner_Operation = `
 mutation ClaimRunner ($input: ClaimRunnerInput!) {
@@ -5072,6 +5634,58 @@ func ClaimRunner(
 	}
 
 	data_ = &ClaimRunnerResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by ClaimTicket.
+const ClaimTicket_Operation = `
+mutation ClaimTicket ($input: ClaimRunnerInput!) {
+	claimRunner(input: $input) {
+		ticket {
+			... Ticket
+		}
+	}
+}
+fragment Ticket on Ticket {
+	id
+	environmentId
+	state
+	position
+	estimatedWaitMs
+	runner {
+		id
+	}
+	code
+	message
+	createdAt
+	expiresAt
+	endedAt
+}
+`
+
+// The input has wait: TICKET.
+func ClaimTicket(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	input ClaimRunnerInput,
+) (data_ *ClaimTicketResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "ClaimTicket",
+		Query:  ClaimTicket_Operation,
+		Variables: &__ClaimTicketInput{
+			Input: input,
+		},
+	}
+
+	data_ = &ClaimTicketResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -5285,6 +5899,80 @@ func DrainCluster(
 	return data_, err_
 }
 
+// The query executed by GetAuditLog.
+const GetAuditLog_Operation = `
+query GetAuditLog ($actor: ID, $action: String, $object: ID, $from: Time, $to: Time, $first: Int, $after: String, $newestFirst: Boolean) {
+	auditLog(actorId: $actor, action: $action, objectId: $object, from: $from, to: $to, first: $first, after: $after, newestFirst: $newestFirst) {
+		edges {
+			cursor
+			node {
+				... AuditEntry
+			}
+		}
+		pageInfo {
+			hasNextPage
+		}
+	}
+}
+fragment AuditEntry on AuditEntry {
+	id
+	at
+	tenant
+	actorKind
+	actorId
+	actorName
+	role
+	action
+	objectKind
+	objectId
+	address
+	outcome
+	details {
+		name
+		value
+	}
+}
+`
+
+func GetAuditLog(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	actor *string,
+	action *string,
+	object *string,
+	from *time.Time,
+	to *time.Time,
+	first *int,
+	after *string,
+	newestFirst *bool,
+) (data_ *GetAuditLogResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "GetAuditLog",
+		Query:  GetAuditLog_Operation,
+		Variables: &__GetAuditLogInput{
+			Actor:       actor,
+			Action:      action,
+			Object:      object,
+			From:        from,
+			To:          to,
+			First:       first,
+			After:       after,
+			NewestFirst: newestFirst,
+		},
+	}
+
+	data_ = &GetAuditLogResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The query executed by GetBatch.
 const GetBatch_Operation = `
 query GetBatch ($id: ID!, $first: Int, $after: String) {
@@ -5358,6 +6046,46 @@ func GetBatch(
 	}
 
 	data_ = &GetBatchResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by GetCaller.
+const GetCaller_Operation = `
+query GetCaller {
+	me {
+		kind
+		name
+		tenant
+		role
+		grant {
+			id
+			executionId
+			runnerId
+			rights
+			expiresAt
+		}
+	}
+}
+`
+
+func GetCaller(
+	ctx_ context.Context,
+	client_ graphql.Client,
+) (data_ *GetCallerResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "GetCaller",
+		Query:  GetCaller_Operation,
+	}
+
+	data_ = &GetCallerResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -5502,6 +6230,8 @@ query GetEnvironment ($id: ID!) {
 }
 fragment Environment on Environment {
 	id
+	tenant
+	shared
 	revision
 	image
 	poolSize
@@ -5576,6 +6306,8 @@ query GetEnvironments {
 }
 fragment Environment on Environment {
 	id
+	tenant
+	shared
 	revision
 	image
 	poolSize
@@ -6138,6 +6870,55 @@ func GetTenants(
 	return data_, err_
 }
 
+// The query executed by GetTicket.
+const GetTicket_Operation = `
+query GetTicket ($id: ID!) {
+	ticket(id: $id) {
+		... Ticket
+	}
+}
+fragment Ticket on Ticket {
+	id
+	environmentId
+	state
+	position
+	estimatedWaitMs
+	runner {
+		id
+	}
+	code
+	message
+	createdAt
+	expiresAt
+	endedAt
+}
+`
+
+func GetTicket(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *GetTicketResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "GetTicket",
+		Query:  GetTicket_Operation,
+		Variables: &__GetTicketInput{
+			Id: id,
+		},
+	}
+
+	data_ = &GetTicketResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The query executed by GetTokens.
 const GetTokens_Operation = `
 query GetTokens ($sessions: Boolean) {
@@ -6224,6 +7005,8 @@ mutation PutEnvironment ($input: PutEnvironmentInput!) {
 }
 fragment Environment on Environment {
 	id
+	tenant
+	shared
 	revision
 	image
 	poolSize

@@ -74,7 +74,7 @@ func TestNobodySignsInUnrecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := sessions{book, log, true}
-	who := signin.Identity{Subject: "s", Name: "Ada", Role: string(access.Admin), Expires: time.Now().Add(time.Hour)}
+	who := signin.Identity{Subject: "s", Name: "Ada", Role: access.Admin, Expires: time.Now().Add(time.Hour)}
 	secret, err := s.Begin(t.Context(), who)
 	if err != nil {
 		t.Fatal(err)

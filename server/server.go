@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"sync"
-	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -34,7 +33,6 @@ import (
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/store"
-	"github.com/rockpool/rockpool/server/accesslog"
 	"github.com/rockpool/rockpool/server/peering"
 	"github.com/rockpool/rockpool/server/secure"
 )
@@ -70,20 +68,13 @@ type (
 type Server struct {
 	Engine *engine.Engine // there after Open; answers once it is restored
 
-	config   config.Config
-	logger   *zap.Logger
-	store    *store.Store
-	cluster  cluster
-	agents   *embedded.Files // that Nomad fetches; nil: nobody does
-	listener net.Listener
-	peers    net.Listener // of what other servers pass on; nil: they pass nothing on
-	key      []byte       // signs addresses of downloads, and grants
-	book     *identity.Book
-	quotas   *quota.Ledger
-	audit    *audit.Log
-	debug    net.Listener         // of the profiles; nil: they aren't served
-	secure   *secure.Certificates // nil: without TLS
-	access   *accesslog.Log       // nil: requests aren't logged
+	config  config.Config
+	logger  *zap.Logger
+	store   *store.Store
+	cluster cluster
+	agents  *embedded.Files // that Nomad fetches; nil: nobody does
+	doors
+	callers
 
 	// Socket is a Unix socket to serve on, instead of Config.Listen; "": none. Set it
 	// before Open.
@@ -96,6 +87,14 @@ type Server struct {
 	// First returns the environments that a start stores where this machine's
 	// cluster has none; nil: none. Set it before Open.
 	First func() ([]runtime.Environment, error)
+}
+
+// Callers are what the server knows of its callers, there after Open.
+type callers struct {
+	key    []byte // signs addresses of downloads, and grants
+	book   *identity.Book
+	quotas *quota.Ledger
+	audit  *audit.Log
 }
 
 // New returns a server for a configuration that was checked.
@@ -115,23 +114,8 @@ func (s *Server) Open(ctx context.Context) (err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if err := s.openFront(); err != nil {
+	if err := s.openDoors(ctx); err != nil {
 		return err
-	}
-	if s.listener, err = s.listen(ctx); err != nil {
-		return err
-	}
-	if s.config.PeerListen != "" {
-		peers, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.config.PeerListen)
-		if err != nil {
-			return fmt.Errorf("%w; another address is named by --peer-listen", err)
-		}
-		s.peers = patientListener{peers, writePatience}
-	}
-	if s.config.DebugAddress != "" {
-		if s.debug, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.config.DebugAddress); err != nil {
-			return fmt.Errorf("%w; another address is named by --debug-address", err)
-		}
 	}
 	if err := s.openCluster(ctx); err != nil {
 		return err
@@ -264,32 +248,6 @@ func (s *Server) Discard(ctx context.Context) error {
 		err = unlessStopping(s.cluster.Run(ended)) // its end is what removes them
 	}
 	return errors.Join(err, s.Close())
-}
-
-// listenPatience is how long an address that is taken is waited for: a server
-// that was just killed may have been starting a program, whose process has its
-// socket until it is executed.
-const listenPatience = time.Second
-
-func (s *Server) listen(ctx context.Context) (net.Listener, error) {
-	network, address, advice := "tcp", s.config.Listen, "; another address is named by --listen"
-	if s.Socket != "" {
-		network, address, advice = "unix", s.Socket, ""
-	}
-	for end := time.Now().Add(listenPatience); ; {
-		listener, err := (&net.ListenConfig{}).Listen(ctx, network, address)
-		if err == nil {
-			return patientListener{listener, writePatience}, nil
-		}
-		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
-			return nil, fmt.Errorf("%w%s", err, advice)
-		}
-		select {
-		case <-time.After(10 * time.Millisecond): // it can't be waited for otherwise
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
 }
 
 // Client returns a client of this server.
@@ -439,16 +397,7 @@ func unlessStopping(err error) error {
 
 // Close gives back what Open took; Run does so itself.
 func (s *Server) Close() error {
-	if s.listener != nil {
-		_ = s.listener.Close() // serving has closed it, or never began
-	}
-	if s.debug != nil {
-		_ = s.debug.Close() // likewise
-	}
-	if s.peers != nil {
-		_ = s.peers.Close() // likewise
-	}
-	s.access.Close()
+	s.doors.close()
 	if s.store == nil {
 		return nil
 	}

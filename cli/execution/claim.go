@@ -25,23 +25,44 @@ type Request struct {
 	brief       bool // what is claimed goes by itself soon: no error need tell the key
 }
 
-// Claim gets a runner's id, and says on errs what it waits for if that takes a while.
-func Claim(ctx context.Context, errs io.Writer, c *client.Client, r Request) (string, error) {
+// input returns the request as the API takes it, with a key.
+func (r *Request) input() client.ClaimRunnerInput {
 	if r.Key == "" {
 		r.Key = uuid.NewString()
 	}
-	input := client.ClaimRunnerInput{
+	return client.ClaimRunnerInput{
 		EnvironmentId: r.Environment, WaitFor: new(int(r.Wait / time.Second)), InactivityTimeout: &r.Timeout, IdempotencyKey: &r.Key, Labels: r.Labels,
 	}
+}
+
+// unknown adds the key to an error after which a runner may be claimed.
+func (r *Request) unknown(err error) error {
+	if err != nil && client.Passing(err) && !errors.Is(err, connection.ErrNoServer) && !r.brief {
+		err = fmt.Errorf("%w; whether a runner was claimed isn't known: --key %s claims the same one", err, r.Key)
+	}
+	return err
+}
+
+// ClaimLater returns a ticket for a runner: at once, also where a runner is idle.
+func ClaimLater(ctx context.Context, c *client.Client, r Request) (client.Ticket, error) {
+	input := r.input()
+	input.Wait = new(client.ClaimWaitTicket)
+	out, err := client.ClaimTicket(ctx, connection.Patient(c, connection.Patience), input)
+	if err != nil {
+		return client.Ticket{}, r.unknown(err)
+	}
+	return out.ClaimRunner.Ticket, nil
+}
+
+// Claim gets a runner's id, and says on errs what it waits for if that takes a while.
+func Claim(ctx context.Context, errs io.Writer, c *client.Client, r Request) (string, error) {
+	input := r.input()
 	var runner string
 	claimed := make(chan error, 1)
 	go func() {
 		var err error
 		runner, err = client.Claim(ctx, connection.Patient(c, r.Wait+connection.Patience), input)
-		if err != nil && client.Passing(err) && !errors.Is(err, connection.ErrNoServer) && !r.brief {
-			err = fmt.Errorf("%w; whether a runner was claimed isn't known: --key %s claims the same one", err, r.Key)
-		}
-		claimed <- err
+		claimed <- r.unknown(err)
 	}()
 	select {
 	case err := <-claimed:

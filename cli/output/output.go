@@ -62,6 +62,19 @@ func (f Format) Print(out io.Writer, answered any, t Table) error {
 	return err
 }
 
+// JSONLine writes what the API answered as one line of JSON.
+func JSONLine(out io.Writer, answered any) error {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(answered); err != nil {
+		return err
+	}
+	escaped, _ := Escape(text.Bytes())
+	_, err := out.Write(escaped)
+	return err
+}
+
 func (t Table) write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, row := range append([][]string{t.Head}, t.Rows...) {

@@ -78,9 +78,24 @@ func TestE2EAccessCommands(t *testing.T) {
 		t.Errorf("another tenant sees it: %s", out)
 	}
 	fails("FORBIDDEN", client, "env", "put", "mine", "--pool-size", "0")
+	fails("FORBIDDEN", operator, "env", "put", "lab", "--shared")
+	works(admin, "env", "put", "lab", "--shared")
+	if out := works(other, "env", "list"); !strings.Contains(out, "physics (shared)") {
+		t.Errorf("it isn't shared: %s", out)
+	}
+	runner := works(other, "ticket", "watch", works(other, "runner", "claim", "lab", "--ticket"))
+	works(other, "runner", "release", runner)
+	works(admin, "env", "put", "lab", "--no-shared")
+	if out := works(other, "whoami", "--json"); !strings.Contains(out, `"tenant": "chemistry"`) {
+		t.Error(out)
+	}
+	if out := works(admin, "audit", "--action", "releaseRunner", "--object", runner); !strings.Contains(out, "tenant chemistry  from 127.0.0.1") {
+		t.Errorf("the audit log: %q", out)
+	}
+	fails("FORBIDDEN", client, "audit")
 	fails("FORBIDDEN", client, "token", "create", "t", "--role", "OBSERVER")
 
-	runner := works(client, "runner", "claim", "lab")
+	runner = works(client, "runner", "claim", "lab")
 	fails("isn't there", other, "runner", "release", runner)
 	grant := as(works(client, "token", "grant", "--runner", runner, "--right", "FILES_WRITE", "--right", "FILES_READ"))
 	file := filepath.Join(t.TempDir(), "a.txt")

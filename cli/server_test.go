@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/graph"
+	"github.com/rockpool/rockpool/runtime/audit"
+	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/identity"
+	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// A server is one that needs no token yet, over a fake cluster.
+type server struct {
+	t      *testing.T
+	url    string
+	token  string // the file of what commands show; "": nothing
+	engine *engine.Engine
+	fake   *clustertest.Fake
+}
+
+func newServer(t *testing.T) *server {
+	t.Helper()
+	for _, name := range []string{"ROCKPOOL_TOKEN", "ROCKPOOL_TOKEN_FILE", "ROCKPOOL_SERVER"} {
+		t.Setenv(name, "")
+	}
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fake := clustertest.NewFake()
+	eng := engine.New(fake, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop()})
+	book := identity.New(identity.Config{Store: db, Open: true, Key: make([]byte, 32), Logger: zap.NewNop(), Free: eng.FreeTenant})
+	if err := book.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	log, err := audit.New(audit.Config{Store: db})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 2)
+	go func() { ended <- eng.Run(ctx) }()
+	go func() { ended <- log.Run(ctx) }()
+	<-eng.Restored()
+	at := httptest.NewServer(graph.Handler(eng, graph.Options{AllowedHosts: []string{"127.0.0.1"}, Book: book, Audit: log, Logger: zap.NewNop()}))
+	t.Cleanup(func() {
+		stop()
+		at.Close()
+		<-ended
+		<-ended
+		if err := errors.Join(fake.Close(), db.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return &server{t: t, url: at.URL, engine: eng, fake: fake}
+}
+
+func (s *server) command(arguments ...string) (out, errs string, code int) {
+	s.t.Helper()
+	var stdout, stderr bytes.Buffer
+	code = execute(nil, &stdout, &stderr, s.arguments(arguments)...)
+	return stdout.String(), stderr.String(), code
+}
+
+func (s *server) arguments(all []string) []string {
+	all = append(all, "--server", s.url)
+	if s.token != "" {
+		all = append(all, "--token-file", s.token)
+	}
+	return all
+}
+
+// A running command can be read while it runs.
+type running struct {
+	out, errs shared
+	code      chan int
+}
+
+// start starts a command.
+func (s *server) start(arguments ...string) *running {
+	r := &running{code: make(chan int, 1)}
+	go func() { r.code <- execute(nil, &r.out, &r.errs, s.arguments(arguments)...) }()
+	return r
+}
+
+// interrupts sends SIGINT to the command, which must wait for it, and returns its exit code.
+func (r *running) interrupts(t *testing.T) int {
+	t.Helper()
+	if err := unix.Kill(os.Getpid(), unix.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	return wait.Receive(t, r.code, "the command ends")
+}
+
+// A shared buffer is one that many goroutines use.
+type shared struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (b *shared) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *shared) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func (b *shared) has(t *testing.T, text string) {
+	t.Helper()
+	wait.For(t, "the output has "+text, func() bool { return strings.Contains(b.String(), text) })
+}
+
+func (s *server) works(arguments ...string) string {
+	s.t.Helper()
+	out, errs, code := s.command(arguments...)
+	if code != 0 || errs != "" {
+		s.t.Fatalf("%v: %d %s", arguments, code, errs)
+	}
+	return out
+}
+
+func (s *server) fails(says string, arguments ...string) {
+	s.t.Helper()
+	if out, errs, code := s.command(arguments...); code == 0 || !strings.Contains(errs, says) {
+		s.t.Errorf("%v: %d %s %s, want %q", arguments, code, out, errs, says)
+	}
+}
+
+// as has the following commands show a token or a grant.
+func (s *server) as(text string) {
+	s.t.Helper()
+	s.token = filepath.Join(s.t.TempDir(), "token")
+	if err := os.WriteFile(s.token, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}

@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/output"
+	"github.com/rockpool/rockpool/client"
+)
+
+type ticketCommands struct {
+	Show   ticketShow   `cmd:"" help:"Show a ticket: its position and estimated wait, or its runner."`
+	Watch  ticketWatch  `cmd:"" help:"Wait for a ticket's runner, and print the runner's id."`
+	Cancel ticketCancel `cmd:"" help:"Cancel tickets that wait."`
+}
+
+// Help is what rockpool ticket --help says beyond its commands.
+func (ticketCommands) Help() string {
+	return `A ticket is a claim that waits in the background. The server cancels it unless it is shown or watched at least every 30 seconds. Tickets don't survive a restart of the server: claim again then, with the same --key.
+
+    ticket=$(rockpool runner claim python --ticket)
+    rockpool ticket show "$ticket"
+    id=$(rockpool ticket watch "$ticket")
+    rockpool ticket cancel "$ticket"`
+}
+
+type ticketShow struct {
+	connection.Flags
+	output.Format
+	ID string `arg:"" name:"ticket" help:"Its id, as rockpool runner claim --ticket prints it."`
+}
+
+// Help is what its --help says beyond the flags.
+func (ticketShow) Help() string {
+	return `Showing a ticket keeps it for another 30 seconds.
+
+    rockpool ticket show "$ticket"
+    rockpool ticket show "$ticket" --json | jq .position`
+}
+
+// Run shows a ticket.
+func (c *ticketShow) Run(s Streams) error {
+	ctx, stop := stoppable()
+	defer stop()
+	server, err := c.Patient()
+	if err != nil {
+		return err
+	}
+	out, err := client.GetTicket(ctx, server, c.ID)
+	if err != nil {
+		return err
+	}
+	return c.Print(s.Out, out.Ticket, ticketTable(out.Ticket))
+}
+
+func ticketTable(t client.Ticket) output.Table {
+	table := output.Table{Head: []string{"ticket", t.Id}, Rows: [][]string{
+		{"environment", t.EnvironmentId},
+		{"state", string(t.State)},
+		{"created", output.Ago(&t.CreatedAt)},
+	}}
+	switch {
+	case t.State == client.TicketStateWaiting:
+		table.Rows = append(table.Rows, []string{"waits", position(t)}, []string{"expires", output.Ago(&t.ExpiresAt)})
+	case t.Runner != nil:
+		table.Rows = append(table.Rows, []string{"runner", t.Runner.Id})
+	default:
+		table.Rows = append(table.Rows, []string{"reason", ended(t).Error()})
+	}
+	return table
+}
+
+// position says where in its queue a ticket waits.
+func position(t client.Ticket) string {
+	switch {
+	case t.Position == nil:
+		return "without a position yet: its tenant's quota of runners may have no room"
+	case t.EstimatedWaitMs == nil:
+		return fmt.Sprintf("at position %d", *t.Position)
+	default:
+		wait := time.Duration(*t.EstimatedWaitMs * float64(time.Millisecond))
+		return fmt.Sprintf("at position %d, for about %v", *t.Position, max(wait.Round(time.Second), time.Second))
+	}
+}
+
+// ended says why a ticket that doesn't wait has no runner, and what to do.
+func ended(t client.Ticket) error {
+	switch {
+	case t.State == client.TicketStateClaimed:
+		return fmt.Errorf("the runner of ticket %s is gone: claim again", t.Id)
+	case t.State == client.TicketStateExpired:
+		return fmt.Errorf("ticket %s is EXPIRED: %s; claim again, with a longer --wait", t.Id, told(t.Message))
+	case t.Message != nil:
+		return fmt.Errorf("ticket %s is %s: %s", t.Id, t.State, *t.Message)
+	default:
+		return fmt.Errorf("ticket %s is %s: claim again", t.Id, t.State)
+	}
+}
+
+type ticketWatch struct {
+	connection.Flags
+	JSON bool   `name:"json" help:"Print the ticket after each change, one JSON object per line, with the API's names."`
+	ID   string `arg:"" name:"ticket" help:"Its id, as rockpool runner claim --ticket prints it."`
+}
+
+// Help is what its --help says beyond the flags.
+func (ticketWatch) Help() string {
+	return `Shows position and estimated wait on standard error until the ticket has a runner, and prints that one's id. The server cancels the ticket 30 seconds after the last watcher left.
+
+    id=$(rockpool ticket watch "$ticket")
+
+Exit codes:
+    0    the ticket has its runner
+    125  it ended without a runner, or doesn't exist
+    130  watching was interrupted`
+}
+
+// watchEvery is how often the server is asked for a ticket.
+const watchEvery = 500 * time.Millisecond
+
+// Run watches a ticket until it has its runner.
+func (c *ticketWatch) Run(s Streams) error {
+	ctx, stop := stoppable()
+	defer stop()
+	server, err := c.Patient()
+	if err != nil {
+		return err
+	}
+	again := time.NewTicker(watchEvery)
+	defer again.Stop()
+	w := ticketView{out: s.Out, json: c.JSON, status: newStatus(s.Err)}
+	defer w.status.end()
+	for {
+		out, err := client.GetTicket(ctx, server, c.ID)
+		if err != nil {
+			return err
+		}
+		if done, err := w.show(out.Ticket); done || err != nil {
+			return err
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			w.status.end()
+			_, _ = fmt.Fprintln(s.Err, "rockpool: the server cancels the ticket in 30 s, unless you watch it again")
+			return ctx.Err()
+		}
+	}
+}
+
+// A ticketView shows what becomes of a ticket.
+type ticketView struct {
+	out    io.Writer
+	json   bool
+	status *status
+	said   string
+}
+
+// show shows a ticket that changed. done reports that it waits no more; the error says why it has no runner.
+func (v *ticketView) show(t client.Ticket) (done bool, err error) {
+	waits := t.State == client.TicketStateWaiting
+	if now := string(t.State) + position(t); now != v.said {
+		v.said = now
+		if v.json {
+			if err := output.JSONLine(v.out, t); err != nil {
+				return true, err
+			}
+		}
+		if waits {
+			v.status.say("waiting for a runner of " + t.EnvironmentId + ", " + position(t))
+		}
+	}
+	if waits {
+		return false, nil
+	}
+	v.status.end()
+	switch {
+	case t.Runner == nil:
+		return true, ended(t)
+	case v.json:
+		return true, nil
+	}
+	_, err = fmt.Fprintln(v.out, t.Runner.Id)
+	return true, err
+}
+
+// A status is a line about what is going on. On a terminal the next one replaces it.
+type status struct {
+	out      io.Writer
+	terminal bool
+	open     bool // a line stands there
+}
+
+func newStatus(errs io.Writer) *status {
+	file, ok := errs.(*os.File)
+	return &status{out: errs, terminal: ok && term.IsTerminal(int(file.Fd()))}
+}
+
+func (s *status) say(text string) {
+	text = "rockpool: " + output.Plain(text)
+	if s.terminal {
+		s.open = true
+		_, _ = io.WriteString(s.out, "\r\x1b[K"+text)
+		return
+	}
+	_, _ = fmt.Fprintln(s.out, text)
+}
+
+// end removes the line from a terminal.
+func (s *status) end() {
+	if s.open {
+		s.open = false
+		_, _ = io.WriteString(s.out, "\r\x1b[K")
+	}
+}
+
+type ticketCancel struct {
+	connection.Flags
+	output.Format
+	IDs []string `arg:"" name:"ticket" help:"Their ids."`
+}
+
+// Help is what its --help says beyond the flags.
+func (ticketCancel) Help() string {
+	return `If a ticket has a runner that nobody has seen, the runner is released. One that has ended already is no error; one that has its runner is, but the others are cancelled.
+
+    rockpool ticket cancel "$ticket"`
+}
+
+// Run cancels tickets.
+func (c *ticketCancel) Run(s Streams) error {
+	server, err := c.Patient()
+	if err != nil {
+		return err
+	}
+	return each(s, c.Format, c.IDs, "cancelled", func(ctx context.Context, id string) (bool, error) {
+		out, err := client.CancelTicket(ctx, server, id)
+		if err != nil {
+			return false, err
+		}
+		if t := out.CancelTicket.Ticket; t.State == client.TicketStateClaimed {
+			if t.Runner == nil {
+				return false, errors.New("it had its runner, which is gone")
+			}
+			return false, fmt.Errorf("it has its runner: `rockpool runner release %s` releases that", t.Runner.Id)
+		}
+		return true, nil
+	})
+}

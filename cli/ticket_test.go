@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// waiting returns a server on which claims in environment a wait, and lets one of them have a runner.
+func waiting(t *testing.T) (s *server, serve func()) {
+	s = newServer(t)
+	s.works("env", "put", "a", "--pool-size", "1")
+	wait.For(t, "a runner is idle", func() bool { p, _ := s.engine.PoolStatus("a"); return p.Idle == 1 })
+	s.fake.StartDelay(time.Hour)
+	s.works("runner", "claim", "a")
+	return s, func() {
+		t.Helper()
+		s.fake.StartDelay(0)
+		runners, err := s.fake.Runners(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range runners {
+			if r.State == runtime.RunnerStarting {
+				s.fake.Kill(r.ID, runtime.GoneStartFailed)
+			}
+		}
+	}
+}
+
+func TestTicketCommands(t *testing.T) {
+	s, serve := waiting(t)
+	first := strings.TrimSpace(s.works("runner", "claim", "a", "--ticket", "--key", "mine"))
+	if again := strings.TrimSpace(s.works("runner", "claim", "a", "--ticket", "--key", "mine")); again != first {
+		t.Errorf("the same key made %s, then %s", first, again)
+	}
+	var second client.Ticket
+	if err := json.Unmarshal([]byte(s.works("runner", "claim", "a", "--ticket", "--wait", "20m", "--json")), &second); err != nil || second.State != client.TicketStateWaiting {
+		t.Fatal(second, err)
+	}
+	if d := second.ExpiresAt.Sub(second.CreatedAt); d != 20*time.Minute {
+		t.Errorf("it waits for %v", d)
+	}
+	shown := s.works("ticket", "show", first)
+	for _, want := range []string{first, "WAITING", "at position 1", "59 min from now"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("no %q in %s", want, shown)
+		}
+	}
+	if got := strings.Fields(s.works("ticket", "show", second.Id, "-o", "yaml")); len(got) == 0 || got[0] != "id:" {
+		t.Errorf("%q", got)
+	}
+
+	watched := s.start("ticket", "watch", second.Id)
+	watched.errs.has(t, "waiting for a runner of a, at position 2")
+	if out := s.works("ticket", "cancel", first); !strings.Contains(out, "CANCELLED") || !strings.Contains(out, "yes") {
+		t.Error(out)
+	}
+	watched.errs.has(t, "at position 1")
+	s.fails("claim again", "ticket", "watch", first)
+	s.works("ticket", "cancel", first)
+	if shown := s.works("ticket", "show", first); !strings.Contains(shown, "CANCELLED") || !strings.Contains(shown, "claim again") {
+		t.Error(shown)
+	}
+
+	serve()
+	if code := wait.Receive(t, watched.code, "the watcher ends"); code != 0 {
+		t.Fatal(code, watched.errs.String())
+	}
+	runner := strings.TrimSpace(watched.out.String())
+	if shown := s.works("ticket", "show", second.Id); !strings.Contains(shown, runner) || !strings.Contains(shown, "CLAIMED") {
+		t.Errorf("%s isn't the runner of %s", runner, shown)
+	}
+	s.fails("rockpool runner release "+runner, "ticket", "cancel", second.Id)
+	s.works("runner", "release", runner)
+	s.fails("is gone: claim again", "ticket", "watch", second.Id)
+	s.fails("TICKET_NOT_FOUND", "ticket", "show", "nobody's")
+	s.fails("TICKET_NOT_FOUND", "ticket", "cancel", "nobody's")
+	s.fails("TICKET_NOT_FOUND", "ticket", "watch", "nobody's")
+}
+
+func TestIdleRunnersAreTicketsToo(t *testing.T) {
+	s := newServer(t)
+	s.works("env", "put", "a", "--pool-size", "1")
+	ticket := strings.TrimSpace(s.works("runner", "claim", "a", "--ticket"))
+	if runner := s.works("ticket", "watch", ticket); strings.Count(runner, "\n") != 1 || !strings.Contains(s.works("runner", "list", "--state", "CLAIMED"), strings.TrimSpace(runner)) {
+		t.Error(runner)
+	}
+}
+
+// Each change is a line; leaving says what becomes of the ticket.
+func TestWatchedTicketsAsJSON(t *testing.T) {
+	s, serve := waiting(t)
+	ticket := strings.TrimSpace(s.works("runner", "claim", "a", "--ticket"))
+	watched := s.start("ticket", "watch", ticket, "--json")
+	watched.out.has(t, "\n")
+	var got client.Ticket
+	if err := json.Unmarshal([]byte(watched.out.String()), &got); err != nil || got.Id != ticket || got.Position == nil {
+		t.Errorf("%v: %s", err, watched.out.String())
+	}
+	if code := watched.interrupts(t); code != CodeInterrupted || !strings.Contains(watched.errs.String(), "cancels the ticket in 30 s") {
+		t.Error(code, watched.errs.String())
+	}
+	serve()
+	out, errs, code := s.command("ticket", "watch", ticket, "--json")
+	if code != 0 {
+		t.Fatal(code, errs)
+	}
+	for line := range strings.Lines(out) {
+		got = client.Ticket{}
+		if err := json.Unmarshal([]byte(line), &got); err != nil {
+			t.Errorf("%v: %s", err, line)
+		}
+	}
+	if got.State != client.TicketStateClaimed || got.Runner == nil {
+		t.Errorf("the last line is %+v", got)
+	}
+}
+
+func TestEndedTicketsSayWhatToDo(t *testing.T) {
+	message := "no runner of a was idle"
+	for want, ticket := range map[string]client.Ticket{
+		"longer --wait":             {State: client.TicketStateExpired, Message: &message},
+		"FAILED: no runner":         {State: client.TicketStateFailed, Message: &message},
+		"FAILED: claim again":       {State: client.TicketStateFailed},
+		"is gone: claim again":      {State: client.TicketStateClaimed},
+		"CANCELLED: no runner of a": {State: client.TicketStateCancelled, Message: &message},
+	} {
+		if got := ended(ticket).Error(); !strings.Contains(got, want) {
+			t.Errorf("%s: %s", want, got)
+		}
+	}
+}
+
+func TestPositions(t *testing.T) {
+	for want, ticket := range map[string]client.Ticket{
+		"at position 3":                  {Position: new(3)},
+		"at position 3, for about 1m30s": {Position: new(3), EstimatedWaitMs: new(90_100.0)},
+		"at position 1, for about 1s":    {Position: new(1), EstimatedWaitMs: new(3.0)},
+	} {
+		if got := position(ticket); got != want {
+			t.Errorf("%s, not %s", got, want)
+		}
+	}
+	if got := position(client.Ticket{}); !strings.Contains(got, "quota") {
+		t.Error(got)
+	}
+}
+
+// On a terminal one line shows how it is, and none is left.
+func TestStatusOnATerminal(t *testing.T) {
+	var out strings.Builder
+	s := status{out: &out, terminal: true}
+	s.say("one\x1b[2J")
+	s.say("two")
+	s.end()
+	s.end()
+	if got := out.String(); got != "\r\x1b[Krockpool: one·[2J\r\x1b[Krockpool: two\r\x1b[K" {
+		t.Errorf("%q", got)
+	}
+}

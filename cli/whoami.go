@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/output"
+	"github.com/rockpool/rockpool/client"
+)
+
+type whoamiCommand struct {
+	connection.Flags
+	output.Format
+}
+
+// Help is what its --help says beyond the flags.
+func (whoamiCommand) Help() string {
+	return `Shows how the server knows you: by which token or grant, with which role, for which tenant.
+
+    rockpool whoami
+    rockpool whoami --json | jq -r .role`
+}
+
+// Run shows the caller.
+func (c *whoamiCommand) Run(s Streams) error {
+	ctx, stop := stoppable()
+	defer stop()
+	server, err := c.Patient()
+	if err != nil {
+		return err
+	}
+	out, err := client.GetCaller(ctx, server)
+	if err != nil {
+		return err
+	}
+	return c.Print(s.Out, out.Me, callerTable(out.Me))
+}
+
+func callerTable(me client.Caller) output.Table {
+	kind := string(me.Kind)
+	if me.Kind == client.CallerKindAnonymous {
+		kind += ": the server needs no token, so that everybody who reaches it may do everything"
+	}
+	t := output.Table{Head: []string{"caller", me.Name}, Rows: [][]string{{"kind", kind}, {"tenant", cmp.Or(text(me.Tenant), "all")}}}
+	if me.Role != nil {
+		t.Rows = append(t.Rows, []string{"role", string(*me.Role)})
+	}
+	if g := me.Grant; g != nil {
+		rights := make([]string, len(g.Rights))
+		for i, right := range g.Rights {
+			rights[i] = string(right)
+		}
+		object := []string{"execution", text(g.ExecutionId)}
+		if g.RunnerId != nil {
+			object = []string{"runner", *g.RunnerId}
+		}
+		t.Rows = append(t.Rows, []string{"grant", g.Id}, object, []string{"rights", strings.Join(rights, " ")}, []string{"ends", output.Ago(&g.ExpiresAt)})
+	}
+	return t
+}
