@@ -140,7 +140,7 @@ func TestRevokedTokenCutsDownloads(t *testing.T) {
 			t.Fatal(err)
 		}
 		revoke()
-		if why := wait.Receive(t, ended, "the end of "+path); why != http.ErrAbortHandler { //nolint:errorlint // it is what was thrown
+		if why := wait.Receive(t, ended, "the end of "+path); why != http.ErrAbortHandler {
 			t.Errorf("%s: %v", path, why)
 		}
 		if _, err := io.Copy(io.Discard, response.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -173,7 +173,7 @@ func TestRevokedTokenCutsDownloadsByHTTP2(t *testing.T) {
 		t.Fatal(err)
 	}
 	revoke()
-	if why := wait.Receive(t, ended, "the end"); why != http.ErrAbortHandler { //nolint:errorlint // it is what was thrown
+	if why := wait.Receive(t, ended, "the end"); why != http.ErrAbortHandler {
 		t.Error(why)
 	}
 	if _, err := io.Copy(io.Discard, response.Body); err == nil {
