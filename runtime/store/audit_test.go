@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -176,7 +177,14 @@ func TestAuditRowsWaitNoLongerThanTheirCaller(t *testing.T) {
 		},
 	} {
 		s := open(t, filepath.Join(t.TempDir(), "db"))
-		other, err := s.db.(*sqliteDB).writes.Begin() // it has the one connection that writes
+		var writes *sql.DB
+		switch db := s.db.(type) {
+		case *sqliteDB:
+			writes = db.writes
+		case *postgresDB:
+			writes = db.writes
+		}
+		other, err := writes.Begin() // it has the one connection that writes
 		if err != nil {
 			t.Fatal(err)
 		}
