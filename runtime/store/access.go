@@ -57,9 +57,9 @@ func (s *Store) PutTokens(ctx context.Context, tokens ...access.Token) error {
 	})
 }
 
-// UseTokens stores when tokens were used last.
+// UseTokens stores when tokens were used last. It returns when ctx ends, and it may be stored all the same.
 func (s *Store) UseTokens(ctx context.Context, used map[string]time.Time) error {
-	return s.write(ctx, "store the last use of tokens", func(tx *transaction) error {
+	return s.rewrite(ctx, "store the last use of tokens", func(tx *transaction) error {
 		for id, at := range used {
 			if _, err := tx.Exec("UPDATE tokens SET used = $1 WHERE id = $2", at.UnixMilli(), id); err != nil {
 				return err

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -166,17 +167,27 @@ func (l *leaving) Done() <-chan struct{} {
 	return l.Context.Done()
 }
 
-// TestAuditRowsWaitNoLongerThanTheirCaller while the database stands still, and are stored once after that.
-func TestAuditRowsWaitNoLongerThanTheirCaller(t *testing.T) {
+// TestWritesThatCanBeRepeatedEndWithTheirCaller while the database stands still. After that rows are stored once.
+func TestWritesThatCanBeRepeatedEndWithTheirCaller(t *testing.T) {
 	for name, write := range map[string]func(s *Store, ctx context.Context, rows []AuditRow) error{
 		"append": func(s *Store, ctx context.Context, rows []AuditRow) error { return s.AppendAudit(ctx, rows) },
 		"delete": func(s *Store, ctx context.Context, _ []AuditRow) error {
 			_, err := s.DeleteAudit(ctx, time.Unix(0, 0), 1)
 			return err
 		},
+		"use tokens": func(s *Store, ctx context.Context, _ []AuditRow) error {
+			return s.UseTokens(ctx, map[string]time.Time{"x": time.Unix(0, 0)})
+		},
 	} {
 		s := open(t, filepath.Join(t.TempDir(), "db"))
-		other, err := s.db.(*sqliteDB).writes.Begin() // it has the one connection that writes
+		var writes *sql.DB
+		switch db := s.db.(type) {
+		case *sqliteDB:
+			writes = db.writes
+		case *postgresDB:
+			writes = db.writes
+		}
+		other, err := writes.Begin() // it has the one connection that writes
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -269,6 +269,11 @@ func TestPostgreSQLThatIsAway(t *testing.T) {
 		_, _, err := s.AddExecution(t.Context(), execution(1), []byte("start"))
 		written <- err
 	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := s.AppendAudit(ctx, auditRows(1)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error("entries of the audit log:", err)
+	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
