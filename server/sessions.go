@@ -74,15 +74,6 @@ func (s sessions) record(action string, t access.Token, address netip.Addr, err 
 	})
 }
 
-// Lookup implements signin.Sessions.
-func (s sessions) Lookup(_ context.Context, secret string) (signin.Identity, bool) {
-	t, ok := s.book.Token(secret)
-	if !ok || t.Kind != access.KindSession {
-		return signin.Identity{}, false
-	}
-	return signin.Identity{Subject: t.ID, Name: t.Name, Tenant: t.Tenant, Role: string(t.Role), Expires: t.ExpiresAt}, true
-}
-
 // End implements signin.Sessions.
 func (s sessions) End(ctx context.Context, secret string) error {
 	t, ok := s.book.Token(secret)
