@@ -54,7 +54,7 @@ print("\\033[36mdone\\033[0m")`;
     { name: "scheduling", address: "/scheduling", ready: "text=Waiting for room" },
     { name: "tokens", address: "/access/tokens", ready: "text=No tokens yet" },
     { name: "tenants", address: "/access/tenants", ready: "text=0 of 10" },
-    { name: "queue", address: "/access/queue", ready: "text=in 1 h" },
+    { name: "queue", address: "/access/queue", ready: ".table-row >> text=big" },
     { name: "audit", address: "/access/audit", ready: ".table-row >> text=putTenant" },
     { name: "you", address: "/access/you", ready: "text=Who the server takes you for" },
     { name: "share", address: `/share/${execution}#grant=${createGrant.token}`, ready: ".output-line >> text=done" },
