@@ -1421,7 +1421,7 @@ func (v *GetAuditLogAuditLogAuditEntryConnectionPageInfo) GetHasNextPage() bool 
 
 // GetAuditLogResponse is returned by GetAuditLog on success.
 type GetAuditLogResponse struct {
-	// The audit log: changes and attempted changes, oldest first unless `newestFirst` is set. ADMIN: the entries of its tenant, or all for all tenants. Entries never contain commands, files, output or secrets. INVALID_INPUT for an unusable `first` or `after`; CLUSTER_UNAVAILABLE beside the page if it lacks entries that can't be stored now.
+	// The audit log: changes and attempted changes, oldest first unless `newestFirst` is set. ADMIN: the entries of its tenant, or all for all tenants. Entries never contain commands, files, output or secrets. INVALID_INPUT for an unusable `tenant`, `first` or `after`; CLUSTER_UNAVAILABLE beside the page if it lacks entries that can't be stored now.
 	AuditLog GetAuditLogAuditLogAuditEntryConnection `json:"auditLog"`
 }
 

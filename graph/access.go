@@ -33,6 +33,15 @@ func tenantName(id runtime.TenantID, all bool) *string {
 	return &name
 }
 
+// ofTenant returns the tenant that a list is narrowed to; nil: to none.
+func ofTenant(name *string) (*runtime.TenantID, error) {
+	if name == nil {
+		return nil, nil
+	}
+	id, err := runtime.ParseTenant("tenant", *name)
+	return &id, err
+}
+
 func (r query) Tokens(ctx context.Context, sessions *bool) ([]access.Token, error) {
 	found, err := r.guard.Tokens(ctx, orZero(sessions))
 	if err == nil {

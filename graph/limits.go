@@ -35,9 +35,10 @@ func fields() generated.ComplexityRoot {
 	}
 	c.Query.Tokens = func(child int, _ *bool) int { return listed * (1 + child) }
 	c.Query.Tenants = func(child int) int { return listed * (1 + child) }
-	c.Query.AuditLog = func(child int, _, _, _ *string, _, _ *time.Time, first *int, _ *string, _ *bool) int {
+	c.Query.AuditLog = func(child int, _, _, _, _ *string, _, _ *time.Time, first *int, _ *string, _ *bool) int {
 		return page(child, first)
 	}
+	c.Query.WaitingClaims = func(child int, _, _ *string, first *int, _ *string) int { return counting + page(child, first) }
 	c.Batch.Cases = func(child int, first *int, _ *string) int { return page(child, first) }
 	c.Environment.PoolHistory = func(child int) int { return historical + child }
 	c.Cluster.Evaluations = func(child int, _, _ *string, _ []runtime.EvaluationStatus, first *int, _ *string) int {
@@ -67,8 +68,8 @@ const listing = 5_000
 // each, of two bytes or so.
 const historical = 20
 
-// counting is what it costs to look through all that a scheduler remembers, for
-// any page of it: some ms when it is 20,000 entries.
+// counting is what it costs to look through all that a scheduler remembers, or all claims
+// that wait, for any page of it: some ms when it is 20,000 entries.
 const counting = 1_000
 
 // uploading is what a file costs beside its bytes, which come no faster than

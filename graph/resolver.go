@@ -39,6 +39,7 @@ type (
 	tenant       struct{ *resolver }
 	tickets      struct{ *resolver }
 	auditEntry   struct{ *resolver }
+	waitingClaim struct{ *resolver }
 )
 
 func (r *resolver) Query() generated.QueryResolver               { return query{r} }
@@ -58,6 +59,7 @@ func (r *resolver) Caller() generated.CallerResolver             { return princi
 func (r *resolver) Grant() generated.GrantResolver               { return grant{r} }
 func (r *resolver) Token() generated.TokenResolver               { return token{r} }
 func (r *resolver) Ticket() generated.TicketResolver             { return tickets{r} }
+func (r *resolver) WaitingClaim() generated.WaitingClaimResolver { return waitingClaim{r} }
 func (r *resolver) AuditEntry() generated.AuditEntryResolver     { return auditEntry{r} }
 func (r *resolver) Tenant() generated.TenantResolver             { return tenant{r} }
 func (r *resolver) Usage() generated.UsageResolver               { return usage{r} }

@@ -42,7 +42,7 @@ var reachedBy = map[string]string{
 	"Batch": "batch, batches and what starts them", "BatchCase": "Batch", "BatchEvent": "batchEvents", "BatchExecutionEvent": "BatchEvent", "BatchFinished": "BatchEvent",
 	"Health": "health", "Attacks": "health", "ComponentHealth": "health",
 	"Caller": "me", "Grant": "me and createGrant", "Token": "tokens and createToken", "Tenant": "tenants and putTenant", "Quotas": "Tenant", "TenantUse": "Tenant",
-	"Ticket": "ticket, ticketEvents, claimRunner and cancelTicket", "AuditEntry": "auditLog", "AuditDetail": "AuditEntry",
+	"Ticket": "ticket, ticketEvents, claimRunner and cancelTicket", "AuditEntry": "auditLog", "AuditDetail": "AuditEntry", "WaitingClaim": "waitingClaims",
 	"FileFailure": "updateFiles", "PageInfo": "every connection",
 }
 

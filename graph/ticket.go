@@ -5,6 +5,7 @@ import (
 
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/model"
+	"github.com/rockpool/rockpool/graph/pagination"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/ticket"
@@ -35,6 +36,28 @@ func (r mutation) CancelTicket(ctx context.Context, id string) (generated.Cancel
 
 func (r subscription) TicketEvents(ctx context.Context, id string) (<-chan ticket.Ticket, error) {
 	return r.guard.WatchTicket(ctx, runtime.TicketID(id))
+}
+
+func (r query) WaitingClaims(ctx context.Context, tenant, env *string, first *int, after *string) (model.WaitingClaimConnection, error) {
+	page, err := pagination.Parse(first, after)
+	if err != nil {
+		return model.WaitingClaimConnection{}, err
+	}
+	only, err := ofTenant(tenant)
+	if err != nil {
+		return model.WaitingClaimConnection{}, err
+	}
+	filter := engine.WaitingFilter{Tenant: only, EnvironmentID: runtime.EnvironmentID(orZero(env))}
+	found, total, err := r.guard.WaitingClaims(ctx, filter, page.First+1, page.After)
+	return pagination.Loaded(found, func(c engine.WaitingClaim) string { return c.ID }, page, total), err
+}
+
+func (r waitingClaim) Position(_ context.Context, of *engine.WaitingClaim) (*int, error) {
+	return orNull(of.Position), nil
+}
+
+func (r waitingClaim) EstimatedWaitMs(_ context.Context, of *engine.WaitingClaim) (*float64, error) {
+	return orNull(model.Milliseconds(of.EstimatedWait)), nil
 }
 
 func (r tickets) Position(_ context.Context, of *ticket.Ticket) (*int, error) {

@@ -35,6 +35,9 @@ func NewBatchID() BatchID { return BatchID(newID()) }
 // NewTicketID returns an id that was never used before.
 func NewTicketID() TicketID { return TicketID(newID()) }
 
+// NewWaitingID returns an id of a claim that waits; it sorts like a [RunnerID].
+func NewWaitingID() string { return newID() }
+
 // newID returns a UUID of version 7 (RFC 9562): 48 bits of milliseconds, then
 // a counter and random bits, so that ids made later sort later.
 func newID() string { return uuid.Must(uuid.NewV7()).String() }

@@ -76,15 +76,6 @@ func (s sessions) record(ctx context.Context, action string, t access.Token, add
 	})
 }
 
-// Lookup implements signin.Sessions.
-func (s sessions) Lookup(_ context.Context, secret string) (signin.Identity, bool) {
-	t, ok := s.book.Token(secret)
-	if !ok || t.Kind != access.KindSession {
-		return signin.Identity{}, false
-	}
-	return signin.Identity{Subject: t.ID, Name: t.Name, Tenant: t.Tenant, Role: t.Role, Expires: t.ExpiresAt}, true
-}
-
 // End implements signin.Sessions.
 func (s sessions) End(ctx context.Context, secret string) error {
 	t, ok := s.book.Token(secret)

@@ -7,7 +7,7 @@ const server = process.env.ROCKPOOL_SERVER ?? "http://127.0.0.1:8080";
 
 export default defineConfig({
   plugins: [react()],
-  server: { proxy: { "/graphql": { target: server, ws: true }, "/files": server, "/outputs": server } },
+  server: { proxy: { "/graphql": { target: server, ws: true }, "/auth": server, "/files": server, "/outputs": server } },
   build: {
     outDir: ".out",
     emptyOutDir: true,

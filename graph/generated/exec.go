@@ -60,6 +60,7 @@ type ResolverRoot interface {
 	Ticket() TicketResolver
 	Token() TokenResolver
 	Usage() UsageResolver
+	WaitingClaim() WaitingClaimResolver
 }
 
 type DirectiveRoot struct {
@@ -590,23 +591,24 @@ type ComplexityRoot struct {
 	}
 
 	Query struct {
-		AuditLog     func(childComplexity int, actorID *string, action *string, objectID *string, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) int
-		Batch        func(childComplexity int, id string) int
-		Batches      func(childComplexity int, runnerID *string, environmentID *string, first *int, after *string, newestFirst *bool) int
-		Cluster      func(childComplexity int) int
-		Environment  func(childComplexity int, id string) int
-		Environments func(childComplexity int) int
-		Execution    func(childComplexity int, id string, waitFor *int) int
-		Executions   func(childComplexity int, runnerID *string, environmentID *string, states []runtime.ExecutionState, first *int, after *string, newestFirst *bool) int
-		Health       func(childComplexity int) int
-		Me           func(childComplexity int) int
-		PoolAlerts   func(childComplexity int) int
-		Runner       func(childComplexity int, id string) int
-		Runners      func(childComplexity int, environmentID *string, states []runtime.RunnerState, heldBy *string, first *int, after *string, newestFirst *bool) int
-		Tenants      func(childComplexity int) int
-		Ticket       func(childComplexity int, id string) int
-		Tokens       func(childComplexity int, sessions *bool) int
-		Version      func(childComplexity int) int
+		AuditLog      func(childComplexity int, tenant *string, actorID *string, action *string, objectID *string, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) int
+		Batch         func(childComplexity int, id string) int
+		Batches       func(childComplexity int, runnerID *string, environmentID *string, first *int, after *string, newestFirst *bool) int
+		Cluster       func(childComplexity int) int
+		Environment   func(childComplexity int, id string) int
+		Environments  func(childComplexity int) int
+		Execution     func(childComplexity int, id string, waitFor *int) int
+		Executions    func(childComplexity int, runnerID *string, environmentID *string, states []runtime.ExecutionState, first *int, after *string, newestFirst *bool) int
+		Health        func(childComplexity int) int
+		Me            func(childComplexity int) int
+		PoolAlerts    func(childComplexity int) int
+		Runner        func(childComplexity int, id string) int
+		Runners       func(childComplexity int, environmentID *string, states []runtime.RunnerState, heldBy *string, first *int, after *string, newestFirst *bool) int
+		Tenants       func(childComplexity int) int
+		Ticket        func(childComplexity int, id string) int
+		Tokens        func(childComplexity int, sessions *bool) int
+		Version       func(childComplexity int) int
+		WaitingClaims func(childComplexity int, tenant *string, environmentID *string, first *int, after *string) int
 	}
 
 	Quotas struct {
@@ -787,6 +789,28 @@ type ComplexityRoot struct {
 		Value func(childComplexity int) int
 	}
 
+	WaitingClaim struct {
+		EnvironmentID   func(childComplexity int) int
+		EstimatedWaitMs func(childComplexity int) int
+		ExpiresAt       func(childComplexity int) int
+		ID              func(childComplexity int) int
+		Position        func(childComplexity int) int
+		Since           func(childComplexity int) int
+		Tenant          func(childComplexity int) int
+	}
+
+	WaitingClaimConnection struct {
+		Edges      func(childComplexity int) int
+		Nodes      func(childComplexity int) int
+		PageInfo   func(childComplexity int) int
+		TotalCount func(childComplexity int) int
+	}
+
+	WaitingClaimEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
 	Warm struct {
 		Interpreter func(childComplexity int) int
 		Modules     func(childComplexity int) int
@@ -925,13 +949,14 @@ type QueryResolver interface {
 	Batches(ctx context.Context, runnerID *string, environmentID *string, first *int, after *string, newestFirst *bool) (pagination.Connection[runtime.Batch], error)
 	Batch(ctx context.Context, id string) (*runtime.Batch, error)
 	Ticket(ctx context.Context, id string) (*ticket.Ticket, error)
+	WaitingClaims(ctx context.Context, tenant *string, environmentID *string, first *int, after *string) (pagination.Connection[engine.WaitingClaim], error)
 	PoolAlerts(ctx context.Context) ([]runtime.PoolAlert, error)
 	Cluster(ctx context.Context) (runtime.ClusterStatus, error)
 	Health(ctx context.Context) (engine.Health, error)
 	Version(ctx context.Context) (string, error)
 	Me(ctx context.Context) (access.Principal, error)
 	Tokens(ctx context.Context, sessions *bool) ([]access.Token, error)
-	AuditLog(ctx context.Context, actorID *string, action *string, objectID *string, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) (pagination.Connection[audit.Entry], error)
+	AuditLog(ctx context.Context, tenant *string, actorID *string, action *string, objectID *string, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) (pagination.Connection[audit.Entry], error)
 	Tenants(ctx context.Context) ([]runtime.Tenant, error)
 }
 type RunnerResolver interface {
@@ -974,6 +999,10 @@ type UsageResolver interface {
 	SystemMs(ctx context.Context, obj *runtime.Usage) (int64, error)
 	PeakMemory(ctx context.Context, obj *runtime.Usage) (*int64, error)
 	PeakProcesses(ctx context.Context, obj *runtime.Usage) (*int, error)
+}
+type WaitingClaimResolver interface {
+	Position(ctx context.Context, obj *engine.WaitingClaim) (*int, error)
+	EstimatedWaitMs(ctx context.Context, obj *engine.WaitingClaim) (*float64, error)
 }
 
 // endregion ************************** generated!.gotpl **************************
@@ -3150,7 +3179,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.AuditLog(childComplexity, args["actorId"].(*string), args["action"].(*string), args["objectId"].(*string), args["from"].(*time.Time), args["to"].(*time.Time), args["first"].(*int), args["after"].(*string), args["newestFirst"].(*bool)), true
+		return e.ComplexityRoot.Query.AuditLog(childComplexity, args["tenant"].(*string), args["actorId"].(*string), args["action"].(*string), args["objectId"].(*string), args["from"].(*time.Time), args["to"].(*time.Time), args["first"].(*int), args["after"].(*string), args["newestFirst"].(*bool)), true
 	case "Query.batch":
 		if e.ComplexityRoot.Query.Batch == nil {
 			break
@@ -3293,6 +3322,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Version(childComplexity), true
+	case "Query.waitingClaims":
+		if e.ComplexityRoot.Query.WaitingClaims == nil {
+			break
+		}
+
+		args, err := ec.field_Query_waitingClaims_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.WaitingClaims(childComplexity, args["tenant"].(*string), args["environmentId"].(*string), args["first"].(*int), args["after"].(*string)), true
 
 	case "Quotas.cpuSecondsPerDay":
 		if e.ComplexityRoot.Quotas.CPUSecondsPerDay == nil {
@@ -3994,6 +4034,87 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Variable.Value(childComplexity), true
 
+	case "WaitingClaim.environmentId":
+		if e.ComplexityRoot.WaitingClaim.EnvironmentID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WaitingClaim.EnvironmentID(childComplexity), true
+	case "WaitingClaim.estimatedWaitMs":
+		if e.ComplexityRoot.WaitingClaim.EstimatedWaitMs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WaitingClaim.EstimatedWaitMs(childComplexity), true
+	case "WaitingClaim.expiresAt":
+		if e.ComplexityRoot.WaitingClaim.ExpiresAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WaitingClaim.ExpiresAt(childComplexity), true
+	case "WaitingClaim.id":
+		if e.ComplexityRoot.WaitingClaim.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WaitingClaim.ID(childComplexity), true
+	case "WaitingClaim.position":
+		if e.ComplexityRoot.WaitingClaim.Position == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WaitingClaim.Position(childComplexity), true
+	case "WaitingClaim.since":
+		if e.ComplexityRoot.WaitingClaim.Since == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WaitingClaim.Since(childComplexity), true
+	case "WaitingClaim.tenant":
+		if e.ComplexityRoot.WaitingClaim.Tenant == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WaitingClaim.Tenant(childComplexity), true
+
+	case "WaitingClaimConnection.edges":
+		if e.ComplexityRoot.WaitingClaimConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WaitingClaimConnection.Edges(childComplexity), true
+	case "WaitingClaimConnection.nodes":
+		if e.ComplexityRoot.WaitingClaimConnection.Nodes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WaitingClaimConnection.Nodes(childComplexity), true
+	case "WaitingClaimConnection.pageInfo":
+		if e.ComplexityRoot.WaitingClaimConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WaitingClaimConnection.PageInfo(childComplexity), true
+	case "WaitingClaimConnection.totalCount":
+		if e.ComplexityRoot.WaitingClaimConnection.TotalCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WaitingClaimConnection.TotalCount(childComplexity), true
+
+	case "WaitingClaimEdge.cursor":
+		if e.ComplexityRoot.WaitingClaimEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WaitingClaimEdge.Cursor(childComplexity), true
+	case "WaitingClaimEdge.node":
+		if e.ComplexityRoot.WaitingClaimEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.WaitingClaimEdge.Node(childComplexity), true
+
 	case "Warm.interpreter":
 		if e.ComplexityRoot.Warm.Interpreter == nil {
 			break
@@ -4240,6 +4361,18 @@ type Query {
     id: ID!
   ): Ticket
 
+  "The claims that wait, those that came first first: in a pool's queue, or until their tenant's quota of runners has room. OBSERVER: those of its tenant; for all tenants, all. INVALID_INPUT for an unusable ` + "`" + `tenant` + "`" + `, ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + `."
+  waitingClaims(
+    "Only those of this tenant; null: of all that the caller sees."
+    tenant: String
+    "Only those for a runner of this environment; null: of any."
+    environmentId: ID
+    "At most this many, 1 to 1000. Default: 100."
+    first: Int
+    "Only those after this cursor of an earlier page."
+    after: String
+  ): WaitingClaimConnection!
+
   "The alerts that stand, sorted by environment: pools in which too few runners have been idle for too long. Empty when all is well."
   poolAlerts: [PoolAlert!]!
 
@@ -4261,8 +4394,10 @@ type Query {
     sessions: Boolean
   ): [Token!]!
 
-  "The audit log: changes and attempted changes, oldest first unless ` + "`" + `newestFirst` + "`" + ` is set. ADMIN: the entries of its tenant, or all for all tenants. Entries never contain commands, files, output or secrets. INVALID_INPUT for an unusable ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + `; CLUSTER_UNAVAILABLE beside the page if it lacks entries that can't be stored now."
+  "The audit log: changes and attempted changes, oldest first unless ` + "`" + `newestFirst` + "`" + ` is set. ADMIN: the entries of its tenant, or all for all tenants. Entries never contain commands, files, output or secrets. INVALID_INPUT for an unusable ` + "`" + `tenant` + "`" + `, ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + `; CLUSTER_UNAVAILABLE beside the page if it lacks entries that can't be stored now."
   auditLog(
+    "Only those of this tenant; null: of all that the caller sees."
+    tenant: String
     "Only those of the token, session or grant with this id; null: of any."
     actorId: ID
     "Only this action, for example ` + "`" + `claimRunner` + "`" + `, ` + "`" + `createToken` + "`" + `, ` + "`" + `signIn` + "`" + ` or ` + "`" + `authenticate` + "`" + `; null: any."
@@ -5382,6 +5517,44 @@ type Ticket {
   expiresAt: Time!
   "When it left WAITING; null: it hasn't."
   endedAt: Time
+}
+
+"A claim that waits, with a ticket or without."
+type WaitingClaim {
+  "Its id, for as long as it waits. It isn't a ticket's."
+  id: ID!
+  "The tenant for which it claims."
+  tenant: String!
+  "The environment that the runner is to be made from."
+  environmentId: ID!
+  "Its place in its pool's queue: 1 is served next, if no other claim comes; null: not known yet, or it waits until its tenant's quota of runners has room."
+  position: Int
+  "Milliseconds that it is going to wait at the pace of the last minutes; null: not known."
+  estimatedWaitMs: Float
+  "Since when it waits."
+  since: Time!
+  "When it will have waited for as long as it may."
+  expiresAt: Time!
+}
+
+"A page of claims that wait."
+type WaitingClaimConnection {
+  "The claims, each with its cursor."
+  edges: [WaitingClaimEdge!]!
+  "The claims."
+  nodes: [WaitingClaim!]!
+  "Whether and where it goes on."
+  pageInfo: PageInfo!
+  "Claims in all pages."
+  totalCount: Int!
+}
+
+"A claim in a page."
+type WaitingClaimEdge {
+  "Its position in the list."
+  cursor: String!
+  "The claim."
+  node: WaitingClaim!
 }
 
 "How far a ticket is."
@@ -7813,6 +7986,50 @@ func (ec *executionContext) childFields_Variable(ctx context.Context, field grap
 	return nil, fmt.Errorf("no field named %q was found under type Variable", field.Name)
 }
 
+func (ec *executionContext) childFields_WaitingClaim(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_WaitingClaim_id(ctx, field)
+	case "tenant":
+		return ec.fieldContext_WaitingClaim_tenant(ctx, field)
+	case "environmentId":
+		return ec.fieldContext_WaitingClaim_environmentId(ctx, field)
+	case "position":
+		return ec.fieldContext_WaitingClaim_position(ctx, field)
+	case "estimatedWaitMs":
+		return ec.fieldContext_WaitingClaim_estimatedWaitMs(ctx, field)
+	case "since":
+		return ec.fieldContext_WaitingClaim_since(ctx, field)
+	case "expiresAt":
+		return ec.fieldContext_WaitingClaim_expiresAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WaitingClaim", field.Name)
+}
+
+func (ec *executionContext) childFields_WaitingClaimConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_WaitingClaimConnection_edges(ctx, field)
+	case "nodes":
+		return ec.fieldContext_WaitingClaimConnection_nodes(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_WaitingClaimConnection_pageInfo(ctx, field)
+	case "totalCount":
+		return ec.fieldContext_WaitingClaimConnection_totalCount(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WaitingClaimConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_WaitingClaimEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_WaitingClaimEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_WaitingClaimEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WaitingClaimEdge", field.Name)
+}
+
 func (ec *executionContext) childFields_Warm(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "interpreter":
@@ -8440,70 +8657,78 @@ func (ec *executionContext) field_Query___type_args(ctx context.Context, rawArgs
 func (ec *executionContext) field_Query_auditLog_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
-	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "actorId",
-		func(ctx context.Context, v any) (*string, error) {
-			return ec.unmarshalOID2ᚖstring(ctx, v)
-		})
-	if err != nil {
-		return nil, err
-	}
-	args["actorId"] = arg0
-	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "action",
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "tenant",
 		func(ctx context.Context, v any) (*string, error) {
 			return ec.unmarshalOString2ᚖstring(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["action"] = arg1
-	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "objectId",
+	args["tenant"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "actorId",
 		func(ctx context.Context, v any) (*string, error) {
 			return ec.unmarshalOID2ᚖstring(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["objectId"] = arg2
-	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "from",
+	args["actorId"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "action",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["action"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "objectId",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOID2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["objectId"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "from",
 		func(ctx context.Context, v any) (*time.Time, error) {
 			return ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["from"] = arg3
-	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "to",
+	args["from"] = arg4
+	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "to",
 		func(ctx context.Context, v any) (*time.Time, error) {
 			return ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["to"] = arg4
-	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+	args["to"] = arg5
+	arg6, err := graphql.ProcessArgField(ctx, rawArgs, "first",
 		func(ctx context.Context, v any) (*int, error) {
 			return ec.unmarshalOInt2ᚖint(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["first"] = arg5
-	arg6, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+	args["first"] = arg6
+	arg7, err := graphql.ProcessArgField(ctx, rawArgs, "after",
 		func(ctx context.Context, v any) (*string, error) {
 			return ec.unmarshalOString2ᚖstring(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["after"] = arg6
-	arg7, err := graphql.ProcessArgField(ctx, rawArgs, "newestFirst",
+	args["after"] = arg7
+	arg8, err := graphql.ProcessArgField(ctx, rawArgs, "newestFirst",
 		func(ctx context.Context, v any) (*bool, error) {
 			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["newestFirst"] = arg7
+	args["newestFirst"] = arg8
 	return args, nil
 }
 
@@ -8750,6 +8975,44 @@ func (ec *executionContext) field_Query_tokens_args(ctx context.Context, rawArgs
 		return nil, err
 	}
 	args["sessions"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Query_waitingClaims_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "tenant",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["tenant"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "environmentId",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOID2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["environmentId"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg3
 	return args, nil
 }
 
@@ -17972,6 +18235,50 @@ func (ec *executionContext) fieldContext_Query_ticket(ctx context.Context, field
 	return fc, nil
 }
 
+func (ec *executionContext) _Query_waitingClaims(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_waitingClaims(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Query().WaitingClaims(ctx, fc.Args["tenant"].(*string), fc.Args["environmentId"].(*string), fc.Args["first"].(*int), fc.Args["after"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v pagination.Connection[engine.WaitingClaim]) graphql.Marshaler {
+			return ec.marshalNWaitingClaimConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_waitingClaims(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_WaitingClaimConnection(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Query_waitingClaims_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Query_poolAlerts(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -18177,7 +18484,7 @@ func (ec *executionContext) _Query_auditLog(ctx context.Context, field graphql.C
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().AuditLog(ctx, fc.Args["actorId"].(*string), fc.Args["action"].(*string), fc.Args["objectId"].(*string), fc.Args["from"].(*time.Time), fc.Args["to"].(*time.Time), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["newestFirst"].(*bool))
+			return ec.Resolvers.Query().AuditLog(ctx, fc.Args["tenant"].(*string), fc.Args["actorId"].(*string), fc.Args["action"].(*string), fc.Args["objectId"].(*string), fc.Args["from"].(*time.Time), fc.Args["to"].(*time.Time), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["newestFirst"].(*bool))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v pagination.Connection[audit.Entry]) graphql.Marshaler {
@@ -21121,6 +21428,341 @@ func (ec *executionContext) _Variable_value(ctx context.Context, field graphql.C
 }
 func (ec *executionContext) fieldContext_Variable_value(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Variable", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _WaitingClaim_id(ctx context.Context, field graphql.CollectedField, obj *engine.WaitingClaim) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WaitingClaim_id(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WaitingClaim_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _WaitingClaim_tenant(ctx context.Context, field graphql.CollectedField, obj *engine.WaitingClaim) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WaitingClaim_tenant(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Tenant, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.TenantID) graphql.Marshaler {
+			return ec.marshalNString2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTenantID(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WaitingClaim_tenant(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _WaitingClaim_environmentId(ctx context.Context, field graphql.CollectedField, obj *engine.WaitingClaim) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WaitingClaim_environmentId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.EnvironmentID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.EnvironmentID) graphql.Marshaler {
+			return ec.marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEnvironmentID(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WaitingClaim_environmentId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _WaitingClaim_position(ctx context.Context, field graphql.CollectedField, obj *engine.WaitingClaim) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WaitingClaim_position(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.WaitingClaim().Position(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_WaitingClaim_position(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WaitingClaim", field, true, true, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _WaitingClaim_estimatedWaitMs(ctx context.Context, field graphql.CollectedField, obj *engine.WaitingClaim) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WaitingClaim_estimatedWaitMs(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.WaitingClaim().EstimatedWaitMs(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_WaitingClaim_estimatedWaitMs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WaitingClaim", field, true, true, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _WaitingClaim_since(ctx context.Context, field graphql.CollectedField, obj *engine.WaitingClaim) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WaitingClaim_since(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Since, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WaitingClaim_since(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _WaitingClaim_expiresAt(ctx context.Context, field graphql.CollectedField, obj *engine.WaitingClaim) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WaitingClaim_expiresAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ExpiresAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WaitingClaim_expiresAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _WaitingClaimConnection_edges(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[engine.WaitingClaim]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WaitingClaimConnection_edges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edges(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []pagination.Edge[engine.WaitingClaim]) graphql.Marshaler {
+			return ec.marshalNWaitingClaimEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WaitingClaimConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "WaitingClaimConnection",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_WaitingClaimEdge(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _WaitingClaimConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[engine.WaitingClaim]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WaitingClaimConnection_nodes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Nodes, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []engine.WaitingClaim) graphql.Marshaler {
+			return ec.marshalNWaitingClaim2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐWaitingClaimᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WaitingClaimConnection_nodes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "WaitingClaimConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_WaitingClaim(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _WaitingClaimConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[engine.WaitingClaim]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WaitingClaimConnection_pageInfo(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PageInfo(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v pagination.PageInfo) graphql.Marshaler {
+			return ec.marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐPageInfo(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WaitingClaimConnection_pageInfo(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "WaitingClaimConnection",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _WaitingClaimConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[engine.WaitingClaim]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WaitingClaimConnection_totalCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TotalCount, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WaitingClaimConnection_totalCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WaitingClaimConnection", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _WaitingClaimEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[engine.WaitingClaim]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WaitingClaimEdge_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WaitingClaimEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WaitingClaimEdge", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _WaitingClaimEdge_node(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[engine.WaitingClaim]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WaitingClaimEdge_node(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Node, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v engine.WaitingClaim) graphql.Marshaler {
+			return ec.marshalNWaitingClaim2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐWaitingClaim(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WaitingClaimEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "WaitingClaimEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_WaitingClaim(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _Warm_interpreter(ctx context.Context, field graphql.CollectedField, obj *runtime.Warm) (ret graphql.Marshaler) {
@@ -29492,6 +30134,28 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "waitingClaims":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_waitingClaims(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
 		case "poolAlerts":
 			field := field
 
@@ -31685,6 +32349,236 @@ func (ec *executionContext) _Variable(ctx context.Context, sel ast.SelectionSet,
 	return out
 }
 
+var waitingClaimImplementors = []string{"WaitingClaim"}
+
+func (ec *executionContext) _WaitingClaim(ctx context.Context, sel ast.SelectionSet, obj *engine.WaitingClaim) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, waitingClaimImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("WaitingClaim")
+		case "id":
+			out.Values[i] = ec._WaitingClaim_id(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "tenant":
+			out.Values[i] = ec._WaitingClaim_tenant(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "environmentId":
+			out.Values[i] = ec._WaitingClaim_environmentId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "position":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._WaitingClaim_position(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "estimatedWaitMs":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._WaitingClaim_estimatedWaitMs(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "since":
+			out.Values[i] = ec._WaitingClaim_since(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "expiresAt":
+			out.Values[i] = ec._WaitingClaim_expiresAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var waitingClaimConnectionImplementors = []string{"WaitingClaimConnection"}
+
+func (ec *executionContext) _WaitingClaimConnection(ctx context.Context, sel ast.SelectionSet, obj *pagination.Connection[engine.WaitingClaim]) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, waitingClaimConnectionImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("WaitingClaimConnection")
+		case "edges":
+			out.Values[i] = ec._WaitingClaimConnection_edges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "nodes":
+			out.Values[i] = ec._WaitingClaimConnection_nodes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "pageInfo":
+			out.Values[i] = ec._WaitingClaimConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "totalCount":
+			out.Values[i] = ec._WaitingClaimConnection_totalCount(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var waitingClaimEdgeImplementors = []string{"WaitingClaimEdge"}
+
+func (ec *executionContext) _WaitingClaimEdge(ctx context.Context, sel ast.SelectionSet, obj *pagination.Edge[engine.WaitingClaim]) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, waitingClaimEdgeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("WaitingClaimEdge")
+		case "cursor":
+			out.Values[i] = ec._WaitingClaimEdge_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "node":
+			out.Values[i] = ec._WaitingClaimEdge_node(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var warmImplementors = []string{"Warm"}
 
 func (ec *executionContext) _Warm(ctx context.Context, sel ast.SelectionSet, obj *runtime.Warm) graphql.Marshaler {
@@ -33820,6 +34714,50 @@ func (ec *executionContext) marshalNVariable2ᚕgithubᚗcomᚋrockpoolᚋrockpo
 func (ec *executionContext) unmarshalNVariableInput2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐVariable(ctx context.Context, v any) (runtime.Variable, error) {
 	res, err := ec.unmarshalInputVariableInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNWaitingClaim2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐWaitingClaim(ctx context.Context, sel ast.SelectionSet, v engine.WaitingClaim) graphql.Marshaler {
+	return ec._WaitingClaim(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNWaitingClaim2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐWaitingClaimᚄ(ctx context.Context, sel ast.SelectionSet, v []engine.WaitingClaim) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNWaitingClaim2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐWaitingClaim(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNWaitingClaimConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx context.Context, sel ast.SelectionSet, v pagination.Connection[engine.WaitingClaim]) graphql.Marshaler {
+	return ec._WaitingClaimConnection(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNWaitingClaimEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx context.Context, sel ast.SelectionSet, v pagination.Edge[engine.WaitingClaim]) graphql.Marshaler {
+	return ec._WaitingClaimEdge(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNWaitingClaimEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []pagination.Edge[engine.WaitingClaim]) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNWaitingClaimEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) unmarshalNWriteStdinInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐWriteStdinInput(ctx context.Context, v any) (WriteStdinInput, error) {

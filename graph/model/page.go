@@ -4,6 +4,7 @@ import (
 	"github.com/rockpool/rockpool/graph/pagination"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/audit"
+	"github.com/rockpool/rockpool/runtime/engine"
 )
 
 // PageInfo says whether and where a page goes on.
@@ -56,3 +57,9 @@ type AuditEntryConnection = pagination.Connection[audit.Entry]
 
 // AuditEntryEdge is an entry in a page.
 type AuditEntryEdge = pagination.Edge[audit.Entry]
+
+// WaitingClaimConnection is a page of claims that wait.
+type WaitingClaimConnection = pagination.Connection[engine.WaitingClaim]
+
+// WaitingClaimEdge is a claim in a page.
+type WaitingClaimEdge = pagination.Edge[engine.WaitingClaim]

@@ -36,6 +36,7 @@ var rules = map[Operation]Rule{
 	"batch":           {Role: Observer, Rights: []Right{Watch, Cancel, Execute}},
 	"batchEvents":     {Role: Observer, Rights: []Right{Watch}},
 	"tenants":         {Role: Observer},
+	"waitingClaims":   {Role: Observer},
 	"cluster":         {Role: Observer, AllTenants: true},
 
 	// Using runners.

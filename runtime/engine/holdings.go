@@ -17,6 +17,8 @@ type holdings struct {
 	weight func(runtime.TenantID) int
 	there  func(runtime.RunnerID) (runtime.Runner, bool)
 
+	waiting waiting
+
 	mu    sync.Mutex // guards what follows
 	held  map[runtime.RunnerID]runtime.TenantID
 	freed chan struct{} // closed and replaced when a runner is given back
@@ -36,20 +38,30 @@ func newHoldings(config Config, there func(runtime.RunnerID) (runtime.Runner, bo
 // claim claims for the claim's tenant. Where that holds as many runners as it may, it waits for
 // one to go, as it would for an idle one. The claims of a batch count as one.
 func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (runtime.Runner, error) {
-	tenant := claim.Claim.Tenant
+	tenant, began := claim.Claim.Tenant, time.Now()
 	claim.Weight = h.weight(tenant)
+	if claim.Waiting == nil {
+		claim.Waiting = pool.NewWaiting()
+	}
+	w := &waiter{
+		claim: WaitingClaim{Tenant: tenant, EnvironmentID: p.First().ID, Since: began, ExpiresAt: began.Add(claim.WaitFor)},
+		place: func(ctx context.Context) pool.Place { return p.Place(ctx, claim.Waiting) },
+	}
 	claim.Waits = func() (func(), error) {
 		if err := h.ledger.Take(tenant, quota.Waiting); err != nil {
 			return nil, err
 		}
-		return func() { h.ledger.Give(tenant, quota.Waiting) }, nil
+		h.waiting.add(w)
+		return func() {
+			h.waiting.remove(w)
+			h.ledger.Give(tenant, quota.Waiting)
+		}, nil
 	}
 	if !laterCase(claim.Claim.Key) {
 		if err := h.ledger.Claim(tenant); err != nil {
 			return runtime.Runner{}, err
 		}
 	}
-	began := time.Now()
 	if err := h.reserve(ctx, claim); err != nil {
 		return runtime.Runner{}, err
 	}

@@ -105,6 +105,15 @@ func scope(p access.Principal) *runtime.TenantID {
 	return nil
 }
 
+// narrowed returns the tenant to which a caller's list is narrowed that asks for one; nil: for
+// none. Sees is false for a tenant of which the caller sees nothing: the list is empty then.
+func narrowed(p access.Principal, asked *runtime.TenantID) (tenant *runtime.TenantID, sees bool) {
+	if asked == nil {
+		return scope(p), true
+	}
+	return asked, p.SeesTenant(*asked)
+}
+
 // Go starts f in a goroutine that the engine waits for; see [engine.Engine.Go].
 func (g *Guard) Go(ctx context.Context, f func(context.Context)) error { return g.engine.Go(ctx, f) }
 

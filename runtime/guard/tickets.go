@@ -26,6 +26,21 @@ func (g *Guard) ClaimLater(ctx context.Context, in engine.ClaimInput) (t ticket.
 	return t, noEnvironment(err, asked, in.EnvironmentID)
 }
 
+// WaitingClaims returns those of the caller's tenant, or all for all tenants; see
+// [engine.Engine.WaitingClaims].
+func (g *Guard) WaitingClaims(ctx context.Context, filter engine.WaitingFilter, first int, after string) (claims []engine.WaitingClaim, total int, err error) {
+	p, err := g.caller(ctx, "waitingClaims")
+	if err != nil {
+		return nil, 0, err
+	}
+	var sees bool
+	if filter.Tenant, sees = narrowed(p, filter.Tenant); !sees {
+		return nil, 0, nil
+	}
+	claims, total = g.engine.WaitingClaims(ctx, filter, first, after)
+	return claims, total, nil
+}
+
 // allowTicket returns an error unless the caller may use an operation on a ticket, and
 // TICKET_NOT_FOUND for one of another tenant.
 func (g *Guard) allowTicket(ctx context.Context, op access.Operation, id runtime.TicketID) error {

@@ -199,24 +199,26 @@ func (b *browser) cookies(address string) map[string]string {
 	return all
 }
 
-// A person is what /auth/session says of one.
-type person struct {
-	Subject, Name, Role, Tenant string
-	ExpiresAt                   time.Time
-}
-
-// who returns who the server says that the browser's person is.
-func (b *browser) who(s *site) (configured bool, who *person) {
+// who returns whether people can sign in, and who the browser's person is, as a page of the server
+// shows it.
+func (b *browser) who(s *site) (configured bool, who *Identity) {
 	b.t.Helper()
-	v := b.send(http.MethodGet, s.url+"/auth/session", nil, "Sec-Fetch-Site", "same-origin")
-	var answer struct {
-		Configured bool
-		User       *person
-	}
-	if err := json.Unmarshal([]byte(v.text), &answer); err != nil || v.status != http.StatusOK {
+	v := b.visit(s.url + "/auth/provider")
+	var answer struct{ Configured *bool }
+	if err := json.Unmarshal([]byte(v.text), &answer); err != nil || v.status != http.StatusOK || answer.Configured == nil {
 		b.t.Fatalf("%d %s: %v", v.status, v.text, err)
 	}
-	return answer.Configured, answer.User
+	r := httptest.NewRequest(http.MethodPost, s.url+"/graphql", nil)
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	for name, value := range b.cookies(s.url) {
+		r.AddCookie(&http.Cookie{Name: name, Value: value})
+	}
+	if secret, sent := s.Secret(r); sent {
+		if found, is := s.sessions.Lookup(b.t.Context(), secret); is {
+			who = &found
+		}
+	}
+	return *answer.Configured, who
 }
 
 // logout signs out as the dashboard does.

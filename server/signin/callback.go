@@ -2,7 +2,6 @@ package signin
 
 import (
 	"crypto/subtle"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -120,28 +119,6 @@ func (s *SignIn) begin(r *http.Request, who Identity, back string) (secret strin
 		return "", internal(back, err)
 	}
 	return secret, nil
-}
-
-// session tells the dashboard whether people can sign in, and who did.
-func (s *SignIn) session(w http.ResponseWriter, r *http.Request) {
-	type user struct {
-		Subject   string    `json:"subject"`
-		Name      string    `json:"name"`
-		Role      string    `json:"role"`
-		Tenant    string    `json:"tenant"`
-		ExpiresAt time.Time `json:"expiresAt"`
-	}
-	answer := struct {
-		Configured bool  `json:"configured"`
-		User       *user `json:"user"`
-	}{Configured: s.options.Issuer != ""}
-	if secret, sent := s.Secret(r); sent {
-		if who, found := s.options.Sessions.Lookup(r.Context(), secret); found {
-			answer.User = &user{who.Subject, who.Name, string(who.Role), who.Tenant.String(), who.Expires.UTC()}
-		}
-	}
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	_ = json.NewEncoder(w).Encode(answer) // a client that left needs no answer
 }
 
 // noTenant is the problem of a person whose claim names no tenant of this server.

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/dextest"
 )
 
@@ -53,7 +54,7 @@ func TestSignInWithDex(t *testing.T) {
 		t.Fatalf("%d %s: %s", v.status, v.url, v.text)
 	}
 	_, who := b.who(s)
-	if who == nil || who.Name != "Kilgore Trout" || who.Role != "OPERATOR" || who.Tenant != "default" || who.Subject == "" || who.ExpiresAt.IsZero() {
+	if who == nil || who.Name != "Kilgore Trout" || who.Role != "OPERATOR" || who.Tenant != runtime.DefaultTenant || who.Subject == "" || who.Expires.IsZero() {
 		t.Fatalf("%+v", who)
 	}
 	first := b.cookies(s.url)

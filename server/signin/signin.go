@@ -1,6 +1,6 @@
 // Package signin signs people in to the dashboard with OpenID Connect: the authorization
 // code flow with PKCE, state and nonce. It serves /auth/login, /auth/callback, /auth/logout
-// and /auth/session, and finds the secret of a request's session.
+// and /auth/provider, and finds the secret of a request's session.
 //
 // It guarantees that
 //
@@ -16,6 +16,7 @@ package signin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -44,8 +45,6 @@ type Sessions interface {
 	// Begin begins a session and returns its secret, which is new, can't be guessed and
 	// can be the value of a cookie. It returns ErrUnknownTenant if there is no such tenant.
 	Begin(ctx context.Context, who Identity) (secret string, err error)
-	// Lookup returns whose session has this secret, unless it expired or was ended.
-	Lookup(ctx context.Context, secret string) (who Identity, found bool)
 	// End ends a session. It returns nil if there is none.
 	End(ctx context.Context, secret string) error
 }
@@ -103,7 +102,7 @@ func New(options Options) *SignIn {
 	s.refusals = options.Logger.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(core, time.Second, mostRefusals, 0)
 	}))
-	s.mux.HandleFunc("GET /auth/session", s.session)
+	s.mux.HandleFunc("GET /auth/provider", s.configured)
 	if options.Issuer == "" {
 		s.mux.HandleFunc("/auth/", s.unconfigured)
 		return s
@@ -126,6 +125,12 @@ func (s *SignIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("X-Frame-Options", "DENY")
 	s.mux.ServeHTTP(w, r)
+}
+
+// configured tells the dashboard whether people can sign in. Who did is the API's `me`.
+func (s *SignIn) configured(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	_, _ = fmt.Fprintf(w, `{"configured":%t}`, s.options.Issuer != "") // a client that left needs no answer
 }
 
 // login sends the browser to the provider.

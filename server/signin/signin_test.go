@@ -162,7 +162,7 @@ func TestRolesAndTenants(t *testing.T) {
 				s.refused(t, b, v, http.StatusForbidden, test.says)
 				return
 			}
-			if _, who := b.who(s); who == nil || who.Role != test.role || who.Tenant != test.tenant {
+			if _, who := b.who(s); who == nil || string(who.Role) != test.role || who.Tenant.String() != test.tenant {
 				t.Errorf("%+v: %s", who, v.text)
 			}
 		})

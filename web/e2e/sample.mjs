@@ -35,6 +35,8 @@ print("\\033[36mdone\\033[0m")`;
     in: { environmentId: "shell", waitFor: 60, shell: "sleep 0.1; exit $1", build: { shell: "echo building" }, cases: ["0", "0", "1", "0"].map((status) => ({ args: [status] })) },
   });
   await server.ask(`mutation { putTenant(input: {id: "course-1", weight: 2, quotas: {runners: 10, cpuSecondsPerDay: 36000}}) { created } }`);
+  // It waits for as long as it may: there is no room for it.
+  server.ask(`mutation { claimRunner(input: {environmentId: "big", waitFor: 3600}) { runner { id } } }`).catch(() => {});
   const { createGrant } = await server.ask(`mutation($in: CreateGrantInput!) { createGrant(input: $in) { token } }`, { in: { executionId: execution, rights: ["WATCH"] } });
   return [
     { name: "overview", address: "/", ready: ".pool-row >> text=/Held up|Too few/" },
@@ -51,7 +53,9 @@ print("\\033[36mdone\\033[0m")`;
     { name: "terminal", address: `/terminal/${shell}`, ready: ".files >> text=main.sh" },
     { name: "scheduling", address: "/scheduling", ready: "text=Waiting for room" },
     { name: "tokens", address: "/access/tokens", ready: "text=No tokens yet" },
-    { name: "tenants", address: "/access/tenants", ready: "text=course-1" },
+    { name: "tenants", address: "/access/tenants", ready: "text=0 of 10" },
+    { name: "queue", address: "/access/queue", ready: ".table-row >> text=big" },
+    { name: "audit", address: "/access/audit", ready: ".table-row >> text=putTenant" },
     { name: "you", address: "/access/you", ready: "text=Who the server takes you for" },
     { name: "share", address: `/share/${execution}#grant=${createGrant.token}`, ready: ".output-line >> text=done" },
     { name: "nothing", address: "/environments/nonesuch", ready: "text=There is no such environment" },

@@ -19,16 +19,17 @@ export class Server {
   #data = "";
   #child;
   #ended;
-  #listen = "127.0.0.1:0";
+  #listen;
   #token;
   #args;
 
-  /** Starts one, with a token where it is to want one, and with further arguments. */
-  static async start({ token, args = [] } = {}) {
+  /** Starts one, with a token where it is to want one, and with further arguments; at an address where others must know it before. */
+  static async start({ token, args = [], listen = "127.0.0.1:0" } = {}) {
     const server = new Server();
     all.push(server);
     server.#token = token;
     server.#args = args;
+    server.#listen = listen;
     server.#data = await mkdtemp(path.join(tmpdir(), "rockpool-web-"));
     if (token) await writeFile(path.join(server.#data, "token"), token, { mode: 0o600 });
     await server.#spawn();

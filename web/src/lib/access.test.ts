@@ -9,6 +9,7 @@ const table: Record<Needed, [all: Role[], one: Role[]]> = {
   change: [["OPERATOR", "ADMIN"], ["OPERATOR", "ADMIN"]],
   cluster: [["OBSERVER", "CLIENT", "OPERATOR", "ADMIN"], []],
   tokens: [["ADMIN"], ["ADMIN"]],
+  audit: [["ADMIN"], ["ADMIN"]],
   tenants: [["ADMIN"], []],
 };
 

@@ -35,6 +35,8 @@ export const needs = {
   /** See what the cluster does, and how much room it has. */
   cluster: { role: "OBSERVER", allTenants: true },
   tokens: { role: "ADMIN" },
+  /** Read the audit log. */
+  audit: { role: "ADMIN" },
   /** Put and delete tenants. */
   tenants: { role: "ADMIN", allTenants: true },
 } satisfies Record<string, Need>;

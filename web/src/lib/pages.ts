@@ -99,5 +99,5 @@ export function usePages<Row extends { id: string }>(source: Source<Row>, every:
 
   const again = useCallback(() => pace.current?.soon(), []);
   const { loaded, error } = state.source === source ? state : { loaded: undefined, error: undefined };
-  return { ...(loaded ?? nothing), loading: loaded === undefined, error, more, again };
+  return { ...(loaded ?? nothing), hasMore: loaded?.more ?? false, loading: loaded === undefined, error, more, again };
 }

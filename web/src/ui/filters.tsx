@@ -1,5 +1,6 @@
 import { useEffect, useEffectEvent, useState } from "react";
 import { useSearchParams } from "wouter";
+import { useCaller } from "../lib/caller";
 import { graphql } from "../lib/graphql";
 import { useQuery } from "../lib/hooks";
 
@@ -32,6 +33,18 @@ export function EnvironmentFilter({ value, onChange }: { value: string; onChange
   const ids = data?.environments.map((environment) => environment.id) ?? [];
   if (value !== "" && !ids.includes(value)) ids.push(value);
   return <Choice label="Environment" value={value} onChange={onChange} all="All environments" options={ids.map((id) => [id, id])} />;
+}
+
+/** Of which tenant. It keeps its place until it is known whether the caller sees several; stand it last in its row. */
+export function TenantFilter({ value, onChange }: { value: string; onChange: (value: string) => void }) {
+  const { caller, showTenants, tenants } = useCaller();
+  if (caller && !showTenants) return null;
+  const names = value === "" || tenants.includes(value) ? tenants : [...tenants, value];
+  return (
+    <span className={caller ? undefined : "pending"} inert={!caller}>
+      <Choice label="Tenant" value={value} onChange={onChange} all="All tenants" options={names.map((name) => [name, name])} />
+    </span>
+  );
 }
 
 export interface ChoiceProps {

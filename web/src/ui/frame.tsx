@@ -4,7 +4,7 @@ import icon from "../icon.svg";
 import { useCaller } from "../lib/caller";
 import { useLink } from "../lib/hooks";
 import { Offer } from "./offer";
-import { ForgetToken, TokenDialog } from "./token";
+import { ForgetToken, SignIn, TokenDialog } from "./token";
 
 /** What stands around every page. */
 export function Frame({ children }: { children: ReactNode }) {
@@ -47,6 +47,7 @@ export function Frame({ children }: { children: ReactNode }) {
           <a href="/graphiql">GraphiQL</a>
         </nav>
         <div className="side-foot small soft">
+          <SignIn />
           <Theme />
           <ForgetToken />
           <span className="server-version">{version ? `Rockpool ${version}` : "\u00a0"}</span>

@@ -21,7 +21,7 @@ export function Only({ title, need, caller, met, children }: OnlyProps) {
     <Page title={title}>
       <Empty title={`This page needs ${inWords(need)}`}>
         <p>
-          You use the token <b><Told text={caller.name} /></b>: {described(caller)}. Ask an administrator for a token that may see this page.
+          {caller.kind === "SESSION" ? "You are signed in as" : "You use the token"} <b><Told text={caller.name} /></b>: {described(caller)}. Ask an administrator for a token that may see this page.
         </p>
         <ChangeToken />
         <Link href="/">To the overview</Link>

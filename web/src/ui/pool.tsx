@@ -1,3 +1,4 @@
+import { Link } from "wouter";
 import { count, plural } from "../lib/format";
 
 export interface Counts {
@@ -31,8 +32,8 @@ export function PoolBar({ pool }: { pool: Counts }) {
   );
 }
 
-/** The same in numbers, in places that stay where they are. */
-export function PoolCounts({ pool }: { pool: Counts }) {
+/** The same in numbers, in places that stay where they are. What waits leads to the queue. */
+export function PoolCounts({ environment, pool }: { environment: string; pool: Counts }) {
   return (
     <div className="pool-counts num small">
       {kinds.slice(0, 3).map(([kind, word]) => (
@@ -41,7 +42,11 @@ export function PoolCounts({ pool }: { pool: Counts }) {
           {count(pool[kind])} {word}
         </span>
       ))}
-      {pool.waiting > 0 && <span className="waiting">{plural(pool.waiting, "claim waits", "claims wait")}</span>}
+      {pool.waiting > 0 && (
+        <Link className="waiting" href={`/access/queue?environment=${encodeURIComponent(environment)}`}>
+          {plural(pool.waiting, "claim waits", "claims wait")}
+        </Link>
+      )}
     </div>
   );
 }

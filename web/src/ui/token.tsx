@@ -1,12 +1,73 @@
-import { useState, useSyncExternalStore } from "react";
+import { useEffect, useState, useSyncExternalStore } from "react";
+import { ServerError } from "../lib/ask";
+import { useCaller } from "../lib/caller";
+import { useAction } from "../lib/hooks";
 import { session } from "../lib/session";
 import { Dialog, Field } from "./parts";
+
+/** Whether people can sign in at this server, once it has said so. */
+function useProvider(ask: boolean): boolean {
+  const [there, setThere] = useState(false);
+  useEffect(() => {
+    if (!ask) return;
+    const stop = new AbortController();
+    const load = async () => {
+      const response = await fetch("/auth/provider", { signal: stop.signal });
+      const { configured } = (await response.json()) as { configured: boolean };
+      setThere(configured);
+    };
+    load().catch(() => {}); // without an answer a token is the way in
+    return () => stop.abort();
+  }, [ask]);
+  return there;
+}
+
+/** Leads to the provider, and from there back to this page. */
+function SignInLink({ small }: { small?: boolean }) {
+  const back = new URLSearchParams({ return: window.location.pathname + window.location.search });
+  return (
+    <a className={small ? "button small" : "button"} href={`/auth/login?${back}`}>
+      Sign in
+    </a>
+  );
+}
+
+/** Signs out a person who signed in, and lets one sign in who shows no token: that would count before the session. */
+export function SignIn() {
+  const { caller, error } = useCaller();
+  const token = useSyncExternalStore(session.listen, session.token) !== "";
+  const outside = !token && (caller ? caller.kind === "ANONYMOUS" : error !== undefined);
+  const provider = useProvider(outside);
+  if (caller?.kind === "SESSION") return <SignOut />;
+  return outside && provider ? <SignInLink small /> : null;
+}
+
+function SignOut() {
+  const out = useAction(async () => {
+    const response = await fetch("/auth/logout", { method: "POST" });
+    if (!response.ok) throw new ServerError(await response.text());
+    window.location.reload();
+  });
+  return (
+    <>
+      <button type="button" className="button small" disabled={out.busy} onClick={() => void out.run()}>
+        Sign out
+      </button>
+      {out.error && (
+        <span className="wrong" role="alert">
+          {out.error.message}
+        </span>
+      )}
+    </>
+  );
+}
 
 /** Asks for the token that the server wants, and loads the page again with it. */
 export function TokenDialog() {
   const wanted = useSyncExternalStore(session.listen, session.wanted);
   const [token, setToken] = useState("");
   const [remember, setRemember] = useState(false);
+  const provider = useProvider(wanted);
   const title = session.asked() ? "Use another token" : session.token() !== "" ? "The server doesn't take this token" : "This server wants a token";
   return (
     <Dialog title={title} open={wanted} onClose={session.without}>
@@ -33,6 +94,7 @@ export function TokenDialog() {
             : "This tab keeps it until it is closed. Another tab, GraphiQL's too, asks for it again."}
         </p>
         <div className="row">
+          {provider && <SignInLink />}
           <button className="button primary" type="submit">
             Use it
           </button>

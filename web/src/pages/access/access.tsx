@@ -4,6 +4,8 @@ import { needs, type Needed } from "../../lib/access";
 import { useCaller } from "../../lib/caller";
 import { Only } from "../../ui/only";
 import { Empty, Failure, Loading, Page } from "../../ui/parts";
+import Audit from "./audit";
+import Queue from "./queue";
 import Tenants from "./tenants";
 import Tokens from "./tokens";
 import You from "./you";
@@ -20,6 +22,8 @@ interface Part {
 const parts: readonly Part[] = [
   { path: "tokens", title: "Tokens", need: "tokens", page: Tokens },
   { path: "tenants", title: "Tenants", page: Tenants },
+  { path: "queue", title: "Queue", page: Queue },
+  { path: "audit", title: "Audit log", need: "audit", page: Audit },
   { path: "you", title: "You", page: You },
 ];
 

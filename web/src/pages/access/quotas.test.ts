@@ -21,7 +21,7 @@ test.each([
 });
 
 test("each is shown with its unit", () => {
-  expect(quotas.map(({ name, shown }) => [name, shown(3600)])).toEqual([
+  expect(quotas.map(({ name, shown, per }) => [name, [shown(3600), per].filter(Boolean).join(" ")])).toEqual([
     ["runners", "3,600"],
     ["waiting", "3,600"],
     ["executions", "3,600"],

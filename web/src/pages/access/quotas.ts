@@ -15,20 +15,29 @@ export const TenantFragment = graphql(`
       outputBytesPerDay
       subscriptions
     }
+    use {
+      runners
+      waiting
+      executions
+      claimsPerMinute
+      cpuSecondsPerDay
+      outputBytesPerDay
+      subscriptions
+    }
   }
 `);
 export type Tenant = ResultOf<typeof TenantFragment>;
 export type Quotas = Tenant["quotas"];
 export type Quota = keyof Quotas;
 
-/** The quotas, each with what it bounds, and how its numbers are read. */
-export const quotas: readonly { name: Quota; label: string; unit: string; hint: string; shown: (n: number) => string }[] = [
+/** The quotas, each with what it bounds, and how its numbers are shown: with `per` after them. */
+export const quotas: readonly { name: Quota; label: string; unit: string; hint: string; shown: (n: number) => string; per?: string }[] = [
   { name: "runners", label: "Runners", unit: "at once", hint: "Held at once.", shown: count },
   { name: "waiting", label: "Waiting claims", unit: "at once", hint: "Claims that wait for a runner.", shown: count },
   { name: "executions", label: "Executions", unit: "at once", hint: "That haven't ended.", shown: count },
-  { name: "claimsPerMinute", label: "Claims", unit: "a minute", hint: "In any 60 seconds.", shown: (n) => `${count(n)} a minute` },
-  { name: "cpuSecondsPerDay", label: "Processor time", unit: "s a day", hint: "Of executions that end on a day (UTC).", shown: (n) => `${duration(n * 1000)} a day` },
-  { name: "outputBytesPerDay", label: "Output", unit: "bytes a day", hint: "That they printed on a day (UTC).", shown: (n) => `${bytes(n)} a day` },
+  { name: "claimsPerMinute", label: "Claims", unit: "a minute", hint: "In any 60 seconds.", shown: count, per: "a minute" },
+  { name: "cpuSecondsPerDay", label: "Processor time", unit: "s a day", hint: "Of executions that end on a day (UTC).", shown: (n) => duration(n * 1000), per: "a day" },
+  { name: "outputBytesPerDay", label: "Output", unit: "bytes a day", hint: "That they printed on a day (UTC).", shown: bytes, per: "a day" },
   { name: "subscriptions", label: "Subscriptions", unit: "at once", hint: "Open at once.", shown: count },
 ];
 
@@ -39,7 +48,15 @@ export interface TenantDraft {
   quotas: Record<Quota, string>;
 }
 
-export function draftOf(tenant: Tenant | undefined): TenantDraft {
+/** What a tenant takes of a quota, and how much it may take: "3 of 10 a minute". */
+export function taken({ quotas: bounds, use }: Pick<Tenant, "quotas" | "use">, name: Quota): { used: number; bound: number | null; text: string } {
+  const { shown, per } = quotas.find((quota) => quota.name === name)!;
+  const bound = bounds[name];
+  const text = bound === null ? `${shown(use[name])}, no bound` : `${shown(use[name])} of ${[shown(bound), per].filter(Boolean).join(" ")}`;
+  return { used: use[name], bound, text };
+}
+
+export function draftOf(tenant: Pick<Tenant, "id" | "weight" | "quotas"> | undefined): TenantDraft {
   const text = (name: Quota) => tenant?.quotas[name]?.toString() ?? "";
   return {
     id: tenant?.id ?? "",

@@ -1,18 +1,22 @@
 import { cleanup, fireEvent, render, screen } from "@testing-library/react";
 import { afterEach, expect, test, vi } from "vitest";
-import { draftOf, quotas, type Quotas } from "./quotas";
+import { draftOf, quotas, type Quotas, type Tenant } from "./quotas";
 import { TenantForm } from "./tenantform";
 import { TenantCard } from "./tenants";
 
 afterEach(cleanup);
 
 const unbounded = Object.fromEntries(quotas.map(({ name }) => [name, null])) as Quotas;
-const tenant = { id: "course-1", weight: 2, createdAt: null, quotas: { ...unbounded, runners: 0, executions: 5 } };
+const use = { ...(Object.fromEntries(quotas.map(({ name }) => [name, 0])) as Tenant["use"]), executions: 2, waiting: 3, outputBytesPerDay: 2048 };
+const tenant = { id: "course-1", weight: 2, createdAt: null, quotas: { ...unbounded, runners: 0, executions: 5, claimsPerMinute: 10 }, use };
 
-test("a tenant with its bounds; who may only read it has no buttons", () => {
+test("a tenant with its bounds and what it uses; who may only read it has no buttons", () => {
   const { container, rerender } = render(<TenantCard tenant={tenant} />);
-  const facts = Object.fromEntries([...container.querySelectorAll("dl div")].map((fact) => [fact.querySelector("dt")!.textContent, fact.querySelector("dd")!.textContent]));
-  expect(facts).toMatchObject({ Weight: "2", Runners: "At most 0", Executions: "At most 5", Output: "No bound" });
+  const facts = Object.fromEntries([...container.querySelectorAll("dl > div")].map((fact) => [fact.querySelector("dt")!.textContent, fact.querySelector("dd")!.textContent]));
+  expect(facts).toMatchObject({ Weight: "2", Runners: "0 of 0", Executions: "2 of 5", Claims: "0 of 10 a minute", "Waiting claims": "3, no bound", Output: "2 KiB, no bound" });
+  const bars = [...container.querySelectorAll<HTMLElement>(".meter-bar")].map((bar) => [bar.getAttribute("aria-label"), bar.classList.contains("full"), bar.querySelector("span")!.style.width]);
+  expect(bars).toEqual([["Runners: 0 of 0", true, "100%"], ["Executions: 2 of 5", false, "40%"], ["Claims: 0 of 10 a minute", false, "0%"]]);
+  expect(screen.getByRole("link", { name: "3, no bound" }).getAttribute("href")).toBe("/access/queue?tenant=course-1");
   expect(screen.queryByRole("button")).toBeNull();
   const [edit, remove] = [vi.fn(), vi.fn()];
   rerender(<TenantCard tenant={tenant} onEdit={edit} onDelete={remove} />);

@@ -1,10 +1,11 @@
 import { useState, type ReactNode } from "react";
+import { Link } from "wouter";
 import { ask, ServerError } from "../../lib/ask";
 import { useCaller } from "../../lib/caller";
 import { graphql } from "../../lib/graphql";
 import { useAction, useQuery } from "../../lib/hooks";
 import { Card, Dialog, Facts, Failure, Loading, Page } from "../../ui/parts";
-import { TenantFragment, draftOf, inputOf, quotas, type Tenant, type TenantDraft, type WrongField } from "./quotas";
+import { TenantFragment, draftOf, inputOf, quotas, taken, type Quota, type Tenant, type TenantDraft, type WrongField } from "./quotas";
 import { TenantForm } from "./tenantform";
 
 const TenantsQuery = graphql(
@@ -39,7 +40,7 @@ type Editing = { tenant: Tenant | undefined } | undefined;
 /** The tenants that the caller sees, and what each may take. */
 export default function Tenants() {
   const { may, reload: known } = useCaller();
-  const { data, error, reload } = useQuery(TenantsQuery, {}, { every: 10_000 });
+  const { data, error, reload } = useQuery(TenantsQuery, {}, { every: 2_000 });
   const [editing, setEditing] = useState<Editing>();
   const [deleting, setDeleting] = useState<string>();
   const changed = () => {
@@ -108,7 +109,7 @@ export interface TenantCardProps {
   onDelete?: (() => void) | undefined;
 }
 
-/** A tenant with its quotas. */
+/** A tenant with its quotas, and what it takes of them now. */
 export function TenantCard({ tenant, onEdit, onDelete }: TenantCardProps) {
   return (
     <Card
@@ -131,13 +132,28 @@ export function TenantCard({ tenant, onEdit, onDelete }: TenantCardProps) {
       <Facts>
         {[
           ["Weight", <span key="w" title="Turns of its waiting claims for each of a tenant of weight 1">{tenant.weight}</span>],
-          ...quotas.map(({ name, label, shown }): [string, ReactNode] => {
-            const bound = tenant.quotas[name];
-            return [label, bound === null ? <span key={name} className="soft">No bound</span> : `At most ${shown(bound)}`];
-          }),
+          ...quotas.map(({ name, label }): [string, ReactNode] => [label, <QuotaUse key={name} tenant={tenant} name={name} label={label} />]),
         ]}
       </Facts>
     </Card>
+  );
+}
+
+/** What a tenant takes of a quota; what waits leads to the queue. */
+function QuotaUse({ tenant, name, label }: { tenant: Tenant; name: Quota; label: string }) {
+  const { used, bound, text } = taken(tenant, name);
+  const full = bound !== null && used >= bound;
+  return (
+    <div className="meter">
+      <span className={bound === null && used === 0 ? "soft" : full ? "num full" : "num"}>
+        {name === "waiting" && used > 0 ? <Link href={`/access/queue?tenant=${tenant.id}`}>{text}</Link> : text}
+      </span>
+      {bound !== null && (
+        <div className={full ? "meter-bar full" : "meter-bar"} role="img" aria-label={`${label}: ${text}`}>
+          <span style={{ width: `${bound > 0 ? Math.min(100, (used / bound) * 100) : 100}%` }} />
+        </div>
+      )}
+    </div>
   );
 }
 

@@ -112,7 +112,7 @@ export default function Environment({ id }: { id: string }) {
           {pool ? (
             <div className="stack tight">
               <PoolBar pool={pool} />
-              <PoolCounts pool={pool} />
+              <PoolCounts environment={id} pool={pool} />
             </div>
           ) : (
             <span className="soft">Counting …</span>

@@ -29,7 +29,7 @@ export function PoolRow({ environment, alert, tenant = false }: { environment: E
       </div>
       <div className="pool stack tight">
         <PoolBar pool={pool} />
-        <PoolCounts pool={pool} />
+        <PoolCounts environment={environment.id} pool={pool} />
       </div>
       <div className="claims small soft num">
         {claims.claimed > 0 ? (

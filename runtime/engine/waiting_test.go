@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/quota"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// waits makes claims that wait, one after the other, and returns what lets them go.
+func (b *bed) waits(t *testing.T, claims ...ClaimInput) (leave func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	for _, in := range claims {
+		in.WaitFor = ptr(600)
+		_, before := b.WaitingClaims(t.Context(), WaitingFilter{}, 1, "")
+		go func() {
+			_, _ = b.Claim(ctx, in)
+			ended <- struct{}{}
+		}()
+		wait.For(t, "the claim waits", func() bool {
+			_, now := b.WaitingClaims(t.Context(), WaitingFilter{}, 1, "")
+			return now == before+1
+		})
+	}
+	return func() {
+		cancel()
+		for range claims {
+			<-ended
+		}
+	}
+}
+
+// Claims that wait are listed with their places until they wait no more, those with a ticket too.
+func TestWaitingClaims(t *testing.T) {
+	b := newBed(t)
+	starts := make(chan struct{})
+	b.fake.OnStart(func(runtime.RunnerID) error { <-starts; return nil })
+	t.Cleanup(func() { close(starts) })
+	for _, id := range []runtime.EnvironmentID{"a", "b"} {
+		b.environment(t, id, 0)
+	}
+	began := time.Now()
+	leave := b.waits(t, ClaimInput{EnvironmentID: "a", Tenant: "x"}, ClaimInput{EnvironmentID: "a", Tenant: "x"}, ClaimInput{EnvironmentID: "b", Tenant: "y"}, ClaimInput{EnvironmentID: "a", Tenant: "y"})
+	b.later(t, ClaimInput{})
+	type row struct {
+		env      runtime.EnvironmentID
+		tenant   runtime.TenantID
+		position int
+	}
+	list := func(filter WaitingFilter, first int, after string) (rows []row, last string, total int) {
+		var all []WaitingClaim
+		wait.For(t, "the places are known", func() bool { // of one that came a moment ago it isn't
+			all, total = b.WaitingClaims(t.Context(), filter, first, after)
+			return !slices.ContainsFunc(all, func(c WaitingClaim) bool { return c.Position == 0 })
+		})
+		for _, c := range all {
+			rows, last = append(rows, row{c.EnvironmentID, c.Tenant, c.Position}), c.ID
+			if c.Since.Before(began) || c.Since.After(time.Now()) || c.ExpiresAt.Sub(c.Since) < 600*time.Second {
+				t.Errorf("since %v until %v", c.Since, c.ExpiresAt)
+			}
+		}
+		return rows, last, total
+	}
+	want := []row{{"a", "x", 1}, {"a", "x", 4}, {"b", "y", 1}, {"a", "y", 2}, {"a", "", 3}}
+	if got, _, total := list(WaitingFilter{}, 100, ""); !slices.Equal(got, want) || total != 5 {
+		t.Errorf("%v of %d", got, total)
+	}
+	got, last, total := list(WaitingFilter{}, 2, "")
+	if rest, _, all := list(WaitingFilter{}, 100, last); !slices.Equal(slices.Concat(got, rest), want) || total != 5 || all != 5 {
+		t.Errorf("%v and %v of %d and %d", got, rest, total, all)
+	}
+	if got, _, total := list(WaitingFilter{Tenant: ptr(runtime.TenantID("y"))}, 100, ""); !slices.Equal(got, []row{want[2], want[3]}) || total != 2 {
+		t.Errorf("of y: %v of %d", got, total)
+	}
+	if got, _, total := list(WaitingFilter{EnvironmentID: "b"}, 100, ""); !slices.Equal(got, []row{want[2]}) || total != 1 {
+		t.Errorf("for b: %v of %d", got, total)
+	}
+	leave()
+	wait.For(t, "only the ticket's claim waits", func() bool {
+		got, _, total := list(WaitingFilter{}, 100, "")
+		return total == 1 && slices.Equal(got, []row{{"a", "", 1}})
+	})
+}
+
+// A claim that waits for its tenant's quota is listed without a place.
+func TestWaitingForAQuotaIsListed(t *testing.T) {
+	b := newBed(t)
+	b.stop()
+	b.config.Quotas = quota.New()
+	b.config.Quotas.SetTenant(runtime.Tenant{ID: "x", Quotas: runtime.Quotas{Runners: ptr(0)}})
+	b.start(t)
+	b.environment(t, "a", 1)
+	leave := b.waits(t, ClaimInput{EnvironmentID: "a", Tenant: "x"})
+	if all, _ := b.WaitingClaims(t.Context(), WaitingFilter{}, 9, ""); len(all) != 1 || all[0].Position != 0 || all[0].EnvironmentID != "a" {
+		t.Errorf("%+v", all)
+	}
+	leave()
+	if _, total := b.WaitingClaims(t.Context(), WaitingFilter{}, 9, ""); total != 0 {
+		t.Errorf("%d wait after they left", total)
+	}
+}

@@ -1,0 +1,152 @@
+// What waits, what tenants use and who did what, for those who may see it.
+import assert from "node:assert/strict";
+import { after, before } from "node:test";
+import { launch, open, test } from "./browser.mjs";
+import { Server } from "./server.mjs";
+import { until } from "./wait.mjs";
+
+const first = "the-first-token-of-this-test-that-is-long-enough";
+let server;
+let browser;
+/** Tokens, by what they are. */
+const tokens = { admin: first };
+/** Ends claims that wait. */
+let leave;
+
+before(async () => {
+  [server, browser] = await Promise.all([Server.start({ token: first }), launch()]);
+  await server.ask(`mutation { putTenant(input: {id: "physics", quotas: {runners: 1, waiting: 5}}) { created } }`);
+  await server.ask(`mutation { putEnvironment(input: {id: "big", shared: true, poolSize: 0, resources: {memoryMiB: 900000}}) { created } }`); // no runner of it ever starts
+  for (const [name, role, tenant] of [
+    ["client", "CLIENT", "physics"],
+    ["manager", "ADMIN", "physics"],
+    ["observer", "OBSERVER", "default"],
+  ]) {
+    const { createToken } = await server.ask(`mutation($in: CreateTokenInput!) { createToken(input: $in) { secret } }`, { in: { name, role, tenant } });
+    tokens[name] = createToken.secret;
+  }
+});
+after(async () => {
+  leave?.abort();
+  await browser?.close();
+  await server?.stop();
+});
+
+async function visit(who, address) {
+  const page = await open(browser);
+  await page.addInitScript((token) => sessionStorage.setItem("rockpool.token", token), tokens[who]);
+  await page.goto(server.url + address);
+  return page;
+}
+
+/** Asks with a token; an error is an answer, too. */
+async function ask(who, query, signal) {
+  const headers = { "Content-Type": "application/json", Authorization: `Bearer ${tokens[who]}` };
+  const response = await fetch(`${server.url}/graphql`, { method: "POST", headers, body: JSON.stringify({ query }), signal });
+  return response.json();
+}
+
+/** Claims what never comes, until leave is called. */
+async function waits(who, stop) {
+  const waiting = async () => (await server.ask(`{ waitingClaims { totalCount } }`)).waitingClaims.totalCount;
+  const before = await waiting();
+  ask(who, `mutation { claimRunner(input: {environmentId: "big", waitFor: 3600}) { runner { id } } }`, stop.signal).catch(() => {});
+  await until("the claim waits", async () => (await waiting()) === before + 1);
+}
+
+/** The rows of a table as text, once there are so many. */
+async function rows(page, n) {
+  const all = page.locator(".table-row");
+  await until(`there are ${n} rows`, async () => (await all.count()) === n);
+  return (await all.all().then((each) => Promise.all(each.map((row) => row.locator("[role=cell]").allTextContents())))).map((cells) => cells.map((text) => text.trim()));
+}
+
+test("the queue shows what waits, and each caller its own tenant's", async () => {
+  leave = new AbortController();
+  await waits("client", leave);
+  await waits("admin", leave); // for the tenant of the environment
+  const last = new AbortController();
+  await waits("client", last); // its tenant may hold one runner, and the first claim has that
+
+  const page = await visit("admin", "/");
+  await page.click(".pool-row >> text=2 claims wait");
+  await page.waitForURL("**/access/queue?environment=big");
+  await page.waitForSelector("[role=columnheader] >> text=Tenant");
+  const places = (all) => all.map((cells) => [cells[0], cells[1], cells[5]]);
+  assert.deepEqual(places(await rows(page, 3)), [["big", "1", "physics"], ["big", "2", "default"], ["big", "–", "physics"]]);
+  await page.selectOption("label:has-text('Tenant') >> select", "physics");
+  assert.deepEqual(places(await rows(page, 2)), [["big", "1", "physics"], ["big", "–", "physics"]]);
+
+  for (const [who, want] of [
+    ["client", [["big", "1"], ["big", "–"]]],
+    ["observer", [["big", "2"]]],
+  ]) {
+    const theirs = await visit(who, "/access/queue");
+    assert.deepEqual((await rows(theirs, want.length)).map((cells) => cells.slice(0, 2)), want, who);
+    assert.equal(await theirs.locator("[role=columnheader] >> text=Tenant").count(), 0, who);
+    assert.deepEqual(await theirs.locator(".tabs a").allTextContents(), ["Tenants", "Queue", "You"], who);
+    assert.deepEqual(theirs.mistakes, []);
+    await theirs.context().close();
+  }
+
+  // What is used stands beside the quota, and follows.
+  await page.click(".tabs >> text=Tenants");
+  const card = page.locator(".card", { hasText: "physics" });
+  await card.locator("dd >> text=1 of 1").waitFor();
+  await card.locator("dd >> text=2 of 5").waitFor();
+  last.abort();
+  await card.locator("dd >> text=1 of 5").waitFor();
+  await card.locator("dd >> text=1 of 5").click();
+  await page.waitForURL("**/access/queue?tenant=physics");
+  assert.deepEqual(places(await rows(page, 1)), [["big", "1", "physics"]]);
+  leave.abort();
+  await page.waitForSelector(".empty >> text=No claim waits");
+  const own = await visit("client", "/access/tenants");
+  await own.locator("dd >> text=0 of 5").waitFor();
+  assert.deepEqual(await own.locator(".card h2").allTextContents(), ["physics"]);
+  assert.deepEqual([...page.mistakes, ...own.mistakes], []);
+  await Promise.all([page, own].map((one) => one.context().close()));
+});
+
+test("an administrator reads the audit log page by page, and narrows it to who, what and which object", async () => {
+  for (let n = 0; n < 130; n++) await ask("client", `mutation { cancelTicket(id: "none-${n}") { ticket { id } } }`);
+  const page = await visit("admin", "/access/audit");
+  const newest = page.locator(".table-row").first();
+  await newest.locator("text=none-129").waitFor();
+  await newest.locator("text=TICKET_NOT_FOUND").waitFor();
+  await newest.locator("text=physics").waitFor();
+  await newest.locator("role=button[name='cancelTicket']").click();
+  await page.waitForURL("**/access/audit?action=cancelTicket");
+  await page.waitForSelector(".table-foot >> text=100 entries; scrolling loads more");
+  await page.locator(".table-scroll").evaluate((scroll) => (scroll.scrollTop = scroll.scrollHeight));
+  await page.waitForSelector(".table-foot >> text=/^130 entries$/");
+  await page.locator(".table-scroll").evaluate((scroll) => (scroll.scrollTop = scroll.scrollHeight));
+  await page.waitForSelector(".table-row >> text=none-0");
+
+  // It follows, and a click narrows it further.
+  await ask("manager", `mutation { cancelTicket(id: "last") { ticket { id } } }`);
+  await page.locator(".table-scroll").evaluate((scroll) => (scroll.scrollTop = 0));
+  await newest.locator("text=ticket last").waitFor();
+  await newest.locator("role=button[name='manager']").click();
+  assert.equal((await rows(page, 1))[0][3], "ticket last");
+  await page.click("text=Only caller");
+  await page.waitForSelector(".table-foot >> text=100 entries");
+  await page.fill("[aria-label=Action]", "");
+  await page.waitForSelector(".table-row >> text=last");
+  await page.selectOption("label:has-text('Tenant') >> select", "default");
+  await page.waitForSelector(".table-row >> text=default");
+  assert.equal(await page.locator(".table-row >> text=physics").count(), 0);
+
+  const theirs = await visit("manager", "/access/audit");
+  await theirs.waitForSelector(".table-row >> text=cancelTicket");
+  await theirs.fill("[aria-label=Action]", "putTenant"); // of the whole server
+  await theirs.waitForSelector(".empty >> text=None matches these filters");
+  for (const who of ["client", "observer"]) {
+    const refused = await visit(who, "/access/audit");
+    await refused.waitForSelector(".empty >> text=This page needs the role ADMIN");
+    assert.equal((await ask(who, `{ auditLog { nodes { id } } }`)).errors[0].extensions.code, "FORBIDDEN");
+    await refused.context().close();
+  }
+  assert.deepEqual([...page.mistakes, ...theirs.mistakes], []);
+  await Promise.all([page, theirs].map((one) => one.context().close()));
+});

@@ -1,0 +1,80 @@
+import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
+import { afterEach, expect, test, vi } from "vitest";
+import { auditColumns } from "./audit";
+import { entriesOf, type Entry } from "./auditlog";
+
+afterEach(() => {
+  cleanup();
+  vi.unstubAllGlobals();
+});
+
+const entry = (change: Partial<Entry>): Entry => ({
+  id: "1",
+  at: "2026-11-21T11:59:30Z",
+  tenant: "a",
+  actorKind: "TOKEN",
+  actorId: "t1",
+  actorName: "course",
+  role: "CLIENT",
+  action: "claimRunner",
+  objectKind: "RUNNER",
+  objectId: "019b2222-0000-7000-8000-00000000abcd",
+  address: "127.0.0.1",
+  outcome: "OK",
+  ...change,
+});
+
+function row(change: Partial<Entry>) {
+  const only = { actor: vi.fn(), action: vi.fn(), object: vi.fn() };
+  const { container } = render(<>{auditColumns(only).map(({ name, cell }) => <p key={name}>{cell(entry(change))}</p>)}</>);
+  return { only, cells: [...container.querySelectorAll("p")].map((cell) => cell.textContent) };
+}
+
+test("an entry says who did what to which object, and a click narrows the log to the same", () => {
+  const { only, cells } = row({});
+  expect(cells.slice(1)).toEqual(["course", "claimRunner", "runner …0000abcd", "OK", "127.0.0.1"]);
+  for (const name of [/^course/, /^claimRunner/, /^runner/]) fireEvent.click(screen.getByRole("button", { name }));
+  expect([only.actor, only.action, only.object].map((called) => called.mock.calls)).toEqual([[["t1"]], [["claimRunner"]], [["019b2222-0000-7000-8000-00000000abcd"]]]);
+});
+
+test("an unknown caller is found by its kind, and a name is text", () => {
+  const { only, cells } = row({ actorKind: "UNKNOWN", actorId: "", actorName: "", action: "authenticate", objectKind: "", objectId: "", address: null, outcome: "UNAUTHENTICATED" });
+  expect(cells.slice(1)).toEqual(["unknown", "authenticate", "–", "UNAUTHENTICATED", "–"]);
+  fireEvent.click(screen.getByRole("button", { name: "unknown" }));
+  expect(only.actor).toHaveBeenCalledWith("UNKNOWN");
+  cleanup();
+  expect(row({ actorName: "<b>x</b>\u202e" }).cells[1]).toBe("<b>x</b>U+202E");
+});
+
+/** A log of n entries, ids from 1000, that grows. */
+function serves(n: number) {
+  const asked: Record<string, unknown>[] = [];
+  const log = Array.from({ length: n }, (_, at) => entry({ id: String(1000 + at) }));
+  vi.stubGlobal("fetch", async (_: string, init: RequestInit) => {
+    const { variables } = JSON.parse(init.body as string) as { variables: { first: number; after: string | null } };
+    asked.push(variables);
+    const { first, after } = variables;
+    const older = log.toReversed().filter(({ id }) => after === null || id < after);
+    const nodes = older.slice(0, first);
+    return Response.json({ data: { auditLog: { nodes, pageInfo: { hasNextPage: older.length > first, endCursor: nodes.at(-1)?.id ?? null } } } });
+  });
+  return { log, asked };
+}
+const never = new AbortController().signal;
+const ids = (rows: readonly Entry[]) => [rows.length, rows[0]?.id, rows.at(-1)?.id];
+
+test("a refresh asks for new entries only, however many came", async () => {
+  const { log, asked } = serves(500);
+  const { page, refresh } = entriesOf({ action: "claimRunner" });
+  const first = await refresh({ rows: [], total: 0, end: null, more: false }, never);
+  expect(ids(first.rows)).toEqual([100, "1499", "1400"]);
+  const older = await page(300, first.end);
+  const before = { ...older, rows: [...first.rows, ...older.rows] };
+  for (let n = 0; n < 250; n++) log.push(entry({ id: String(1500 + n) }));
+  asked.length = 0;
+  const after = await refresh(before, never);
+  expect(ids(after.rows)).toEqual([650, "1749", "1100"]);
+  expect([after.end, after.more]).toEqual(["1100", true]);
+  expect(asked.map(({ first, after, action }) => [first, after, action])).toEqual([[100, null, "claimRunner"], [100, "1650", "claimRunner"], [100, "1550", "claimRunner"]]);
+  await waitFor(async () => expect(ids((await refresh(after, never)).rows)).toEqual([650, "1749", "1100"]));
+});

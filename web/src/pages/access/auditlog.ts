@@ -1,0 +1,65 @@
+import { ask } from "../../lib/ask";
+import { graphql, type ResultOf, type VariablesOf } from "../../lib/graphql";
+import { merge, pageSize, type Part, type Source } from "../../lib/pages";
+
+const EntryFragment = graphql(`
+  fragment EntryParts on AuditEntry {
+    id
+    at
+    tenant
+    actorKind
+    actorId
+    actorName
+    role
+    action
+    objectKind
+    objectId
+    address
+    outcome
+  }
+`);
+export type Entry = ResultOf<typeof EntryFragment>;
+
+const AuditQuery = graphql(
+  `
+    query AuditLog($tenant: String, $actorId: ID, $action: String, $objectId: ID, $from: Time, $first: Int, $after: String) {
+      auditLog(tenant: $tenant, actorId: $actorId, action: $action, objectId: $objectId, from: $from, first: $first, after: $after, newestFirst: true) {
+        nodes {
+          ...EntryParts
+        }
+        pageInfo {
+          hasNextPage
+          endCursor
+        }
+      }
+    }
+  `,
+  [EntryFragment],
+);
+export type AuditFilter = Omit<VariablesOf<typeof AuditQuery>, "first" | "after">;
+
+/** The entries that a filter selects, the latest first. Entries never change, so a refresh asks for those that are new. */
+export function entriesOf(filter: AuditFilter): Source<Entry> {
+  const page = async (first: number, after: string | null, signal?: AbortSignal): Promise<Part<Entry>> => {
+    const { auditLog } = await ask(AuditQuery, { ...filter, first, after }, signal);
+    const { hasNextPage, endCursor } = auditLog.pageInfo;
+    return { rows: auditLog.nodes, total: auditLog.nodes.length, end: endCursor, more: hasNextPage };
+  };
+  const refresh: Source<Entry>["refresh"] = async (before, signal) => {
+    const latest = before.rows[0];
+    let newer = await page(pageSize, null, signal);
+    if (!latest) return newer;
+    while (newer.more && newer.rows.at(-1)!.id > latest.id) {
+      const older = await page(pageSize, newer.end, signal);
+      newer = { ...older, rows: [...newer.rows, ...older.rows] };
+    }
+    const rows = merge(before.rows, newer.rows);
+    return { ...before, rows, total: rows.length };
+  };
+  return { page, refresh };
+}
+
+/** By what the log finds an actor: its id, or its kind where it has none. */
+export function actorOf({ actorId, actorKind }: Pick<Entry, "actorId" | "actorKind">): string {
+  return actorId || actorKind;
+}
