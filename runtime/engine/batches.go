@@ -357,7 +357,7 @@ func (e *Engine) recallBatches(ctx context.Context) ([]*batch.Leader, error) {
 			l.Cancel()
 		}
 		e.batches.add(l)
-		e.holdings.ledger.Restore(u.Batch.Tenant, quota.Executions, 1)
+		e.holdings.ledger.Adopt(u.Batch.Tenant, quota.Executions, 1)
 		leaders = append(leaders, l)
 	}
 	return leaders, nil

@@ -39,10 +39,10 @@ func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (r
 	tenant := claim.Claim.Tenant
 	claim.Weight = h.weight(tenant)
 	claim.Waits = func() (func(), error) {
-		if err := h.ledger.Take(tenant, quota.Waiting); err != nil {
+		if err := h.ledger.Acquire(tenant, quota.Waiting); err != nil {
 			return nil, err
 		}
-		return func() { h.ledger.Give(tenant, quota.Waiting) }, nil
+		return func() { h.ledger.Release(tenant, quota.Waiting) }, nil
 	}
 	if !laterCase(claim.Claim.Key) {
 		if err := h.ledger.Claim(tenant); err != nil {
@@ -71,7 +71,7 @@ func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (r
 // reserve takes a runner of the tenant's quota, and waits for it as long as the claim may.
 func (h *holdings) reserve(ctx context.Context, claim pool.Claim) error {
 	tenant := claim.Claim.Tenant
-	err := h.ledger.Take(tenant, quota.Runners)
+	err := h.ledger.Acquire(tenant, quota.Runners)
 	if err == nil || claim.WaitFor == 0 {
 		return err
 	}
@@ -86,7 +86,7 @@ func (h *holdings) reserve(ctx context.Context, claim pool.Claim) error {
 		h.mu.Lock()
 		freed := h.freed
 		h.mu.Unlock()
-		if err = h.ledger.Take(tenant, quota.Runners); err == nil {
+		if err = h.ledger.Acquire(tenant, quota.Runners); err == nil {
 			return nil
 		}
 		select {
@@ -101,7 +101,7 @@ func (h *holdings) reserve(ctx context.Context, claim pool.Claim) error {
 
 // giveBack gives back a runner, and lets those try again who wait for one.
 func (h *holdings) giveBack(tenant runtime.TenantID) {
-	h.ledger.Give(tenant, quota.Runners)
+	h.ledger.Release(tenant, quota.Runners)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	close(h.freed)
@@ -124,7 +124,7 @@ func (h *holdings) adopt(r runtime.Runner) {
 	if r.State != runtime.RunnerClaimed {
 		return
 	}
-	h.ledger.Restore(r.Claim.Tenant, quota.Runners, 1)
+	h.ledger.Adopt(r.Claim.Tenant, quota.Runners, 1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.held[r.ID] = r.Claim.Tenant
@@ -136,11 +136,11 @@ func (h *holdings) begin(tenant runtime.TenantID) error {
 	if err := h.ledger.Start(tenant); err != nil {
 		return err
 	}
-	return h.ledger.Take(tenant, quota.Executions)
+	return h.ledger.Acquire(tenant, quota.Executions)
 }
 
 // end gives back what begin took.
-func (h *holdings) end(tenant runtime.TenantID) { h.ledger.Give(tenant, quota.Executions) }
+func (h *holdings) end(tenant runtime.TenantID) { h.ledger.Release(tenant, quota.Executions) }
 
 // room returns QUOTA_EXCEEDED if begin would, before a runner is claimed for nothing.
 func (h *holdings) room(tenant runtime.TenantID) error {
@@ -164,8 +164,8 @@ func (e *Engine) Usage(id runtime.TenantID) quota.Usage { return e.holdings.ledg
 
 // Subscribing takes a subscription of a tenant's quota until done is called.
 func (e *Engine) Subscribing(id runtime.TenantID) (done func(), err error) {
-	if err := e.holdings.ledger.Take(id, quota.Subscriptions); err != nil {
+	if err := e.holdings.ledger.Acquire(id, quota.Subscriptions); err != nil {
 		return nil, err
 	}
-	return func() { e.holdings.ledger.Give(id, quota.Subscriptions) }, nil
+	return func() { e.holdings.ledger.Release(id, quota.Subscriptions) }, nil
 }

@@ -27,7 +27,7 @@ func (a *account) set(q runtime.Quotas) {
 	a.limits = limitsOf(q)
 }
 
-func (a *account) take(r Resource) error {
+func (a *account) acquire(r Resource) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.limits.reached(r, a.taken[r]) {
@@ -37,13 +37,13 @@ func (a *account) take(r Resource) error {
 	return nil
 }
 
-func (a *account) give(r Resource) {
+func (a *account) release(r Resource) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.taken[r] = max(0, a.taken[r]-1)
 }
 
-func (a *account) restore(r Resource, n int) {
+func (a *account) adopt(r Resource, n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.taken[r] += int64(n)
