@@ -8,6 +8,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/quota"
+	"github.com/rockpool/rockpool/runtime/share"
 )
 
 // holdings are what tenants have of the engine: runners and executions. They are taken from
@@ -17,13 +18,17 @@ type holdings struct {
 	weight func(runtime.TenantID) int
 	there  func(runtime.RunnerID) (runtime.Runner, bool)
 
-	mu    sync.Mutex // guards what follows
-	held  map[runtime.RunnerID]runtime.TenantID
-	freed chan struct{} // closed and replaced when a runner is given back
+	mu      sync.Mutex // guards what follows
+	held    map[runtime.RunnerID]runtime.TenantID
+	waiting share.Bound // claims that wait for their quota
 }
 
+// maxWaiting bounds the claims of all tenants that wait for their quota; one tenant gets half.
+const maxWaiting = 20_000
+
 func newHoldings(config Config, there func(runtime.RunnerID) (runtime.Runner, bool)) *holdings {
-	h := &holdings{ledger: config.Quotas, weight: config.Weight, there: there, held: map[runtime.RunnerID]runtime.TenantID{}, freed: make(chan struct{})}
+	h := &holdings{ledger: config.Quotas, weight: config.Weight, there: there, held: map[runtime.RunnerID]runtime.TenantID{},
+		waiting: share.Bound{Limit: maxWaiting, Quota: quota.Waiting.String(), Of: "claims waiting for its quota of runners"}}
 	if h.ledger == nil {
 		h.ledger = quota.New()
 	}
@@ -56,7 +61,7 @@ func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (r
 	claim.WaitFor = max(claim.WaitFor-time.Since(began), 0)
 	r, err := p.Claim(ctx, claim)
 	if err != nil {
-		h.giveBack(tenant)
+		h.ledger.Release(tenant, quota.Runners)
 		return r, err
 	}
 	h.mu.Lock()
@@ -75,37 +80,23 @@ func (h *holdings) reserve(ctx context.Context, claim pool.Claim) error {
 	if err == nil || claim.WaitFor == 0 {
 		return err
 	}
+	h.mu.Lock()
+	refused := h.waiting.Acquire(tenant)
+	h.mu.Unlock()
+	if refused != nil {
+		return refused
+	}
+	defer func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.waiting.Release(tenant)
+	}()
 	waited, refused := claim.Waits()
 	if refused != nil {
 		return refused
 	}
 	defer waited()
-	late := time.NewTimer(claim.WaitFor)
-	defer late.Stop()
-	for {
-		h.mu.Lock()
-		freed := h.freed
-		h.mu.Unlock()
-		if err = h.ledger.Acquire(tenant, quota.Runners); err == nil {
-			return nil
-		}
-		select {
-		case <-freed:
-		case <-late.C:
-			return err
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// giveBack gives back a runner, and lets those try again who wait for one.
-func (h *holdings) giveBack(tenant runtime.TenantID) {
-	h.ledger.Release(tenant, quota.Runners)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	close(h.freed)
-	h.freed = make(chan struct{})
+	return h.ledger.Wait(ctx, tenant, quota.Runners, claim.WaitFor)
 }
 
 // left gives back a runner that goes. The owner of a pool calls it.
@@ -115,7 +106,7 @@ func (h *holdings) left(id runtime.RunnerID) {
 	delete(h.held, id)
 	h.mu.Unlock()
 	if held {
-		h.giveBack(tenant)
+		h.ledger.Release(tenant, quota.Runners)
 	}
 }
 

@@ -157,7 +157,7 @@ type ExecutionFilter = store.ExecutionFilter
 
 // Bounds of batches.
 const (
-	maxBatches       = 256      // that haven't ended, of the server
+	maxBatches       = 512      // that haven't ended, of all tenants; one alone gets half
 	maxBatchStdin    = 16 << 20 // bytes of all cases
 	shellArgumentOne = "sh"     // what $0 is, where a shell gets arguments
 )

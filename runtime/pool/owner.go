@@ -40,7 +40,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var workers sync.WaitGroup
 	spawn := func(worker func(context.Context)) { workers.Go(func() { worker(ctx) }) }
-	o := &owner{pool: p, spawn: spawn, goal: goal{env: p.first}, runners: map[runtime.RunnerID]*entry{}, changes: changes{removed: map[runtime.RunnerID]int{}}}
+	o := &owner{pool: p, spawn: spawn, goal: goal{env: p.first}, waiting: newQueue(), runners: map[runtime.RunnerID]*entry{}, changes: changes{removed: map[runtime.RunnerID]int{}}}
 	defer func() {
 		o.publish(true)
 		o.refuse(errEnded())

@@ -16,7 +16,7 @@ import (
 )
 
 // A Ledger has an account for each tenant. A tenant for which SetTenant wasn't called is unbounded, and is counted all
-// the same. All methods are safe for concurrent use, and none waits for I/O but Load.
+// the same. All methods are safe for concurrent use, and only Load waits for I/O.
 type Ledger struct {
 	began time.Time
 
@@ -78,7 +78,14 @@ func (l *Ledger) open(id runtime.TenantID) *account {
 // Acquire takes one. It returns QUOTA_EXCEEDED, and takes nothing, if the tenant has as many as it may.
 func (l *Ledger) Acquire(id runtime.TenantID, r Resource) error { return l.account(id).acquire(r) }
 
-// Release gives back what Acquire took, or Adopt. Giving back more than that does nothing.
+// Wait takes one as Acquire does, and waits for it if it has to: until something of this tenant goes, or its quotas
+// change. Those that wait have theirs in the order in which they came. It returns what Acquire would after longest, and
+// ctx's cause.
+func (l *Ledger) Wait(ctx context.Context, id runtime.TenantID, r Resource, longest time.Duration) error {
+	return l.account(id).wait(ctx, r, longest)
+}
+
+// Release gives back what Acquire, Wait or Adopt took. Giving back more than that does nothing.
 func (l *Ledger) Release(id runtime.TenantID, r Resource) { l.account(id).release(r) }
 
 // Adopt takes n, whatever the limit: a server that starts finds them taken.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	gosched "runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -71,6 +72,136 @@ func TestHeldQuotas(t *testing.T) {
 			t.Error(name, err)
 		}
 	}
+}
+
+// waits has callers of a tenant wait for a runner, one after the other, and sends the number of each that has one.
+func waits(ctx context.Context, t *testing.T, l *Ledger, id runtime.TenantID, n int) <-chan int {
+	t.Helper()
+	served := make(chan int, n)
+	for i := range n {
+		go func() {
+			if l.Wait(ctx, id, Runners, time.Hour) == nil {
+				served <- i
+			}
+		}()
+		synctest.Wait()
+	}
+	return served
+}
+
+// got returns who was served meanwhile.
+func got(served <-chan int) (all []int) {
+	synctest.Wait()
+	for len(served) > 0 {
+		all = append(all, <-served)
+	}
+	return all
+}
+
+// Callers that wait are served in the order in which they came, by what their own tenant gives back, and when its
+// quota is raised or lifted.
+func TestWaitIsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New()
+		for _, id := range []runtime.TenantID{"a", "b"} {
+			l.SetTenant(runtime.Tenant{ID: id, Quotas: quotasOf(2)})
+			l.Adopt(id, Runners, 2)
+		}
+		a, b := waits(t.Context(), t, l, "a", 9), waits(t.Context(), t, l, "b", 1)
+		if n := got(a); n != nil {
+			t.Errorf("%d are served without room", n)
+		}
+		for want := range 2 {
+			l.Release("a", Runners)
+			if n := got(a); !slices.Equal(n, []int{want}) {
+				t.Errorf("%d are served instead of %d", n, want)
+			}
+		}
+		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(1)})
+		l.Release("a", Runners)
+		if n := got(a); n != nil {
+			t.Errorf("%d are served beyond a lowered quota", n)
+		}
+		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(3)})
+		if n := got(a); len(n) != 2 || n[0]+n[1] != 2+3 {
+			t.Errorf("%d are served by a raised quota", n)
+		}
+		refusal(t, l.Acquire("a", Runners))
+		l.Remove("a")
+		if n := got(a); len(n) != 5 {
+			t.Errorf("%d are served without a quota", n)
+		}
+		if n := got(b); n != nil {
+			t.Errorf("%d of another tenant are served", n)
+		}
+		l.Release("b", Runners)
+		got(b)
+	})
+}
+
+// A caller that gives up leaves what is there to the next one.
+func TestWaitEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New()
+		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(1)})
+		if err := l.Wait(t.Context(), "a", Runners, 0); err != nil {
+			t.Errorf("with room: %v", err)
+		}
+		ctx, leave := context.WithCancelCause(t.Context())
+		left := make(chan error, 1)
+		go func() { left <- l.Wait(ctx, "a", Runners, time.Hour) }()
+		synctest.Wait()
+		began := time.Now()
+		if e, _ := refusal(t, l.Wait(t.Context(), "a", Runners, time.Minute)); e.Used != 1 || time.Since(began) != time.Minute {
+			t.Errorf("%+v after %v", e, time.Since(began))
+		}
+		next := waits(t.Context(), t, l, "a", 1)
+		leave(errGone)
+		l.Release("a", Runners) // it may be served just before it leaves
+		if err := <-left; err == nil {
+			l.Release("a", Runners)
+		} else if !errors.Is(err, errGone) {
+			t.Error(err)
+		}
+		if n := got(next); len(n) != 1 {
+			t.Error("the next one isn't served")
+		}
+		if u := l.Usage("a").Runners.Used; u != 1 {
+			t.Errorf("%d are taken", u)
+		}
+	})
+}
+
+var errGone = errors.New("the caller is gone")
+
+// TestWaitersTakeNeverOneOver: callers that come, wait for a moment, leave and give back, while the quota changes.
+func TestWaitersTakeNeverOneOver(t *testing.T) {
+	l := New()
+	l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(3)})
+	var group sync.WaitGroup
+	var held, most, served atomic.Int64
+	for i := range 50 {
+		group.Go(func() {
+			for range 30 {
+				ctx, leave := context.WithTimeout(t.Context(), time.Duration(i)*10*time.Microsecond)
+				if err := l.Wait(ctx, "a", Runners, time.Duration(50-i)*10*time.Microsecond); err == nil {
+					if n := held.Add(1); n > 3 {
+						most.Store(n)
+					}
+					served.Add(1)
+					gosched.Gosched()
+					held.Add(-1)
+					l.Release("a", Runners)
+				}
+				leave()
+			}
+		})
+	}
+	group.Wait()
+	if u := l.Usage("a").Runners.Used; u != 0 || most.Load() > 0 || l.accounts["a"].waiting[Runners].Len() != 0 {
+		t.Errorf("%d are taken at the end, %d were at once", u, most.Load())
+	}
+	t.Logf("%d were served", served.Load())
 }
 
 func TestClaimsPerMinuteAreOfAnyMinute(t *testing.T) {
