@@ -86,7 +86,7 @@ func (e *Engine) StartBatch(ctx context.Context, in StartInput, of BatchInput) (
 	asked.Key = ""
 	b := runtime.Batch{ID: runtime.NewBatchID(), RunnerID: in.RunnerID, Tenant: in.Tenant, Input: digest([]any{asked, of})}
 	if in.Key != "" {
-		b.Key = keyOf(in.Tenant, "start/"+in.Key)
+		b.Key = keyOf(in.Keys, "start/"+in.Key)
 	}
 	if of.FreshRunners {
 		return b, runtime.Execution{}, runtime.Invalid("freshRunners", "only run can give each case a runner of its own")

@@ -50,10 +50,11 @@ type PutEnvironmentInput struct {
 // ClaimInput asks for a runner.
 type ClaimInput struct {
 	EnvironmentID     runtime.EnvironmentID
-	Tenant            runtime.TenantID // who is to hold the runner; keys are each tenant's own
+	Tenant            runtime.TenantID // who is to hold the runner
 	InactivityTimeout *int             // seconds; 0: never
 	WaitFor           *int             // seconds
 	Key               string
+	Keys              string // the caller's scope, in which Key is its own: a tenant's name; "": that of callers for all tenants
 	Labels            []runtime.Label
 	Caller            string // whose claims these are: claims that wait are served by turns of their callers
 }
@@ -62,7 +63,7 @@ type ClaimInput struct {
 // Command and Shell is set.
 type StartInput struct {
 	RunnerID         runtime.RunnerID
-	Tenant           runtime.TenantID `json:"-"` // who holds the runner; keys are each tenant's own
+	Tenant           runtime.TenantID `json:"-"` // who holds the runner
 	Command          []string
 	Shell            *string
 	Variables        []runtime.Variable
@@ -77,6 +78,7 @@ type StartInput struct {
 	Terminal         *runtime.TerminalSize // implies Stdin
 	Privileged       bool                  // as root inside the runner
 	Key              string
+	Keys             string `json:"-"` // as ClaimInput's
 
 	input *string // Execute's: all of the stdin
 }
@@ -93,6 +95,7 @@ type RunInput struct {
 	TimeLimit     *int // seconds
 	WaitFor       *int // seconds
 	Key           string
+	Keys          string `json:"-"` // as ClaimInput's
 	Caller        string `json:"-"` // as ClaimInput's; a retry with the same key may be another one's
 }
 

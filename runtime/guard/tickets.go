@@ -19,6 +19,7 @@ func (g *Guard) ClaimLater(ctx context.Context, in engine.ClaimInput) (t ticket.
 	}
 	asked := in.EnvironmentID
 	in.Tenant, in.EnvironmentID = g.claimant(p, asked)
+	in.Keys = p.Keys()
 	t, err = g.engine.ClaimLater(ctx, in)
 	return t, noEnvironment(err, asked, in.EnvironmentID)
 }
