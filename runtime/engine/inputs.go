@@ -40,8 +40,8 @@ type PutEnvironmentInput struct {
 	DefaultTimeLimit *int          // seconds
 	OutputLimit      *int64
 
-	// Mine reports whether the stored environment with this ID is the caller's; else the ID
-	// is taken. Nil: every one is.
+	// Mine reports whether the environment that has this ID, or whose runners do, is the
+	// caller's; else the ID is taken. Nil: every one is.
 	Mine func(runtime.Environment) bool
 
 	pin runtime.ImagePin // with Image: what that is now
