@@ -38,17 +38,17 @@ func TestWaitingForAQuotaIsShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	answers := make(chan error)
-	claim := func(ctx context.Context, tenant runtime.TenantID) error {
-		_, err := b.Claim(ctx, ClaimInput{EnvironmentID: "a", Tenant: tenant, WaitFor: ptr(600)})
+	claim := func(ctx context.Context, tenant runtime.TenantID, waitFor int) error {
+		_, err := b.Claim(ctx, ClaimInput{EnvironmentID: "a", Tenant: tenant, WaitFor: &waitFor})
 		return err
 	}
 	waits := func(ctx context.Context, tenant runtime.TenantID, n int64) {
-		go func() { answers <- claim(ctx, tenant) }()
+		go func() { answers <- claim(ctx, tenant, 600) }()
 		wait.For(t, "the claim waits", func() bool { return b.Usage(tenant).Waiting.Used == n })
 	}
 	waits(t.Context(), "a", 1)
 	waits(t.Context(), "a", 2)
-	if got := refused(t, claim(t.Context(), "a")); got != (runtime.Exceeded{Quota: "waiting", Limit: 2, Used: 2}) {
+	if got := refused(t, claim(t.Context(), "a", 1)); got != (runtime.Exceeded{Quota: "waiting", Limit: 2, Used: 2}) {
 		t.Errorf("%+v", got)
 	}
 	ctx, leave := context.WithCancel(t.Context())

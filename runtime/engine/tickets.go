@@ -14,7 +14,7 @@ import (
 // a WaitFor for an hour. It returns a ticket, which is CLAIMED already where a runner was
 // idle. The holder has to look at it, by Ticket or WatchTicket, or it is cancelled. A
 // claim that fails at once makes no ticket. The same key gives the same ticket while that
-// is known, and then a new one for the runner that Claim would return.
+// waits or has a runner, and is known; then a new one, for the runner that Claim would return.
 func (e *Engine) ClaimLater(ctx context.Context, in ClaimInput) (ticket.Ticket, error) {
 	claim, err := in.alone()
 	if err != nil {
