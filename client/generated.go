@@ -629,7 +629,8 @@ func (v *ClaimRunnerInput) GetWait() *ClaimWait { return v.Wait }
 type ClaimRunnerResponse struct {
 	// Claims an idle runner: it is the caller's alone until it is released or expires, and is never given to anybody else. The claim is durable before it is answered.
 	// ENVIRONMENT_NOT_FOUND; NO_RUNNER_AVAILABLE when none is idle and none became so within `waitFor`. With an `idempotencyKey` safe to repeat: the same key gives the same runner while that lives,
-	// RUNNER_GONE for a day afterwards, and CONFLICT with another input.
+	// RUNNER_GONE for a day afterwards, and CONFLICT with another input. Each tenant has its own keys, and so have all callers for all tenants together.
+	// QUOTA_EXCEEDED also when as many claims of the tenant wait as are left of 20,000 for all, so 10,000 of one tenant alone.
 	// With `wait: TICKET` it is answered at once: with the runner where one is idle, else with a ticket that waits for one in the background.
 	// Tenants whose claims wait in the pool take turns by their weight, and within a tenant its callers do: between two claims of one caller, every other waiting caller of the tenant is served once. The claims of one caller are served in the order in which they came; those of `run` are in the same queue.
 	// A shared environment's last idle runner is kept for a second at most, while another one is made, from a tenant that has several claims waiting: a tenant that comes then needn't wait.
@@ -658,7 +659,8 @@ func (v *ClaimTicketClaimRunnerClaimRunnerPayload) GetTicket() Ticket { return v
 type ClaimTicketResponse struct {
 	// Claims an idle runner: it is the caller's alone until it is released or expires, and is never given to anybody else. The claim is durable before it is answered.
 	// ENVIRONMENT_NOT_FOUND; NO_RUNNER_AVAILABLE when none is idle and none became so within `waitFor`. With an `idempotencyKey` safe to repeat: the same key gives the same runner while that lives,
-	// RUNNER_GONE for a day afterwards, and CONFLICT with another input.
+	// RUNNER_GONE for a day afterwards, and CONFLICT with another input. Each tenant has its own keys, and so have all callers for all tenants together.
+	// QUOTA_EXCEEDED also when as many claims of the tenant wait as are left of 20,000 for all, so 10,000 of one tenant alone.
 	// With `wait: TICKET` it is answered at once: with the runner where one is idle, else with a ticket that waits for one in the background.
 	// Tenants whose claims wait in the pool take turns by their weight, and within a tenant its callers do: between two claims of one caller, every other waiting caller of the tenant is served once. The claims of one caller are served in the order in which they came; those of `run` are in the same queue.
 	// A shared environment's last idle runner is kept for a second at most, while another one is made, from a tenant that has several claims waiting: a tenant that comes then needn't wait.
@@ -1251,7 +1253,7 @@ func (v *EnvironmentWarm) GetInterpreter() runtime.Interpreter { return v.Interp
 func (v *EnvironmentWarm) GetModules() []string { return v.Modules }
 
 // What `extensions.code` of an error can be. `extensions.retryable` says whether the same request can succeed later without a change.
-// QUOTA_EXCEEDED for a quota of the caller's tenant also has `quota` (its name in `Quotas`), `limit`, `used` and, where that is known, `retryAfter` in seconds, which is the header Retry-After too.
+// QUOTA_EXCEEDED for a quota of the caller's tenant, or for its share of what the server has for all, also has `quota` (its name in `Quotas`; for a share `batches`, `tickets` or `waiting`), `limit`, `used` and, where that is known, `retryAfter` in seconds, which is the header Retry-After too.
 type ErrorCode string
 
 const (
@@ -2639,7 +2641,7 @@ type PutEnvironmentInput struct {
 	Id string `json:"id"`
 	// Only if the stored revision is this one, else CONFLICT. 0: only create.
 	IfRevision *int `json:"ifRevision"`
-	// The tenant that it belongs to. A caller for all tenants may name any; the default is the stored one, or the tenant `default`. Other callers: their own.
+	// The tenant that it belongs to. A caller for all tenants may name any; the default is the stored one, or the tenant `default`. Other callers: their own. Another tenant gets new runners: idle ones are replaced.
 	Tenant *string `json:"tenant"`
 	// Whether every tenant may see it and claim its runners. Only a caller for all tenants can set it. Default: false.
 	Shared *bool `json:"shared"`
@@ -3240,7 +3242,7 @@ func (v *Runner) GetPorts() []Port { return v.Ports }
 type StartBatchResponse struct {
 	// Starts a command in a claimed runner and answers at once, with the execution recorded; `executionEvents` and `execution(waitFor:)` tell what becomes of it. Any number may watch, and a watcher that leaves cancels nothing.
 	// INVALID_INPUT; RUNNER_GONE; CONFLICT when nobody has claimed the runner. With an `idempotencyKey` safe to repeat: the same key gives the same execution, CONFLICT with another input.
-	// With `cases` it starts a batch: the command runs once for each case, after `build`, if that is given. They run one after the other, also over restarts of the server, and the runner's claim doesn't expire meanwhile. QUOTA_EXCEEDED while 256 batches of all callers run.
+	// With `cases` it starts a batch: the command runs once for each case, after `build`, if that is given. They run one after the other, also over restarts of the server, and the runner's claim doesn't expire meanwhile. QUOTA_EXCEEDED while the tenant has its share of the 512 batches that run at once: as many as are left, so one tenant alone 256.
 	StartExecution StartBatchStartExecutionStartExecutionPayload `json:"startExecution"`
 }
 
@@ -3354,7 +3356,7 @@ func (v *StartExecutionInput) GetStopOnFailure() *bool { return v.StopOnFailure 
 type StartExecutionResponse struct {
 	// Starts a command in a claimed runner and answers at once, with the execution recorded; `executionEvents` and `execution(waitFor:)` tell what becomes of it. Any number may watch, and a watcher that leaves cancels nothing.
 	// INVALID_INPUT; RUNNER_GONE; CONFLICT when nobody has claimed the runner. With an `idempotencyKey` safe to repeat: the same key gives the same execution, CONFLICT with another input.
-	// With `cases` it starts a batch: the command runs once for each case, after `build`, if that is given. They run one after the other, also over restarts of the server, and the runner's claim doesn't expire meanwhile. QUOTA_EXCEEDED while 256 batches of all callers run.
+	// With `cases` it starts a batch: the command runs once for each case, after `build`, if that is given. They run one after the other, also over restarts of the server, and the runner's claim doesn't expire meanwhile. QUOTA_EXCEEDED while the tenant has its share of the 512 batches that run at once: as many as are left, so one tenant alone 256.
 	StartExecution StartExecutionStartExecutionStartExecutionPayload `json:"startExecution"`
 }
 
@@ -3522,7 +3524,7 @@ func (v *TerminalInput) GetRows() int { return v.Rows }
 // Ticket includes the GraphQL fields of Ticket requested by the fragment Ticket.
 // The GraphQL type's documentation follows.
 //
-// A claim that waits in the background. Tickets are in the server's memory: after a restart there is none, and the claim is made again, with its `idempotencyKey` for the same runner.
+// A claim that waits in the background. Tickets are in the server's memory: after a restart there is none, and the claim is made again, with its `idempotencyKey` for the same runner. The same key gives the same ticket, unless that ended without a runner: then a new one.
 type Ticket struct {
 	// Its id.
 	Id string `json:"id"`

@@ -261,14 +261,16 @@ func (w *world) grant(name, object string, rights ...access.Right) {
 	w.callers = append(w.callers, caller{name: name, show: show, rights: rights, object: object})
 }
 
-// used has a tenant use usedKey for an environment of its own.
+// used has a tenant use usedKey for an environment of its own, and a caller for all tenants, too.
 func (w *world) used(tenant runtime.TenantID) {
 	w.t.Helper()
 	if _, _, err := w.engine.PutEnvironment(w.t.Context(), engine.PutEnvironmentInput{ID: "used", Tenant: &tenant, PoolSize: ptr(1)}); err != nil {
 		w.t.Fatal(err)
 	}
-	if _, err := w.engine.Claim(w.t.Context(), engine.ClaimInput{EnvironmentID: "used", Tenant: tenant, Key: usedKey, WaitFor: ptr(60)}); err != nil {
-		w.t.Fatal(err)
+	for _, keys := range []string{tenant.String(), access.Server().Keys()} {
+		if _, err := w.engine.Claim(w.t.Context(), engine.ClaimInput{EnvironmentID: "used", Tenant: tenant, Key: usedKey, Keys: keys, WaitFor: ptr(60)}); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 }
 

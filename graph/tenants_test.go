@@ -254,7 +254,7 @@ func TestSharedEnvironments(t *testing.T) {
 	}
 }
 
-// TestKeysOfTenants: an idempotencyKey is its tenant's.
+// TestKeysOfTenants: an idempotencyKey is its tenant's, or that of callers for all tenants.
 func TestKeysOfTenants(t *testing.T) {
 	w := newWorld(t)
 	_, admin := w.newToken(identity.NewToken{Role: access.Operator, AllTenants: true})
@@ -264,6 +264,7 @@ func TestKeysOfTenants(t *testing.T) {
 		_, token := w.newToken(identity.NewToken{Role: access.Client, Tenant: tenant})
 		tokens = append(tokens, token)
 	}
+	tokens = append(tokens, admin)
 	seen := map[string]bool{}
 	first := func(name, query string, of func(token string) in) {
 		for _, token := range tokens {
@@ -289,6 +290,47 @@ func TestKeysOfTenants(t *testing.T) {
 	first("run with cases", `mutation { run(input: {environmentId: "lab", command: ["true"], cases: [{}], idempotencyKey: "kc", waitFor: 60}) { batch { id } } }`, none)
 	first("startExecution", `mutation($id: ID!) { startExecution(input: {runnerId: $id, command: ["true"], idempotencyKey: "k"}) { execution { id } } }`, of)
 	first("startExecution with cases", `mutation($id: ID!) { startExecution(input: {runnerId: $id, command: ["true"], cases: [{}], idempotencyKey: "kc"}) { batch { id } } }`, of)
+}
+
+// TestKeysOfCallersForAllTenants: a retry finds what there was, whatever became of the runner and of the environment.
+func TestKeysOfCallersForAllTenants(t *testing.T) {
+	w := newWorld(t)
+	_, admin := w.newToken(identity.NewToken{Role: access.Operator, AllTenants: true})
+	put := func(tenant string) {
+		t.Helper()
+		w.gives(admin, `mutation($tenant: String!) { putEnvironment(input: {id: "lab", poolSize: 2, tenant: $tenant}) { created } }`, in{"tenant": tenant}, nil)
+	}
+	put("chemistry")
+	const (
+		claim = `mutation { claimRunner(input: {environmentId: "lab", idempotencyKey: "k", waitFor: 60}) { runner { id } } }`
+		run   = `mutation { run(input: {environmentId: "lab", command: ["true"], idempotencyKey: "k", waitFor: 60}) { execution { id } } }`
+		start = `mutation($id: ID!) { startExecution(input: {runnerId: $id, command: ["true"], idempotencyKey: "k"}) { execution { id } } }`
+	)
+	runner, ran := onlyID(w.with(admin, claim, nil)), onlyID(w.with(admin, run, nil))
+	started := onlyID(w.with(admin, start, in{"id": runner}))
+	again := func(when string, held bool) {
+		t.Helper()
+		if text := w.with(admin, claim, nil); held && onlyID(text) != runner || !held && !strings.Contains(text, `"RUNNER_GONE"`) {
+			t.Errorf("%s: claimRunner: %s", when, text)
+		}
+		if text := w.with(admin, run, nil); ran == "" || onlyID(text) != ran {
+			t.Errorf("%s: run: %s", when, text)
+		}
+		if text := w.with(admin, start, in{"id": runner}); started == "" || onlyID(text) != started {
+			t.Errorf("%s: startExecution: %s", when, text)
+		}
+	}
+	again("at once", true)
+	put("physics")
+	again("with another tenant's environment", true)
+	if text := w.with(admin, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, in{"id": runner}); !strings.Contains(text, "true") {
+		t.Error(text)
+	}
+	again("without the runner", false)
+	if text := w.with(admin, `mutation { deleteEnvironment(input: {id: "lab"}) { deleted } }`, nil); !strings.Contains(text, "true") {
+		t.Error(text)
+	}
+	again("without the environment", false)
 }
 
 // onlyID returns the one id in an answer without errors.

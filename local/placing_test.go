@@ -165,7 +165,7 @@ func TestClaimHurriesWhatWaitsForItsTurn(t *testing.T) {
 	b.config.Parallel = 1
 	b.open()
 	b.run()
-	release, err := b.placer.Gate.Ticket(runtime.Environment{ID: "none"}, runtime.PriorityWaiting).Enter(t.Context())
+	release, err := b.placer.Gate.Pass(runtime.Environment{ID: "none"}, runtime.PriorityWaiting).Enter(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -145,7 +145,8 @@ func ValidRuntime(name string) bool {
 // SameRunners reports whether runners made from e and from other are alike,
 // so that a change from one to the other replaces none.
 func (e Environment) SameRunners(other Environment) bool {
-	return e.Image == other.Image && e.Pin.Digest == other.Pin.Digest &&
+	return e.Tenant == other.Tenant && // idle runners belong to it
+		e.Image == other.Image && e.Pin.Digest == other.Pin.Digest &&
 		e.Resources == other.Resources &&
 		e.Network.equal(other.Network) &&
 		e.Isolation == other.Isolation && e.Runtime == other.Runtime &&
@@ -160,7 +161,7 @@ func (e Environment) Claimable(by TenantID) bool { return e.Shared || e.Tenant =
 
 // Same reports whether a change from e to other changes nothing.
 func (e Environment) Same(other Environment) bool {
-	return e.PoolSize == other.PoolSize && e.Tenant == other.Tenant && e.Shared == other.Shared && e.SameRunners(other)
+	return e.PoolSize == other.PoolSize && e.Shared == other.Shared && e.SameRunners(other)
 }
 
 // Between returns INVALID_INPUT for field unless low ≤ value ≤ high.

@@ -59,12 +59,13 @@ type Error struct {
 	Message string
 	Err     error
 
-	Exceeded *Exceeded // which quota was reached; only with CodeQuotaExceeded, and nil for a bound that is no tenant's
+	Exceeded *Exceeded // what was reached; only with CodeQuotaExceeded, and nil for a bound that is no tenant's
 }
 
-// An Exceeded says which of a tenant's [Quotas] was reached.
+// An Exceeded says which of a tenant's [Quotas] was reached, or which share of what the server has
+// for all tenants.
 type Exceeded struct {
-	Quota       string // as the API spells it, for example "claimsPerMinute"
+	Quota       string // as the API spells it, for example "claimsPerMinute" or "batches"
 	Limit, Used int64
 	RetryAfter  time.Duration // after which there is room again; 0: when something of the tenant's ends
 }

@@ -206,7 +206,7 @@ type PutEnvironmentInput struct {
 	ID string `json:"id"`
 	// Only if the stored revision is this one, else CONFLICT. 0: only create.
 	IfRevision *int `json:"ifRevision,omitempty"`
-	// The tenant that it belongs to. A caller for all tenants may name any; the default is the stored one, or the tenant `default`. Other callers: their own.
+	// The tenant that it belongs to. A caller for all tenants may name any; the default is the stored one, or the tenant `default`. Other callers: their own. Another tenant gets new runners: idle ones are replaced.
 	Tenant *string `json:"tenant,omitempty"`
 	// Whether every tenant may see it and claim its runners. Only a caller for all tenants can set it. Default: false.
 	Shared *bool `json:"shared,omitempty"`

@@ -13,8 +13,8 @@ import (
 
 // A Place is one runner's, from the wish for it until it is forgotten.
 type Place struct {
-	*turns.Ticket                  // for the runner's starts, with the priority that it was asked for with last
-	Task          *taskrunner.Task // set before the place is wished for
+	*turns.Pass                  // for the runner's starts, with the priority that it was asked for with last
+	Task        *taskrunner.Task // set before the place is wished for
 
 	p      *Placer
 	id     runtime.RunnerID
@@ -32,7 +32,7 @@ type Place struct {
 // Place returns the place of a runner, which isn't wished for yet. Held reports whether
 // somebody holds the runner, a claim that is being stored included.
 func (p *Placer) Place(r runtime.Runner, priority runtime.Priority, held func(context.Context) (bool, error)) *Place {
-	return &Place{Ticket: p.Gate.Ticket(r.Environment, priority), p: p, id: r.ID, env: r.Environment, wished: r.CreatedAt, held: held}
+	return &Place{Pass: p.Gate.Pass(r.Environment, priority), p: p, id: r.ID, env: r.Environment, wished: r.CreatedAt, held: held}
 }
 
 // Check returns INVALID_INPUT for a runner that can't be wished for.

@@ -208,6 +208,15 @@ func (p Principal) ActsFor(owner runtime.TenantID) runtime.TenantID {
 	return p.Tenant
 }
 
+// Keys returns the scope of the caller's idempotency keys, which doesn't change with the objects
+// that it uses: the name of its tenant, and "" for all callers for all tenants.
+func (p Principal) Keys() string {
+	if p.AllTenants {
+		return ""
+	}
+	return p.Tenant.String()
+}
+
 // Scope returns the one tenant whose objects a caller's lists show, and false if they
 // show the objects of all tenants.
 func (p Principal) Scope() (runtime.TenantID, bool) { return p.Tenant, !p.AllTenants }

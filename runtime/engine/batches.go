@@ -12,6 +12,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/quota"
+	"github.com/rockpool/rockpool/runtime/share"
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
@@ -27,25 +28,42 @@ const freshAttempts = 3
 type batches struct {
 	host batch.Host
 
-	mu   sync.Mutex // guards byID
-	byID map[runtime.BatchID]*batch.Leader
+	mu     sync.Mutex // guards what follows
+	byID   map[runtime.BatchID]*batch.Leader
+	shares share.Bound
 }
 
-// add makes a leader findable; false: there are as many as may be.
-func (all *batches) add(l *batch.Leader) bool {
+func newBatches() *batches {
+	return &batches{byID: map[runtime.BatchID]*batch.Leader{}, shares: share.Bound{Limit: maxBatches, Quota: "batches", Of: "running batches"}}
+}
+
+// add makes a leader findable. It returns QUOTA_EXCEEDED if its tenant has its share.
+func (all *batches) add(l *batch.Leader) error {
+	b := l.Batch()
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	if len(all.byID) >= maxBatches {
-		return false
+	if err := all.shares.Acquire(b.Tenant); err != nil {
+		return err
 	}
-	all.byID[l.Batch().ID] = l
-	return true
+	all.byID[b.ID] = l
+	return nil
 }
 
-func (all *batches) remove(id runtime.BatchID) {
+// adopt makes a leader findable that an earlier server had.
+func (all *batches) adopt(l *batch.Leader) {
+	b := l.Batch()
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	delete(all.byID, id)
+	all.shares.Adopt(b.Tenant)
+	all.byID[b.ID] = l
+}
+
+// remove lets go of a batch that add or adopt took in.
+func (all *batches) remove(b runtime.Batch) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.shares.Release(b.Tenant)
+	delete(all.byID, b.ID)
 }
 
 func (all *batches) len() int {
@@ -68,7 +86,7 @@ func (e *Engine) StartBatch(ctx context.Context, in StartInput, of BatchInput) (
 	asked.Key = ""
 	b := runtime.Batch{ID: runtime.NewBatchID(), RunnerID: in.RunnerID, Tenant: in.Tenant, Input: digest([]any{asked, of})}
 	if in.Key != "" {
-		b.Key = keyOf(in.Tenant, "start/"+in.Key)
+		b.Key = keyOf(in.Keys, "start/"+in.Key)
 	}
 	if of.FreshRunners {
 		return b, runtime.Execution{}, runtime.Invalid("freshRunners", "only run can give each case a runner of its own")
@@ -120,19 +138,19 @@ func (e *Engine) startBatch(ctx context.Context, b runtime.Batch, caller string,
 		return runtime.Execution{}, err
 	}
 	l := e.batches.host.New(b, caller)
-	if !e.batches.add(l) {
+	if err := e.batches.add(l); err != nil {
 		done()
-		return runtime.Execution{}, runtime.Errorf(runtime.CodeQuotaExceeded, "%d batches are running: try again when one has ended", maxBatches)
+		return runtime.Execution{}, err
 	}
 	stored, added, err := e.store.AddBatch(ctx, b, batch.Encode(shared), encoded)
 	if err != nil || !added {
-		e.batches.remove(b.ID)
+		e.batches.remove(b)
 		done()
 		return e.repeatedBatch(ctx, stored, b, err)
 	}
 	x, err := l.Begin(ctx)
 	if err != nil {
-		e.batches.remove(b.ID)
+		e.batches.remove(b)
 		done()
 		if dropped := e.store.DropBatch(context.WithoutCancel(ctx), b); dropped != nil {
 			e.logger.Warn("a batch that could not begin is still stored") // the next server ends it
@@ -162,7 +180,7 @@ func (e *Engine) useForBatch(ctx context.Context, b runtime.Batch) (env runtime.
 // batchEnded is of [batch.Host].
 func (e *Engine) batchEnded(l *batch.Leader) {
 	b := l.Batch()
-	e.batches.remove(b.ID)
+	e.batches.remove(b)
 	e.holdings.end(b.Tenant)
 	if b.FreshRunners() {
 		return
@@ -356,8 +374,8 @@ func (e *Engine) recallBatches(ctx context.Context) ([]*batch.Leader, error) {
 		if u.Cancelled {
 			l.Cancel()
 		}
-		e.batches.add(l)
-		e.holdings.ledger.Restore(u.Batch.Tenant, quota.Executions, 1)
+		e.batches.adopt(l)
+		e.holdings.ledger.Adopt(u.Batch.Tenant, quota.Executions, 1)
 		leaders = append(leaders, l)
 	}
 	return leaders, nil

@@ -98,7 +98,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		catalog:  newCatalog(),
 		runners:  runners{feed: runnerfeed.New()},
 		sessions: newSessionTable(),
-		batches:  &batches{byID: map[runtime.BatchID]*batch.Leader{}},
+		batches:  newBatches(),
 		claims:   once.Keeping[runtime.RunnerID](),
 		runs:     once.Passing[runtime.Execution](),
 	}

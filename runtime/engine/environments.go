@@ -15,8 +15,8 @@ const maxEnvironments = 10_000
 
 // PutEnvironment creates an environment, or changes those of its fields that
 // in names. Runners that are claimed stay as they are; idle ones are replaced
-// if what they are made from changed, and the cluster has the image for that.
-// An image that in names is looked up, and pinned.
+// if what they are made from or the tenant changed, and the cluster has the image for that.
+// The id of a deleted environment is its tenant's until its last runner is gone. An image that in names is looked up, and pinned.
 func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (env runtime.Environment, created bool, err error) {
 	if err := e.pin(ctx, &in); err != nil { // which may take a while, before others have to wait
 		return runtime.Environment{}, false, err
@@ -30,7 +30,11 @@ func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (en
 	ctx = context.WithoutCancel(ctx)
 	for {
 		stored, exists := e.Environment(in.ID)
-		if exists && in.Mine != nil && !in.Mine(stored) {
+		owned := stored
+		if p := e.catalog.pool(in.ID); !exists && p != nil && !p.Ended() { // it was deleted, and its claimed runners are still there
+			owned = p.Environment()
+		}
+		if owned.ID != "" && in.Mine != nil && !in.Mine(owned) {
 			return runtime.Environment{}, false, runtime.Errorf(runtime.CodeConflict, "the id %s is taken: choose another one", in.ID)
 		}
 		if in.IfRevision != nil && *in.IfRevision != stored.Revision {
@@ -144,7 +148,7 @@ func (e *Engine) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID
 	env, exists := e.Environment(id)
 	if !exists { // it may still have a pool
 		if p := e.catalog.pool(id); p != nil {
-			env = p.First()
+			env = p.Environment()
 		}
 	}
 	if env.ID != "" && !mine(env) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 func TestEnvironments(t *testing.T) {
@@ -130,5 +131,62 @@ func TestEnvironmentsNameAnInterpreter(t *testing.T) {
 	}
 	if env, err = put(PutEnvironmentInput{Warm: &runtime.Warm{Interpreter: runtime.InterpreterNone}}); err != nil || env.Warm != nil || env.RunnerRevision != 4 {
 		t.Errorf("NONE: %+v, %v", env, err)
+	}
+}
+
+// Another tenant is a new revision of the runners: idle ones are replaced, claimed ones stay their holders'.
+func TestEnvironmentsChangeTheirTenant(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	held := b.claim(t, "a")
+	env, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "a", Tenant: ptr(runtime.TenantID("t"))})
+	if err != nil || env.Revision != 2 || env.RunnerRevision != 2 {
+		t.Errorf("%+v, %v", env, err)
+	}
+	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Tenant: "t", WaitFor: ptr(30)})
+	if err != nil || r.Environment.Tenant != "t" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if now, ok := b.Runner(held.ID); !ok || now.State != runtime.RunnerClaimed || now.Tenant() != runtime.DefaultTenant {
+		t.Errorf("%+v", now)
+	}
+}
+
+// The id of a deleted environment is its tenant's as long as a runner of it is held: another tenant would end that with
+// endClaimed.
+func TestIDsOfDeletedEnvironments(t *testing.T) {
+	b := newBed(t)
+	put := func(tenant runtime.TenantID) error {
+		mine := func(env runtime.Environment) bool { return env.Tenant == tenant }
+		_, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "a", Tenant: &tenant, PoolSize: ptr(0), Mine: mine})
+		return err
+	}
+	remove := func(tenant runtime.TenantID) bool {
+		deleted, err := b.DeleteEnvironment(t.Context(), "a", false, func(env runtime.Environment) bool { return env.Tenant == tenant })
+		if err != nil {
+			t.Error(err)
+		}
+		return deleted
+	}
+	if err := put("t"); err != nil {
+		t.Fatal(err)
+	}
+	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Tenant: "t", WaitFor: ptr(30)})
+	if err != nil || !remove("t") {
+		t.Fatal(err)
+	}
+	wantCode(t, put("u"), runtime.CodeConflict, "")
+	if err := put("t"); err != nil {
+		t.Errorf("its own tenant: %v", err)
+	}
+	if remove("u") || !remove("t") {
+		t.Error("another tenant deleted it, or its own can't")
+	}
+	if released, err := b.Release(t.Context(), r.ID); err != nil || !released {
+		t.Errorf("%v, %v", released, err)
+	}
+	wait.For(t, "the id is free", func() bool { return b.catalog.pool("a") == nil })
+	if err := put("u"); err != nil || !remove("u") {
+		t.Error(err)
 	}
 }

@@ -34,7 +34,7 @@ func (e *Engine) Execute(ctx context.Context, in RunInput) (runtime.Execution, e
 	if in.Key == "" {
 		return whole(ctx)
 	}
-	x.Key = keyOf(in.Tenant, "run/"+in.Key)
+	x.Key = keyOf(in.Keys, "run/"+in.Key)
 	claim.Claim.Key, claim.Claim.Input = x.Key, x.Input
 	made, _, err := e.runs.Do(ctx, x.Key, x.Input, e.jobs.add, func(ctx context.Context) (runtime.Execution, error) {
 		if stored, found, err := e.store.ExecutionByKey(ctx, x.Key); err != nil || found {
@@ -76,7 +76,7 @@ func (e *Engine) RunBatch(ctx context.Context, in RunInput, of BatchInput) (runt
 		x, err := whole(ctx)
 		return e.started(ctx, x, err)
 	}
-	b.Key = keyOf(in.Tenant, "run/"+in.Key)
+	b.Key = keyOf(in.Keys, "run/"+in.Key)
 	run.claim.Claim.Key, run.claim.Claim.Input = b.Key, b.Input
 	x, _, err := e.runs.Do(ctx, b.Key, b.Input, e.jobs.add, func(ctx context.Context) (runtime.Execution, error) {
 		if stored, found, err := e.store.BatchByKey(ctx, b.Key); err != nil || found {

@@ -29,7 +29,7 @@ func (e *Engine) Start(ctx context.Context, in StartInput) (runtime.Execution, e
 		return runtime.Execution{}, err
 	}
 	if in.Key != "" {
-		x.Key = keyOf(in.Tenant, "start/"+in.Key)
+		x.Key = keyOf(in.Keys, "start/"+in.Key)
 	}
 	return e.start(ctx, in, x)
 }

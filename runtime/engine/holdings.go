@@ -8,6 +8,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/quota"
+	"github.com/rockpool/rockpool/runtime/share"
 )
 
 // holdings are what tenants have of the engine: runners and executions. They are taken from
@@ -19,13 +20,17 @@ type holdings struct {
 
 	waiting waiting
 
-	mu    sync.Mutex // guards what follows
-	held  map[runtime.RunnerID]runtime.TenantID
-	freed chan struct{} // closed and replaced when a runner is given back
+	mu     sync.Mutex // guards what follows
+	held   map[runtime.RunnerID]runtime.TenantID
+	shares share.Bound // of claims that wait for their quota
 }
 
+// maxWaiting bounds the claims of all tenants that wait for their quota; one tenant gets half.
+const maxWaiting = 20_000
+
 func newHoldings(config Config, there func(runtime.RunnerID) (runtime.Runner, bool)) *holdings {
-	h := &holdings{ledger: config.Quotas, weight: config.Weight, there: there, held: map[runtime.RunnerID]runtime.TenantID{}, freed: make(chan struct{})}
+	h := &holdings{ledger: config.Quotas, weight: config.Weight, there: there, held: map[runtime.RunnerID]runtime.TenantID{},
+		shares: share.Bound{Limit: maxWaiting, Quota: quota.Waiting.String(), Of: "claims waiting for its quota of runners"}}
 	if h.ledger == nil {
 		h.ledger = quota.New()
 	}
@@ -44,17 +49,17 @@ func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (r
 		claim.Waiting = pool.NewWaiting()
 	}
 	w := &waiter{
-		claim: WaitingClaim{Tenant: tenant, EnvironmentID: p.First().ID, Since: began, ExpiresAt: began.Add(claim.WaitFor)},
+		claim: WaitingClaim{Tenant: tenant, EnvironmentID: p.Environment().ID, Since: began, ExpiresAt: began.Add(claim.WaitFor)},
 		place: func(ctx context.Context) pool.Place { return p.Place(ctx, claim.Waiting) },
 	}
 	claim.Waits = func() (func(), error) {
-		if err := h.ledger.Take(tenant, quota.Waiting); err != nil {
+		if err := h.ledger.Acquire(tenant, quota.Waiting); err != nil {
 			return nil, err
 		}
 		h.waiting.add(w)
 		return func() {
 			h.waiting.remove(w)
-			h.ledger.Give(tenant, quota.Waiting)
+			h.ledger.Release(tenant, quota.Waiting)
 		}, nil
 	}
 	if !laterCase(claim.Claim.Key) {
@@ -68,7 +73,7 @@ func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (r
 	claim.WaitFor = max(claim.WaitFor-time.Since(began), 0)
 	r, err := p.Claim(ctx, claim)
 	if err != nil {
-		h.giveBack(tenant)
+		h.ledger.Release(tenant, quota.Runners)
 		return r, err
 	}
 	h.mu.Lock()
@@ -83,41 +88,27 @@ func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (r
 // reserve takes a runner of the tenant's quota, and waits for it as long as the claim may.
 func (h *holdings) reserve(ctx context.Context, claim pool.Claim) error {
 	tenant := claim.Claim.Tenant
-	err := h.ledger.Take(tenant, quota.Runners)
+	err := h.ledger.Acquire(tenant, quota.Runners)
 	if err == nil || claim.WaitFor == 0 {
 		return err
 	}
+	h.mu.Lock()
+	refused := h.shares.Acquire(tenant)
+	h.mu.Unlock()
+	if refused != nil {
+		return refused
+	}
+	defer func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.shares.Release(tenant)
+	}()
 	waited, refused := claim.Waits()
 	if refused != nil {
 		return refused
 	}
 	defer waited()
-	late := time.NewTimer(claim.WaitFor)
-	defer late.Stop()
-	for {
-		h.mu.Lock()
-		freed := h.freed
-		h.mu.Unlock()
-		if err = h.ledger.Take(tenant, quota.Runners); err == nil {
-			return nil
-		}
-		select {
-		case <-freed:
-		case <-late.C:
-			return err
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// giveBack gives back a runner, and lets those try again who wait for one.
-func (h *holdings) giveBack(tenant runtime.TenantID) {
-	h.ledger.Give(tenant, quota.Runners)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	close(h.freed)
-	h.freed = make(chan struct{})
+	return h.ledger.Wait(ctx, tenant, quota.Runners, claim.WaitFor)
 }
 
 // left gives back a runner that goes. The owner of a pool calls it.
@@ -127,7 +118,7 @@ func (h *holdings) left(id runtime.RunnerID) {
 	delete(h.held, id)
 	h.mu.Unlock()
 	if held {
-		h.giveBack(tenant)
+		h.ledger.Release(tenant, quota.Runners)
 	}
 }
 
@@ -136,7 +127,7 @@ func (h *holdings) adopt(r runtime.Runner) {
 	if r.State != runtime.RunnerClaimed {
 		return
 	}
-	h.ledger.Restore(r.Claim.Tenant, quota.Runners, 1)
+	h.ledger.Adopt(r.Claim.Tenant, quota.Runners, 1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.held[r.ID] = r.Claim.Tenant
@@ -148,11 +139,11 @@ func (h *holdings) begin(tenant runtime.TenantID) error {
 	if err := h.ledger.Start(tenant); err != nil {
 		return err
 	}
-	return h.ledger.Take(tenant, quota.Executions)
+	return h.ledger.Acquire(tenant, quota.Executions)
 }
 
 // end gives back what begin took.
-func (h *holdings) end(tenant runtime.TenantID) { h.ledger.Give(tenant, quota.Executions) }
+func (h *holdings) end(tenant runtime.TenantID) { h.ledger.Release(tenant, quota.Executions) }
 
 // room returns QUOTA_EXCEEDED if begin would, before a runner is claimed for nothing.
 func (h *holdings) room(tenant runtime.TenantID) error {
@@ -176,8 +167,8 @@ func (e *Engine) Usage(id runtime.TenantID) quota.Usage { return e.holdings.ledg
 
 // Subscribing takes a subscription of a tenant's quota until done is called.
 func (e *Engine) Subscribing(id runtime.TenantID) (done func(), err error) {
-	if err := e.holdings.ledger.Take(id, quota.Subscriptions); err != nil {
+	if err := e.holdings.ledger.Acquire(id, quota.Subscriptions); err != nil {
 		return nil, err
 	}
-	return func() { e.holdings.ledger.Give(id, quota.Subscriptions) }, nil
+	return func() { e.holdings.ledger.Release(id, quota.Subscriptions) }, nil
 }

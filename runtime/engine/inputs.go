@@ -40,8 +40,8 @@ type PutEnvironmentInput struct {
 	DefaultTimeLimit *int          // seconds
 	OutputLimit      *int64
 
-	// Mine reports whether the stored environment with this ID is the caller's; else the ID
-	// is taken. Nil: every one is.
+	// Mine reports whether the environment that has this ID, or whose runners do, is the
+	// caller's; else the ID is taken. Nil: every one is.
 	Mine func(runtime.Environment) bool
 
 	pin runtime.ImagePin // with Image: what that is now
@@ -50,10 +50,11 @@ type PutEnvironmentInput struct {
 // ClaimInput asks for a runner.
 type ClaimInput struct {
 	EnvironmentID     runtime.EnvironmentID
-	Tenant            runtime.TenantID // who is to hold the runner; keys are each tenant's own
+	Tenant            runtime.TenantID // who is to hold the runner
 	InactivityTimeout *int             // seconds; 0: never
 	WaitFor           *int             // seconds
 	Key               string
+	Keys              string // the caller's scope, in which Key is its own: a tenant's name; "": that of callers for all tenants
 	Labels            []runtime.Label
 	Caller            string // whose claims these are: claims that wait are served by turns of their callers
 }
@@ -62,7 +63,7 @@ type ClaimInput struct {
 // Command and Shell is set.
 type StartInput struct {
 	RunnerID         runtime.RunnerID
-	Tenant           runtime.TenantID `json:"-"` // who holds the runner; keys are each tenant's own
+	Tenant           runtime.TenantID `json:"-"` // who holds the runner
 	Command          []string
 	Shell            *string
 	Variables        []runtime.Variable
@@ -77,6 +78,7 @@ type StartInput struct {
 	Terminal         *runtime.TerminalSize // implies Stdin
 	Privileged       bool                  // as root inside the runner
 	Key              string
+	Keys             string `json:"-"` // as ClaimInput's
 
 	input *string // Execute's: all of the stdin
 }
@@ -93,6 +95,7 @@ type RunInput struct {
 	TimeLimit     *int // seconds
 	WaitFor       *int // seconds
 	Key           string
+	Keys          string `json:"-"` // as ClaimInput's
 	Caller        string `json:"-"` // as ClaimInput's; a retry with the same key may be another one's
 }
 
@@ -157,7 +160,7 @@ type ExecutionFilter = store.ExecutionFilter
 
 // Bounds of batches.
 const (
-	maxBatches       = 256      // that haven't ended, of the server
+	maxBatches       = 512      // that haven't ended, of all tenants; one alone gets half
 	maxBatchStdin    = 16 << 20 // bytes of all cases
 	shellArgumentOne = "sh"     // what $0 is, where a shell gets arguments
 )

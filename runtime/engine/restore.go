@@ -138,7 +138,7 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 	for _, s := range sessions {
 		e.sessions.add(s)
 		if x := s.Execution(); x.Batch == nil {
-			e.holdings.ledger.Restore(x.Tenant, quota.Executions, 1)
+			e.holdings.ledger.Adopt(x.Tenant, quota.Executions, 1)
 		}
 	}
 	e.counts.resumed.Add(int64(len(sessions)))

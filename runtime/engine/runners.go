@@ -94,7 +94,7 @@ func (e *Engine) Claim(ctx context.Context, in ClaimInput) (runtime.Runner, erro
 func (in ClaimInput) alone() (pool.Claim, error) {
 	claim, err := in.claim()
 	if in.Key != "" {
-		claim.Claim.Key = keyOf(in.Tenant, "claim/"+in.Key) // apart from the keys of run
+		claim.Claim.Key = keyOf(in.Keys, "claim/"+in.Key) // apart from the keys of run
 	}
 	return claim, err
 }
@@ -154,13 +154,13 @@ func (e *Engine) claimOnce(ctx context.Context, spawn func(func(context.Context)
 	return runtime.Runner{}, false, runtime.Gone(runner)
 }
 
-// keyOf returns an idempotency key as it is stored: each tenant has its own. Those of the
-// default tenant are as servers stored them before there were others.
-func keyOf(tenant runtime.TenantID, key string) string {
-	if tenant == runtime.DefaultTenant {
+// keyOf returns an idempotency key of a scope as it is stored. Those of callers for all tenants
+// are as servers stored them before there were others.
+func keyOf(scope, key string) string {
+	if scope == "" {
 		return key
 	}
-	return "tenant/" + string(tenant) + "/" + key
+	return "tenant/" + scope + "/" + key
 }
 
 func keyConflict() error {
@@ -205,6 +205,9 @@ func (e *Engine) ending(ctx context.Context, r runtime.Runner) error {
 		}
 	}
 	if r.Claim.Key == "" {
+		return nil
+	}
+	if id, ok := e.claims.Kept(r.Claim.Key); ok && id != r.ID { // the claim that got r wasn't wanted any more, and a later one has another runner
 		return nil
 	}
 	now := time.Now()

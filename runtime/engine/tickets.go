@@ -14,8 +14,8 @@ import (
 // a WaitFor for an hour. It returns a ticket, which is CLAIMED already where a runner was
 // idle. The holder has to look at it, by Ticket or WatchTicket, or it is cancelled. A
 // claim that fails at once makes no ticket. The same key gives the same ticket while that
-// is known, and then a new one for the runner that Claim would return. It calls claimed, if
-// that isn't nil, once a new ticket has its runner.
+// waits or has a runner, and is known; then a new one, for the runner that Claim would return. It
+// calls claimed, if that isn't nil, once a new ticket has its runner.
 func (e *Engine) ClaimLater(ctx context.Context, in ClaimInput, claimed func(ticket.Ticket)) (ticket.Ticket, error) {
 	claim, err := in.alone()
 	if err != nil {

@@ -150,14 +150,13 @@ func (e *Engine) followPools(ctx context.Context, follow func(*pool.Pool)) {
 	}
 }
 
-// environmentOf returns the environment of a pool as it is served, or as it was when the pool
-// began.
+// environmentOf returns the environment of a pool as it is served, or as it was last.
 func (e *Engine) environmentOf(p *pool.Pool) runtime.Environment {
-	first := p.First()
-	if env, ok := e.Environment(first.ID); ok {
+	last := p.Environment()
+	if env, ok := e.Environment(last.ID); ok {
 		return env
 	}
-	return first
+	return last
 }
 
 // followPool sends what look returns of a pool until the pool or ctx ends: the first one only

@@ -41,7 +41,7 @@ func (g *Guard) starting(ctx context.Context, in engine.StartInput) (engine.Star
 	if p.Grant != nil && in.Privileged {
 		return in, runtime.Errorf(runtime.CodeForbidden, "a grant can't start privileged executions")
 	}
-	in.Tenant = p.Tenant
+	in.Tenant, in.Keys = p.Tenant, p.Keys()
 	r, ok := g.engine.Runner(in.RunnerID)
 	switch {
 	case ok && !p.SeesRunner(r), !ok && p.Grant != nil && p.Grant.Runner != in.RunnerID:
@@ -68,6 +68,7 @@ func (g *Guard) running(ctx context.Context, in engine.RunInput) (engine.RunInpu
 	p, err := g.caller(ctx, "run")
 	if err == nil {
 		in.Tenant, in.EnvironmentID = g.claimant(p, in.EnvironmentID)
+		in.Keys = p.Keys()
 	}
 	return in, err
 }

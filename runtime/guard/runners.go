@@ -64,6 +64,7 @@ func (g *Guard) Claim(ctx context.Context, in engine.ClaimInput) (r runtime.Runn
 	}
 	asked := in.EnvironmentID
 	in.Tenant, in.EnvironmentID = g.claimant(p, asked)
+	in.Keys = p.Keys()
 	r, err = g.engine.Claim(ctx, in)
 	return r, noEnvironment(err, asked, in.EnvironmentID)
 }

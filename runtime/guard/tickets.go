@@ -20,6 +20,7 @@ func (g *Guard) ClaimLater(ctx context.Context, in engine.ClaimInput) (t ticket.
 	}
 	asked := in.EnvironmentID
 	in.Tenant, in.EnvironmentID = g.claimant(p, asked)
+	in.Keys = p.Keys()
 	t, err = g.engine.ClaimLater(ctx, in, func(of ticket.Ticket) {
 		record(context.WithoutCancel(ctx), g, "claimRunner", ofRunner, of.Runner, of.Tenant, nil, audit.Ref("ticket", of.ID))
 	})

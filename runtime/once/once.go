@@ -96,6 +96,22 @@ func (g *Group[V]) Put(key, input string, value V) {
 	g.calls[key] = c
 }
 
+// Kept returns the value that is kept for a key, and whether one is.
+func (g *Group[V]) Kept(key string) (value V, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c := g.calls[key]
+	if c == nil {
+		return value, false
+	}
+	select {
+	case <-c.done:
+		return c.value, true
+	default:
+		return value, false
+	}
+}
+
 // Forget lets go of what is kept for a key, but not of a call that is under way.
 func (g *Group[V]) Forget(key string) {
 	g.mu.Lock()

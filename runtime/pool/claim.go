@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/share"
 )
 
 // A waiter is a claim that waits for its runner, or for its mark.
@@ -35,8 +36,12 @@ type claimed struct {
 
 func (w *waiter) answer(r runtime.Runner, err error) { w.result <- claimed{r, err, w.waited} }
 
-// maxWaiting bounds how many claims wait in one pool.
-const maxWaiting = 10_000
+// maxWaiting bounds how many claims of all tenants wait in one pool; one tenant alone gets half.
+const maxWaiting = 20_000
+
+func newQueue() queue {
+	return queue{shares: share.Bound{Limit: maxWaiting, Quota: "waiting", Of: "claims waiting for a runner of this environment"}}
+}
 
 // enqueue takes a claim in; settle serves it, or leaves it waiting.
 func (o *owner) enqueue(w *waiter) {
@@ -44,10 +49,8 @@ func (o *owner) enqueue(w *waiter) {
 		w.answer(runtime.Runner{}, o.goal.errDeleted())
 		return
 	}
-	if o.waiting.length() >= maxWaiting {
-		w.answer(runtime.Runner{}, runtime.Errorf(runtime.CodeQuotaExceeded,
-			"%d claims wait for a runner of environment %s, and no more may: try again later, release runners, or raise poolSize (%d)",
-			maxWaiting, o.goal.env.ID, o.goal.env.PoolSize))
+	if err := o.waiting.shares.Acquire(w.claim.Claim.Tenant); err != nil {
+		w.answer(runtime.Runner{}, err)
 		return
 	}
 	w.deadline = time.Now().Add(w.claim.WaitFor)
@@ -147,7 +150,7 @@ func (o *owner) keptUntil(e *entry) time.Time {
 // making reports whether a runner is starting, and waits for nothing.
 func (o *owner) making() bool {
 	for _, e := range o.runners {
-		if e.State == runtime.RunnerStarting && e.Message == "" && o.goal.current(e.Runner.Environment.Revision) {
+		if e.State == runtime.RunnerStarting && e.Message == "" && o.goal.current(e.Environment) {
 			return true
 		}
 	}

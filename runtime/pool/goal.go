@@ -31,7 +31,7 @@ func (g *goal) delete(endClaimed bool) {
 
 // look finds out what runners are made from now. As long as the cluster hasn't
 // the environment's image, that is the revision before, as many as are wanted
-// now; and nothing, where there is none.
+// now and for the tenant that owns it now; and nothing, where there is none.
 func (g *goal) look(options Options) {
 	g.making, g.image, g.awaiting = g.env, options.image(g.env), false
 	g.making.Previous = nil
@@ -43,7 +43,7 @@ func (g *goal) look(options Options) {
 		return
 	}
 	g.making = *g.env.Previous
-	g.making.PoolSize = g.env.PoolSize
+	g.making.PoolSize, g.making.Tenant = g.env.PoolSize, g.env.Tenant
 }
 
 // spec returns what Plan has to know of it.
@@ -51,8 +51,14 @@ func (g *goal) spec() Spec {
 	return Spec{Size: g.env.PoolSize, Revision: g.making.RunnerRevision, Deleted: g.deleted, EndClaimed: g.endClaimed}
 }
 
-// current reports whether runners of a revision are made now.
-func (g *goal) current(revision int) bool { return revision >= g.making.RunnerRevision }
+// current reports whether runners made from env are as they are made now.
+func (g *goal) current(env runtime.Environment) bool {
+	return env.Revision >= g.making.RunnerRevision && !g.foreign(env)
+}
+
+// foreign reports whether runners made from env are another tenant's. The environment was
+// another one's, or was deleted and created anew.
+func (g *goal) foreign(env runtime.Environment) bool { return env.Tenant != g.making.Tenant }
 
 // errDeleted is what a claim of a deleted environment's runner gets.
 func (g *goal) errDeleted() error {

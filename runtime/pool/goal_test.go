@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -163,8 +164,18 @@ func TestPreviousRevisionIsServed(t *testing.T) {
 		}
 		settle(time.Second)
 		b.made(1, 4)
+		other := next // whose tenant has runners of its own, also of the revision before
+		other.Tenant, other.Revision = "t", 3
+		if err := b.SetEnvironment(t.Context(), other); err != nil {
+			t.Fatal(err)
+		}
+		settle(time.Second)
+		b.made(1, 4)
+		if runners, err := b.fake.Runners(t.Context(), ""); err != nil || slices.ContainsFunc(runners, func(r runtime.Runner) bool { return r.Environment.Tenant != "t" }) {
+			t.Errorf("%+v, %v", runners, err)
+		}
 		b.is("two", runtime.ImageReady, "")
 		settle(time.Second)
-		b.made(2, 4)
+		b.made(3, 4)
 	})
 }

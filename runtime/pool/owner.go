@@ -40,7 +40,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var workers sync.WaitGroup
 	spawn := func(worker func(context.Context)) { workers.Go(func() { worker(ctx) }) }
-	o := &owner{pool: p, spawn: spawn, goal: goal{env: p.first}, runners: map[runtime.RunnerID]*entry{}, changes: changes{removed: map[runtime.RunnerID]int{}}}
+	o := &owner{pool: p, spawn: spawn, goal: goal{env: p.Environment()}, waiting: newQueue(), runners: map[runtime.RunnerID]*entry{}, changes: changes{removed: map[runtime.RunnerID]int{}}}
 	defer func() {
 		o.publish(true)
 		o.refuse(errEnded())
@@ -98,7 +98,7 @@ func (o *owner) settle(now time.Time) time.Time {
 	}
 	o.members = o.members[:0]
 	for _, e := range o.runners {
-		m := Member{ID: e.ID, State: e.State, Revision: e.Environment.Revision, ExpiresAt: e.Claim.ExpiresAt}
+		m := Member{ID: e.ID, State: e.State, Revision: e.Environment.Revision, Foreign: o.goal.foreign(e.Environment), ExpiresAt: e.Claim.ExpiresAt}
 		if e.busy > 0 {
 			m.ExpiresAt = time.Time{}
 			wake = earlier(wake, o.keep(e, now))
@@ -151,7 +151,7 @@ func (o *owner) hurry() {
 	var refills, urgent []*entry
 	for _, e := range o.runners {
 		switch {
-		case e.State != runtime.RunnerStarting || !o.goal.current(e.Runner.Environment.Revision):
+		case e.State != runtime.RunnerStarting || !o.goal.current(e.Environment):
 		case e.priority >= runtime.PriorityWaiting:
 			urgent = append(urgent, e)
 		default:
@@ -251,7 +251,7 @@ func retry(ctx context.Context, f func() error, report func(error)) error {
 // the only one.
 func (o *owner) oldestIdle() (oldest *entry, only bool) {
 	for _, e := range o.runners {
-		if e.State != runtime.RunnerIdle || !o.goal.current(e.Runner.Environment.Revision) {
+		if e.State != runtime.RunnerIdle || !o.goal.current(e.Environment) {
 			continue
 		}
 		only = oldest == nil

@@ -16,11 +16,14 @@ type Spec struct {
 	EndClaimed bool // with Deleted: no claimed ones either
 }
 
+func (s Spec) current(m Member) bool { return m.Revision >= s.Revision && !m.Foreign }
+
 // A Member is what Plan has to know of a runner.
 type Member struct {
 	ID        runtime.RunnerID
 	State     runtime.RunnerState
 	Revision  int
+	Foreign   bool      // of a tenant that the environment isn't of now: replaced when it is idle
 	ExpiresAt time.Time // of a claim that nobody uses now; zero: never
 }
 
@@ -62,7 +65,7 @@ func Plan(now time.Time, spec Spec, have []Member, waiting int, failures Failure
 			switch {
 			case spec.Deleted:
 				actions.stop(m, runtime.GoneEnvironmentDeleted)
-			case m.Revision < spec.Revision:
+			case !spec.current(m):
 				actions.stop(m, runtime.GoneReplaced)
 			default:
 				fresh++
@@ -111,7 +114,7 @@ func Plan(now time.Time, spec Spec, have []Member, waiting int, failures Failure
 func leastUseful(spec Spec, have []Member) []Member {
 	var members []Member
 	for _, m := range have {
-		if (m.State == runtime.RunnerStarting || m.State == runtime.RunnerIdle) && m.Revision >= spec.Revision {
+		if (m.State == runtime.RunnerStarting || m.State == runtime.RunnerIdle) && spec.current(m) {
 			members = append(members, m)
 		}
 	}

@@ -25,6 +25,7 @@ func TestPlan(t *testing.T) {
 		claimed  = runtime.RunnerClaimed
 		stopping = runtime.RunnerStopping
 	)
+	foreign := func(m Member) Member { m.Foreign = true; return m }
 	expires := func(m Member, at time.Time) Member { m.ExpiresAt = at; return m }
 	retry := Failures{Count: 2, RetryAt: noon.Add(time.Second)}
 	tried := Failures{Count: 2, RetryAt: noon}
@@ -49,6 +50,10 @@ func TestPlan(t *testing.T) {
 		"shrinking takes the young first": {spec: Spec{Size: 1}, have: []Member{member("a", idle, 0), member("b", idle, 0)}, want: Actions{Stop: []Stop{{"b", runtime.GoneShrunk}}}},
 		"an old revision is replaced": {spec: Spec{Size: 1, Revision: 2}, have: []Member{member("a", idle, 1), member("b", claimed, 1)},
 			want: Actions{Start: 1, Stop: []Stop{{"a", runtime.GoneReplaced}}}},
+		"another tenant's is replaced": {spec: Spec{Size: 1, Revision: 2}, have: []Member{foreign(member("a", idle, 3)), foreign(member("b", claimed, 3))},
+			want: Actions{Start: 1, Stop: []Stop{{"a", runtime.GoneReplaced}}}},
+		"and is no surplus": {spec: Spec{Size: 1}, have: []Member{foreign(member("a", starting, 0)), member("b", idle, 0), member("c", idle, 0)},
+			want: Actions{Stop: []Stop{{"a", runtime.GoneReplaced}, {"c", runtime.GoneShrunk}}}},
 		"deleted: claimed ones stay": {spec: Spec{Size: 2, Deleted: true}, have: []Member{member("a", idle, 0), member("b", claimed, 0)},
 			want: Actions{Stop: []Stop{{"a", runtime.GoneEnvironmentDeleted}}}},
 		"deleted with claimed ones": {spec: Spec{Deleted: true, EndClaimed: true}, have: []Member{member("b", claimed, 0)},
@@ -86,7 +91,9 @@ func TestPlanConverges(t *testing.T) {
 		}
 		var have []Member
 		for i := range rapid.IntRange(0, 10).Draw(t, "n") {
-			have = append(have, member(fmt.Sprint(i), rapid.SampledFrom(states).Draw(t, "state"), rapid.IntRange(0, spec.Revision).Draw(t, "of")))
+			m := member(fmt.Sprint(i), rapid.SampledFrom(states).Draw(t, "state"), rapid.IntRange(0, spec.Revision).Draw(t, "of"))
+			m.Foreign = rapid.Bool().Draw(t, "foreign")
+			have = append(have, m)
 		}
 		actions := Plan(noon, spec, have, waiting, Failures{})
 		for _, s := range actions.Stop {

@@ -19,6 +19,7 @@ package pool
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -66,7 +67,7 @@ type Options struct {
 // A Pool is one environment's pool. Its methods are safe for concurrent use.
 type Pool struct {
 	options Options
-	first   runtime.Environment
+	env     atomic.Pointer[runtime.Environment]
 	known   []runtime.Runner
 	inbox   chan func(*owner)
 	hints   chan struct{} // capacity 1
@@ -85,20 +86,20 @@ type Pool struct {
 func New(env runtime.Environment, known []runtime.Runner, options Options) *Pool {
 	p := &Pool{
 		options: options,
-		first:   env,
 		known:   known,
 		inbox:   make(chan func(*owner)),
 		hints:   make(chan struct{}, 1),
 		ended:   make(chan struct{}),
 	}
+	p.env.Store(&env)
 	p.status.Set(runtime.PoolStatus{EnvironmentID: env.ID, Revision: env.Revision, Size: env.PoolSize, Image: options.image(env)})
 	p.alert.Set(runtime.PoolAlert{EnvironmentID: env.ID})
 	p.Hint() // the first look
 	return p
 }
 
-// First returns the environment that the pool was made for, as it was then.
-func (p *Pool) First() runtime.Environment { return p.first }
+// Environment returns the pool's environment as SetEnvironment set it last, also after Delete.
+func (p *Pool) Environment() runtime.Environment { return *p.env.Load() }
 
 // Closed is closed when Run returns.
 func (p *Pool) Closed() <-chan struct{} { return p.ended }
@@ -127,6 +128,8 @@ func (p *Pool) Hint() {
 func (p *Pool) SetEnvironment(ctx context.Context, env runtime.Environment) error {
 	_, err := ask(ctx, p, func(o *owner, reply func(struct{}, error)) {
 		o.goal.set(env)
+		env := o.goal.env
+		o.pool.env.Store(&env)
 		o.goal.look(o.pool.options)
 		o.publish(false)
 		reply(struct{}{}, nil)
@@ -165,7 +168,7 @@ var ErrUnwanted = errors.New("the claim isn't wanted any more")
 
 // Claim returns a runner that nobody else gets; its claim is durable.
 // NO_RUNNER_AVAILABLE means that none was there for as long as it could wait,
-// QUOTA_EXCEEDED that 10,000 claims wait already. Tenants whose claims wait take
+// QUOTA_EXCEEDED that of its tenant as many claims wait as may. Tenants whose claims wait take
 // turns by weight, and the callers of a tenant within those; the claims of one caller
 // are served in the order in which they came. Where ctx ends while the claim is
 // being made, a runner claimed with a key stays claimed, for the retry, unless the

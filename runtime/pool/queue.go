@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/share"
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
@@ -18,6 +19,7 @@ import (
 type queue struct {
 	tenants   turns.Fair[runtime.TenantID, callers]
 	deadlines deadlines
+	shares    share.Bound
 	dry       int // how often no runner was idle for one of them
 }
 
@@ -35,7 +37,7 @@ type (
 // length returns how many wait.
 func (q *queue) length() int { return len(q.deadlines) }
 
-// push appends w to its caller's.
+// push appends w to its caller's. Its tenant has acquired one of the shares.
 func (q *queue) push(w *waiter) {
 	w.dry = q.dry
 	w.flow = q.tenants.Flow(w.claim.Claim.Tenant, w.claim.Weight)
@@ -122,6 +124,7 @@ func (q *queue) remove(w *waiter) {
 		}
 	}
 	heap.Remove(&q.deadlines, w.place)
+	q.shares.Release(w.claim.Claim.Tenant)
 	w.flow, w.lane, w.before, w.after = nil, nil, nil, nil
 	w.left()
 }

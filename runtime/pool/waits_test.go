@@ -140,15 +140,16 @@ func TestWaitsRefuses(t *testing.T) {
 	})
 }
 
-// TestQueueIsBounded: one more claim is refused at once, until one leaves.
+// TestQueueIsBounded: a tenant's claim beyond its share is refused at once, until one leaves. Another tenant's isn't.
 func TestQueueIsBounded(t *testing.T) {
 	run(t, 0, func(t *testing.T, b *bed) {
 		gate := b.hold()
 		defer close(gate)
 		ctx, leave := context.WithCancel(t.Context())
 		defer leave()
-		left := make(chan error, maxWaiting)
-		for range maxWaiting {
+		const most = maxWaiting / 2
+		left := make(chan error, most)
+		for range most {
 			go func() {
 				_, err := b.Claim(ctx, Claim{WaitFor: time.Hour})
 				left <- err
@@ -160,8 +161,11 @@ func TestQueueIsBounded(t *testing.T) {
 		if runtime.CodeOf(err) != runtime.CodeQuotaExceeded || !strings.Contains(err.Error(), "try again later") || time.Since(began) > 0 {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
-		if got := b.Status().Waiting; got != maxWaiting {
+		if got := b.Status().Waiting; got != most {
 			t.Errorf("%d wait", got)
+		}
+		if _, err := b.Claim(t.Context(), Claim{Claim: runtime.Claim{Tenant: "b"}, WaitFor: time.Second}); runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable {
+			t.Errorf("another tenant's: %v", err)
 		}
 		gate <- struct{}{}
 		if err := <-left; err != nil {
@@ -171,7 +175,7 @@ func TestQueueIsBounded(t *testing.T) {
 			t.Errorf("with room again: %v", err)
 		}
 		leave()
-		for range maxWaiting - 1 {
+		for range most - 1 {
 			<-left
 		}
 	})

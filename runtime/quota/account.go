@@ -1,6 +1,8 @@
 package quota
 
 import (
+	"container/list"
+	"context"
 	"sync"
 	"time"
 
@@ -12,22 +14,26 @@ type account struct {
 	tenant runtime.TenantID
 	began  time.Time // of the ledger: claims are timed by the monotonic clock from there on
 
-	mu     sync.Mutex // guards what follows
-	limits limits
-	taken  [resources]int64
-	claims window
-	day    string // of what follows, in UTC
-	cpu    time.Duration
-	output int64
+	mu      sync.Mutex // guards what follows
+	limits  limits
+	taken   [resources]int64
+	waiting [resources]list.List // of chan struct{}: each is closed when it has one; none waits while there is room
+	claims  window
+	day     string // of what follows, in UTC
+	cpu     time.Duration
+	output  int64
 }
 
 func (a *account) set(q runtime.Quotas) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.limits = limitsOf(q)
+	for r := range resources {
+		a.serve(r)
+	}
 }
 
-func (a *account) take(r Resource) error {
+func (a *account) acquire(r Resource) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.limits.reached(r, a.taken[r]) {
@@ -37,13 +43,58 @@ func (a *account) take(r Resource) error {
 	return nil
 }
 
-func (a *account) give(r Resource) {
+func (a *account) release(r Resource) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.taken[r] = max(0, a.taken[r]-1)
+	a.put(r)
 }
 
-func (a *account) restore(r Resource, n int) {
+// put gives back one. The caller holds mu.
+func (a *account) put(r Resource) {
+	a.taken[r] = max(0, a.taken[r]-1)
+	a.serve(r)
+}
+
+// serve lets those that wait have what there is room for. The caller holds mu.
+func (a *account) serve(r Resource) {
+	for first := a.waiting[r].Front(); first != nil && !a.limits.reached(r, a.taken[r]); first = a.waiting[r].Front() {
+		a.taken[r]++
+		close(a.waiting[r].Remove(first).(chan struct{}))
+	}
+}
+
+func (a *account) wait(ctx context.Context, r Resource, longest time.Duration) error {
+	served := make(chan struct{})
+	a.mu.Lock()
+	place := a.waiting[r].PushBack(served)
+	a.serve(r)
+	a.mu.Unlock()
+	late := time.NewTimer(longest)
+	defer late.Stop()
+	select {
+	case <-served:
+		return nil
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	select {
+	case <-served: // at the same moment
+		if ctx.Err() == nil {
+			return nil
+		}
+		a.put(r)
+	default:
+		a.waiting[r].Remove(place)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return a.exceeded(r, a.taken[r], 0)
+}
+
+func (a *account) adopt(r Resource, n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.taken[r] += int64(n)

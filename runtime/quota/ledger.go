@@ -2,14 +2,12 @@
 // [runtime.Quotas] with QUOTA_EXCEEDED.
 //
 // A quota is never exceeded by one, however many callers take at the same time: the check and the count are one
-// step. Three things can make a count larger than its limit: a limit that is lowered, Restore, and the day's use of
+// step. Three things can make a count larger than its limit: a limit that is lowered, Adopt, and the day's use of
 // executions that were running when the day's limit was reached.
 package quota
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +16,7 @@ import (
 )
 
 // A Ledger has an account for each tenant. A tenant for which SetTenant wasn't called is unbounded, and is counted all
-// the same. All methods are safe for concurrent use, and none waits for I/O but Load.
+// the same. All methods are safe for concurrent use, and only Load waits for I/O.
 type Ledger struct {
 	began time.Time
 
@@ -77,14 +75,21 @@ func (l *Ledger) open(id runtime.TenantID) *account {
 	return &account{tenant: id, began: l.began, limits: limitsOf(runtime.Quotas{})}
 }
 
-// Take takes one. It returns QUOTA_EXCEEDED, and takes nothing, if the tenant has as many as it may.
-func (l *Ledger) Take(id runtime.TenantID, r Resource) error { return l.account(id).take(r) }
+// Acquire takes one. It returns QUOTA_EXCEEDED, and takes nothing, if the tenant has as many as it may.
+func (l *Ledger) Acquire(id runtime.TenantID, r Resource) error { return l.account(id).acquire(r) }
 
-// Give gives back what Take took, or Restore. Giving back more than that does nothing.
-func (l *Ledger) Give(id runtime.TenantID, r Resource) { l.account(id).give(r) }
+// Wait takes one as Acquire does, and waits for it if it has to: until something of this tenant goes, or its quotas
+// change. Those that wait have theirs in the order in which they came. It returns what Acquire would after longest, and
+// ctx's cause.
+func (l *Ledger) Wait(ctx context.Context, id runtime.TenantID, r Resource, longest time.Duration) error {
+	return l.account(id).wait(ctx, r, longest)
+}
 
-// Restore takes n, whatever the limit: a server that starts finds them taken.
-func (l *Ledger) Restore(id runtime.TenantID, r Resource, n int) { l.account(id).restore(r, n) }
+// Release gives back what Acquire, Wait or Adopt took. Giving back more than that does nothing.
+func (l *Ledger) Release(id runtime.TenantID, r Resource) { l.account(id).release(r) }
+
+// Adopt takes n, whatever the limit: a server that starts finds them taken.
+func (l *Ledger) Adopt(id runtime.TenantID, r Resource, n int) { l.account(id).adopt(r, n) }
 
 // Claim counts a claim, whatever becomes of it. It returns QUOTA_EXCEEDED, and counts nothing, if ClaimsPerMinute
 // claims were counted within the last 60 seconds. RetryAfter is exactly until one more is allowed.
@@ -109,16 +114,4 @@ func (l *Ledger) Usage(id runtime.TenantID) Usage {
 		a = l.open(id) // asking makes no account
 	}
 	return a.usage()
-}
-
-// Tenants returns the usage of all tenants that were ever set or took anything, sorted by id.
-func (l *Ledger) Tenants() []Usage {
-	l.mu.RLock()
-	all := make([]Usage, 0, len(l.accounts))
-	for _, a := range l.accounts {
-		all = append(all, a.usage())
-	}
-	l.mu.RUnlock()
-	slices.SortFunc(all, func(a, b Usage) int { return cmp.Compare(a.Tenant, b.Tenant) })
-	return all
 }

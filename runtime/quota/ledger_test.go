@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	gosched "runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -43,34 +44,164 @@ func TestHeldQuotas(t *testing.T) {
 		l := New()
 		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(2)})
 		for range 2 {
-			if err := errors.Join(l.Take("a", r), l.Take("b", r), l.Take("b", r)); err != nil {
+			if err := errors.Join(l.Acquire("a", r), l.Acquire("b", r), l.Acquire("b", r)); err != nil {
 				t.Fatal(name, err)
 			}
 		}
-		got, message := refusal(t, l.Take("a", r))
+		got, message := refusal(t, l.Acquire("a", r))
 		if want := (runtime.Exceeded{Quota: name, Limit: 2, Used: 2}); got != want || !strings.Contains(message, "tenant a") || !strings.Contains(message, "again") {
 			t.Errorf("%+v, %q", got, message)
 		}
-		l.Give("a", r)
-		if err := l.Take("a", r); err != nil {
+		l.Release("a", r)
+		if err := l.Acquire("a", r); err != nil {
 			t.Error(name, err)
 		}
-		l.Restore("a", r, 3)
-		if got, _ := refusal(t, l.Take("a", r)); got.Used != 5 {
+		l.Adopt("a", r, 3)
+		if got, _ := refusal(t, l.Acquire("a", r)); got.Used != 5 {
 			t.Errorf("restored: %+v", got)
 		}
 		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(0)})
 		for range 9 {
-			l.Give("a", r)
+			l.Release("a", r)
 		}
-		if got, message := refusal(t, l.Take("a", r)); got != (runtime.Exceeded{Quota: name}) || !strings.Contains(message, "allows none") {
+		if got, message := refusal(t, l.Acquire("a", r)); got != (runtime.Exceeded{Quota: name}) || !strings.Contains(message, "allows none") {
 			t.Errorf("%+v, %q", got, message)
 		}
 		l.Remove("a")
-		if err := l.Take("a", r); err != nil {
+		if err := l.Acquire("a", r); err != nil {
 			t.Error(name, err)
 		}
 	}
+}
+
+// waits has callers of a tenant wait for a runner, one after the other, and sends the number of each that has one.
+func waits(ctx context.Context, t *testing.T, l *Ledger, id runtime.TenantID, n int) <-chan int {
+	t.Helper()
+	served := make(chan int, n)
+	for i := range n {
+		go func() {
+			if l.Wait(ctx, id, Runners, time.Hour) == nil {
+				served <- i
+			}
+		}()
+		synctest.Wait()
+	}
+	return served
+}
+
+// got returns who was served meanwhile.
+func got(served <-chan int) (all []int) {
+	synctest.Wait()
+	for len(served) > 0 {
+		all = append(all, <-served)
+	}
+	return all
+}
+
+// Callers that wait are served in the order in which they came, by what their own tenant gives back, and when its
+// quota is raised or lifted.
+func TestWaitIsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New()
+		for _, id := range []runtime.TenantID{"a", "b"} {
+			l.SetTenant(runtime.Tenant{ID: id, Quotas: quotasOf(2)})
+			l.Adopt(id, Runners, 2)
+		}
+		a, b := waits(t.Context(), t, l, "a", 9), waits(t.Context(), t, l, "b", 1)
+		if n := got(a); n != nil {
+			t.Errorf("%d are served without room", n)
+		}
+		for want := range 2 {
+			l.Release("a", Runners)
+			if n := got(a); !slices.Equal(n, []int{want}) {
+				t.Errorf("%d are served instead of %d", n, want)
+			}
+		}
+		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(1)})
+		l.Release("a", Runners)
+		if n := got(a); n != nil {
+			t.Errorf("%d are served beyond a lowered quota", n)
+		}
+		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(3)})
+		if n := got(a); len(n) != 2 || n[0]+n[1] != 2+3 {
+			t.Errorf("%d are served by a raised quota", n)
+		}
+		refusal(t, l.Acquire("a", Runners))
+		l.Remove("a")
+		if n := got(a); len(n) != 5 {
+			t.Errorf("%d are served without a quota", n)
+		}
+		if n := got(b); n != nil {
+			t.Errorf("%d of another tenant are served", n)
+		}
+		l.Release("b", Runners)
+		got(b)
+	})
+}
+
+// A caller that gives up leaves what is there to the next one.
+func TestWaitEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New()
+		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(1)})
+		if err := l.Wait(t.Context(), "a", Runners, 0); err != nil {
+			t.Errorf("with room: %v", err)
+		}
+		ctx, leave := context.WithCancelCause(t.Context())
+		left := make(chan error, 1)
+		go func() { left <- l.Wait(ctx, "a", Runners, time.Hour) }()
+		synctest.Wait()
+		began := time.Now()
+		if e, _ := refusal(t, l.Wait(t.Context(), "a", Runners, time.Minute)); e.Used != 1 || time.Since(began) != time.Minute {
+			t.Errorf("%+v after %v", e, time.Since(began))
+		}
+		next := waits(t.Context(), t, l, "a", 1)
+		leave(errGone)
+		l.Release("a", Runners) // it may be served just before it leaves
+		if err := <-left; err == nil {
+			l.Release("a", Runners)
+		} else if !errors.Is(err, errGone) {
+			t.Error(err)
+		}
+		if n := got(next); len(n) != 1 {
+			t.Error("the next one isn't served")
+		}
+		if u := l.Usage("a").Runners.Used; u != 1 {
+			t.Errorf("%d are taken", u)
+		}
+	})
+}
+
+var errGone = errors.New("the caller is gone")
+
+// TestWaitersTakeNeverOneOver: callers that come, wait for a moment, leave and give back, while the quota changes.
+func TestWaitersTakeNeverOneOver(t *testing.T) {
+	l := New()
+	l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(3)})
+	var group sync.WaitGroup
+	var held, most, served atomic.Int64
+	for i := range 50 {
+		group.Go(func() {
+			for range 30 {
+				ctx, leave := context.WithTimeout(t.Context(), time.Duration(i)*10*time.Microsecond)
+				if err := l.Wait(ctx, "a", Runners, time.Duration(50-i)*10*time.Microsecond); err == nil {
+					if n := held.Add(1); n > 3 {
+						most.Store(n)
+					}
+					served.Add(1)
+					gosched.Gosched()
+					held.Add(-1)
+					l.Release("a", Runners)
+				}
+				leave()
+			}
+		})
+	}
+	group.Wait()
+	if u := l.Usage("a").Runners.Used; u != 0 || most.Load() > 0 || l.accounts["a"].waiting[Runners].Len() != 0 {
+		t.Errorf("%d are taken at the end, %d were at once", u, most.Load())
+	}
+	t.Logf("%d were served", served.Load())
 }
 
 func TestClaimsPerMinuteAreOfAnyMinute(t *testing.T) {
@@ -212,29 +343,25 @@ func TestUsage(t *testing.T) {
 			t.Error("nothing could be read, and all is well")
 		}
 		for range 5 {
-			l.Restore("a", Runners, 1)
+			l.Adopt("a", Runners, 1)
 		}
-		l.Restore("a", Waiting, 4)
-		l.Restore("a", Executions, 3)
-		l.Restore("a", Subscriptions, 2)
+		l.Adopt("a", Waiting, 4)
+		l.Adopt("a", Executions, 3)
+		l.Adopt("a", Subscriptions, 2)
 		if err := l.Claim("a"); err != nil {
 			t.Fatal(err)
 		}
 		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(9)})
 		limit := int64(9)
 		of := func(used int64) Amount { return Amount{Used: used, Limit: &limit} }
-		want := []Usage{
+		for _, want := range []Usage{
 			{Tenant: "", OutputBytesPerDay: Amount{Used: 1}},
 			{Tenant: "a", Runners: of(5), Waiting: of(4), Executions: of(3), Subscriptions: of(2), ClaimsPerMinute: of(1), CPUSecondsPerDay: of(2), OutputBytesPerDay: of(7)},
-		}
-		if diff := cmp.Diff(want[1], l.Usage("a")); diff != "" {
-			t.Error(diff)
-		}
-		if diff := cmp.Diff(Usage{Tenant: "none"}, l.Usage("none")); diff != "" {
-			t.Error(diff)
-		}
-		if diff := cmp.Diff(want, l.Tenants()); diff != "" {
-			t.Error(diff)
+			{Tenant: "none"},
+		} {
+			if diff := cmp.Diff(want, l.Usage(want.Tenant)); diff != "" {
+				t.Error(diff)
+			}
 		}
 	})
 }
@@ -256,8 +383,8 @@ func TestParallelCallersTakeNeverOneOver(t *testing.T) {
 					claimed.Add(1)
 				}
 				l.SetTenant(tenant)
-				l.Tenants()
-				if err := l.Take("a", r); err != nil {
+				l.Usage(tenant.ID)
+				if err := l.Acquire("a", r); err != nil {
 					refused.Add(1)
 					continue
 				}
@@ -266,8 +393,8 @@ func TestParallelCallersTakeNeverOneOver(t *testing.T) {
 				}
 				took.Add(1)
 				gosched.Gosched()
-				held[r].Add(-1) // before Give: else another could take it meanwhile
-				l.Give("a", r)
+				held[r].Add(-1) // before Release: else another could take it meanwhile
+				l.Release("a", r)
 			}
 		})
 	}
@@ -278,11 +405,11 @@ func TestParallelCallersTakeNeverOneOver(t *testing.T) {
 	for r := range resources {
 		// What is left is exactly the limit.
 		for range limit {
-			if err := l.Take("a", r); err != nil {
+			if err := l.Acquire("a", r); err != nil {
 				t.Error(err)
 			}
 		}
-		refusal(t, l.Take("a", r))
+		refusal(t, l.Acquire("a", r))
 	}
 	t.Logf("%d were taken, %d refused", took.Load(), refused.Load())
 }
@@ -298,7 +425,7 @@ func TestParallelCallersTakeAllThereIs(t *testing.T) {
 		for range 100 {
 			group.Go(func() {
 				<-begin
-				if l.Take("a", Runners) == nil {
+				if l.Acquire("a", Runners) == nil {
 					took.Add(1)
 				}
 			})
@@ -311,14 +438,14 @@ func TestParallelCallersTakeAllThereIs(t *testing.T) {
 	}
 }
 
-func BenchmarkTakeAndClaim(b *testing.B) {
+func BenchmarkAcquireAndClaim(b *testing.B) {
 	l := New()
 	l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(1 << 30)})
 	b.RunParallel(func(p *testing.PB) {
 		for p.Next() {
 			_ = l.Claim("a")
-			_ = l.Take("a", Runners)
-			l.Give("a", Runners)
+			_ = l.Acquire("a", Runners)
+			l.Release("a", Runners)
 		}
 	})
 }

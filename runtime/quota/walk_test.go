@@ -28,9 +28,9 @@ func TestLedgerWalk(t *testing.T) {
 						l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(limit)})
 					}
 				},
-				"take": func(t *rapid.T) {
+				"acquire": func(t *rapid.T) {
 					r := Resource(rapid.IntRange(0, int(resources)-1).Draw(t, "resource"))
-					err := l.Take("a", r)
+					err := l.Acquire("a", r)
 					if allowed := limit < 0 || held[r] < limit; allowed != (err == nil) {
 						t.Fatalf("%s: %d of %d are taken: %v", r, held[r], limit, err)
 					}
@@ -38,14 +38,14 @@ func TestLedgerWalk(t *testing.T) {
 						held[r]++
 					}
 				},
-				"give": func(t *rapid.T) {
+				"release": func(t *rapid.T) {
 					r := Resource(rapid.IntRange(0, int(resources)-1).Draw(t, "resource"))
-					l.Give("a", r)
+					l.Release("a", r)
 					held[r] = max(0, held[r]-1)
 				},
-				"restore": func(t *rapid.T) {
+				"adopt": func(t *rapid.T) {
 					r := Resource(rapid.IntRange(0, int(resources)-1).Draw(t, "resource"))
-					l.Restore("a", r, 2)
+					l.Adopt("a", r, 2)
 					held[r] += 2
 				},
 				"claim": func(t *rapid.T) {

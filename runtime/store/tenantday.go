@@ -23,17 +23,10 @@ type TenantDay struct {
 func dayOf(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
 // DayUse returns what all tenants used on the day (UTC) in which day is, sorted by tenant. A tenant of which
-// no execution ended has no entry.
+// no execution ended has no entry. The store remembers 400 days.
 func (s *Store) DayUse(ctx context.Context, day time.Time) ([]TenantDay, error) {
-	return s.DaysUse(ctx, day, day)
-}
-
-// DaysUse returns what all tenants used on the days (UTC) of first to last, both included, sorted by day and
-// tenant. The store remembers 400 days.
-func (s *Store) DaysUse(ctx context.Context, first, last time.Time) ([]TenantDay, error) {
 	const doing = "read what tenants used"
-	rows, err := s.reads.QueryContext(ctx, "SELECT day, tenant, executions, cpu_us, output_bytes FROM tenant_days WHERE day >= $1 AND day <= $2 ORDER BY day, tenant",
-		dayOf(first), dayOf(last))
+	rows, err := s.reads.QueryContext(ctx, "SELECT day, tenant, executions, cpu_us, output_bytes FROM tenant_days WHERE day = $1 ORDER BY tenant", dayOf(day))
 	if err != nil {
 		return nil, typed(err, doing)
 	}

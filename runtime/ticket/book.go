@@ -8,9 +8,10 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/runtime/share"
 )
 
-// Options are what a Book works with. Zero durations and bounds mean the defaults.
+// Options are what a Book works with.
 type Options struct {
 	// Spawn starts a goroutine that its caller waits for. The goroutine's ctx ends when
 	// it is to end.
@@ -18,16 +19,16 @@ type Options struct {
 	// Release ends the claim of a runner that nobody wants.
 	Release func(context.Context, runtime.RunnerID)
 
-	Grace time.Duration // how long a holder may stay away
-	Keep  time.Duration // how long a ticket that ended is known
-	Max   int           // tickets that are known at once
+	Grace time.Duration // how long a holder may stay away; 0: DefaultGrace
 }
 
-// Defaults of Options.
+// DefaultGrace is how long a holder may stay away.
+const DefaultGrace = 30 * time.Second
+
+// Bounds of a Book.
 const (
-	DefaultGrace = 30 * time.Second
-	DefaultKeep  = 5 * time.Minute
-	DefaultMax   = 10_000
+	keep = 5 * time.Minute // for so long a ticket that ended is known
+	most = 20_000          // tickets of all tenants are known at once; one tenant alone gets half
 )
 
 // Pauses of a Book.
@@ -40,10 +41,11 @@ const (
 type Book struct {
 	options Options
 
-	mu    sync.Mutex // guards all below, and all entries
-	byID  map[runtime.TicketID]*entry
-	byKey map[key]*entry
-	ended []*entry // whose claims need nothing more, in the order in which they came there
+	mu     sync.Mutex // guards all below, and all entries
+	byID   map[runtime.TicketID]*entry
+	byKey  map[key]*entry // of those whose key gives no other ticket
+	ended  []*entry       // whose claims need nothing more, in the order in which they came there
+	shares share.Bound    // of those in byID
 }
 
 // A key is an idempotency key. Two tenants may use the same.
@@ -57,7 +59,7 @@ type Order struct {
 	Tenant        runtime.TenantID
 	EnvironmentID runtime.EnvironmentID
 	WaitFor       time.Duration // how long Claim waits
-	Key           string        // the same gives the same ticket while that is known; "": there is none
+	Key           string        // the same gives the same ticket while that waits or has a runner, and is known; "": there is none
 	Input         string        // digest of what is asked with Key
 
 	// Claim makes the claim, with this Waiting, until ctx ends. NO_RUNNER_AVAILABLE
@@ -90,15 +92,14 @@ type entry struct {
 // New returns an empty Book.
 func New(options Options) *Book {
 	options.Grace = cmp.Or(options.Grace, DefaultGrace)
-	options.Keep = cmp.Or(options.Keep, DefaultKeep)
-	options.Max = cmp.Or(options.Max, DefaultMax)
-	return &Book{options: options, byID: map[runtime.TicketID]*entry{}, byKey: map[key]*entry{}}
+	return &Book{options: options, byID: map[runtime.TicketID]*entry{}, byKey: map[key]*entry{}, shares: share.Bound{Limit: most, Quota: "tickets", Of: "tickets"}}
 }
 
 // Open returns a new ticket, or the ticket of an order with the same key. CONFLICT: that
-// order had another input. Open returns when the claim is answered or begins to wait, or
-// after a tenth of a second. A claim that fails before it waits makes no ticket: Open
-// returns its error. QUOTA_EXCEEDED: too many tickets wait.
+// order had another input. A ticket that ended without a runner frees its key. Open returns
+// when the claim is answered or begins to wait, or after a tenth of a second. A claim that
+// fails before it waits makes no ticket: Open returns its error. QUOTA_EXCEEDED: the tenant
+// has its share of tickets, and none of them has ended.
 func (b *Book) Open(ctx context.Context, order Order) (Ticket, error) {
 	t, isNew, err := b.enter(order)
 	switch {

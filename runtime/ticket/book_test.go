@@ -144,7 +144,7 @@ func TestTicketGetsItsRunner(t *testing.T) {
 		if tenant, err := b.Tenant(first.ID); tenant != "t" || err != nil {
 			t.Errorf("%q, %v", tenant, err)
 		}
-		settle(DefaultKeep)
+		settle(keep)
 		for _, err := range []error{
 			func() error { _, err := b.Get(t.Context(), first.ID); return err }(),
 			func() error { _, err := b.Tenant(first.ID); return err }(),
@@ -337,21 +337,29 @@ func TestKeysGiveTheSameTicket(t *testing.T) {
 		if again := b.open(t, order); again.ID != first.ID || again.State != Claimed {
 			t.Errorf("%+v", again)
 		}
-		settle(DefaultGrace + DefaultKeep + time.Second)
+		settle(DefaultGrace + keep + time.Second)
 		if again := b.open(t, order); again.ID == first.ID {
 			t.Errorf("%+v is known", again)
 		}
 	})
 }
 
-// Tickets that wait are never forgotten for others; those that ended are, the oldest first.
+// A tenant has its share of the tickets. Those that wait are never forgotten for others; of those that ended the oldest
+// one of the same tenant is.
 func TestBookIsBounded(t *testing.T) {
-	run(t, Options{Max: 3}, func(t *testing.T, b *bed) {
+	run(t, Options{}, func(t *testing.T, b *bed) {
+		b.shares.Limit = 6
+		ended := b.open(t, b.order("u", time.Hour))
+		if _, err := b.Cancel(ended.ID); err != nil {
+			t.Error(err)
+		}
+		settle(time.Second)
 		var all []Ticket
 		for range 3 {
 			all = append(all, b.open(t, b.order("t", time.Hour)))
 		}
-		if _, err := b.Open(t.Context(), b.order("t", time.Hour)); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
+		var e *runtime.Error
+		if _, err := b.Open(t.Context(), b.order("t", time.Hour)); !errors.As(err, &e) || e.Code != runtime.CodeQuotaExceeded || *e.Exceeded != (runtime.Exceeded{Quota: "tickets", Limit: 3, Used: 3}) {
 			t.Error(err)
 		}
 		for _, i := range []int{1, 0} {
@@ -361,12 +369,83 @@ func TestBookIsBounded(t *testing.T) {
 			settle(time.Second)
 		}
 		b.open(t, b.order("t", time.Hour))
-		if _, err := b.Get(t.Context(), all[1].ID); runtime.CodeOf(err) != runtime.CodeTicketNotFound || len(b.byID) != 3 {
+		if _, err := b.Get(t.Context(), all[1].ID); runtime.CodeOf(err) != runtime.CodeTicketNotFound || len(b.byID) != 4 {
 			t.Errorf("%v; %d are known", err, len(b.byID))
 		}
+		b.is(t, ended.ID, Cancelled)
 		b.is(t, all[0].ID, Cancelled)
 		b.is(t, all[2].ID, Waiting)
+		if got := b.open(t, b.order("v", time.Hour)); got.State != Waiting {
+			t.Errorf("another tenant's: %+v", got)
+		}
+		settle(DefaultGrace + keep + time.Second)
+		b.open(t, b.order("t", time.Hour))
+		if len(b.byID) != 1 || len(b.ended) != 0 {
+			t.Errorf("%d are known, %d of them have ended", len(b.byID), len(b.ended))
+		}
+		for range 2 {
+			b.open(t, b.order("t", time.Hour)) // as many as at first: nothing was lost
+		}
 	})
+}
+
+// A ticket that ended without a runner doesn't answer for its key: the caller that claims again gets a new one.
+func TestKeysOfEndedTicketsClaimAgain(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, b *bed, id runtime.TicketID){
+		"CANCELLED": func(t *testing.T, b *bed, id runtime.TicketID) {
+			if _, err := b.Cancel(id); err != nil {
+				t.Error(err)
+			}
+		},
+		"nobody looked": func(*testing.T, *bed, runtime.TicketID) { settle(DefaultGrace + time.Second) },
+		"nobody saw its runner": func(_ *testing.T, b *bed, _ runtime.TicketID) {
+			b.starts <- struct{}{}
+			settle(DefaultGrace + time.Second)
+		},
+		"EXPIRED": func(t *testing.T, b *bed, id runtime.TicketID) {
+			for range 4 {
+				settle(DefaultGrace - time.Second)
+				if _, err := b.Get(t.Context(), id); err != nil {
+					t.Error(err)
+				}
+			}
+		},
+		"FAILED": func(t *testing.T, b *bed, _ runtime.TicketID) {
+			if err := b.pool.Delete(t.Context(), false); err != nil {
+				t.Error(err)
+			}
+			settle(time.Second)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, Options{}, func(t *testing.T, b *bed) {
+				order := b.order("t", time.Minute)
+				order.Key, order.Input = "k", "x"
+				first := b.open(t, order)
+				end(t, b, first.ID)
+				ended, err := b.Get(t.Context(), first.ID)
+				if err != nil || ended.State == Waiting || ended.State == Claimed || ended.Err == nil {
+					t.Fatalf("%+v, %v", ended, err)
+				}
+				order.Input = "y"
+				order.Claim = b.order("t", time.Minute).Claim
+				if name == "FAILED" {
+					if _, err := b.Open(t.Context(), order); runtime.CodeOf(err) != runtime.CodeClusterUnavailable && runtime.CodeOf(err) != runtime.CodeEnvironmentNotFound {
+						t.Errorf("it isn't tried again: %v", err)
+					}
+					return
+				}
+				again := b.open(t, order)
+				if again.ID == first.ID || again.State != Waiting {
+					t.Errorf("%+v, then %+v", ended, again)
+				}
+				settle(keep - DefaultGrace) // the old one is forgotten, and takes nothing from the new one
+				if third := b.open(t, order); third.ID == first.ID {
+					t.Errorf("%+v", third)
+				}
+			})
+		})
+	}
 }
 
 // A watcher gets each position, at most four a second, and the latest only.

@@ -2,6 +2,7 @@ package ticket
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -14,17 +15,21 @@ func (b *Book) enter(order Order) (t *entry, isNew bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.sweep(now)
-	if t := b.byKey[order.key()]; order.Key != "" && t != nil {
+	if t := b.byKey[order.key()]; t != nil {
 		if t.order.Input != order.Input || t.order.EnvironmentID != order.EnvironmentID {
 			return nil, false, runtime.Errorf(runtime.CodeConflict, "this idempotencyKey was used before with another input")
 		}
 		return t, false, nil
 	}
-	for len(b.byID) >= b.options.Max {
-		if len(b.ended) == 0 {
-			return nil, false, runtime.Errorf(runtime.CodeQuotaExceeded, "%d tickets wait, and no more may: try again later, or cancel some", b.options.Max)
+	for {
+		if err = b.shares.Acquire(order.Tenant); err == nil {
+			break
 		}
-		b.forget(b.ended[0])
+		old := slices.IndexFunc(b.ended, func(t *entry) bool { return t.order.Tenant == order.Tenant })
+		if old < 0 {
+			return nil, false, err
+		}
+		b.forget(b.ended[old])
 	}
 	t = &entry{
 		order: order, waiting: pool.NewWaiting(), decided: make(chan struct{}), seen: make(chan struct{}), looked: now,
@@ -65,7 +70,7 @@ func (b *Book) follow(running context.Context, t *entry) {
 	b.mu.Lock()
 	unwanted := err == nil && ours && t.ticket.State == Cancelled
 	t.left.Stop()
-	t.forgetAt = time.Now().Add(b.options.Keep)
+	t.forgetAt = time.Now().Add(keep)
 	if b.byID[t.ticket.ID] == t {
 		b.ended = append(b.ended, t)
 	}
@@ -96,22 +101,30 @@ func (b *Book) answer(t *entry, runner runtime.RunnerID, err error, stopping boo
 		t.ticket.State, t.ticket.Err = Failed, err
 	}
 	close(t.decided)
+	if err != nil {
+		b.unkey(t)
+	}
 	return t.ticket
 }
 
 // end cancels a ticket that waits, or that nobody has seen since it got its runner. The
 // caller holds mu.
 func (b *Book) end(t *entry, why string) {
+	then := "claim again"
 	switch {
 	case t.ticket.State == Waiting:
 		t.ticket.EndedAt = time.Now()
 		close(t.decided)
 	case t.ticket.State == Claimed && !closed(t.seen):
+		if t.order.Key != "" { // whose runner goes
+			then = "claim again with another idempotencyKey"
+		}
 	default:
 		return
 	}
 	t.ticket.State, t.ticket.Runner = Cancelled, ""
-	t.ticket.Err = runtime.Errorf(runtime.CodeNoRunnerAvailable, "%s: claim again", why)
+	t.ticket.Err = runtime.Errorf(runtime.CodeNoRunnerAvailable, "%s: %s", why, then)
+	b.unkey(t)
 	if t.cancel != nil {
 		t.cancel(pool.ErrUnwanted)
 	}
@@ -192,13 +205,25 @@ func (b *Book) sweep(now time.Time) {
 
 // forget lets go of a ticket. The caller holds mu.
 func (b *Book) forget(t *entry) {
-	delete(b.byID, t.ticket.ID)
-	if b.byKey[t.order.key()] == t {
-		delete(b.byKey, t.order.key())
+	if b.byID[t.ticket.ID] != t {
+		return
 	}
-	if len(b.ended) > 0 && b.ended[0] == t {
+	delete(b.byID, t.ticket.ID)
+	b.shares.Release(t.order.Tenant)
+	b.unkey(t)
+	switch at := slices.Index(b.ended, t); {
+	case at == 0: // the usual one
 		b.ended[0] = nil
 		b.ended = b.ended[1:]
+	case at > 0:
+		b.ended = slices.Delete(b.ended, at, at+1)
+	}
+}
+
+// unkey lets the key of a ticket give another one. The caller holds mu.
+func (b *Book) unkey(t *entry) {
+	if b.byKey[t.order.key()] == t {
+		delete(b.byKey, t.order.key())
 	}
 }
 

@@ -12,16 +12,16 @@ import (
 // of a [Queue]: by priority, then by turns of their tenants, then by turns of a tenant's
 // environments, then by age.
 type Gate struct {
-	mu      sync.Mutex // guards all below, and what its tickets say
+	mu      sync.Mutex // guards all below, and what its passes say
 	free    int
-	waiting Queue[runtime.EnvironmentID, *Ticket]
+	waiting Queue[runtime.EnvironmentID, *Pass]
 	came    uint64 // counts those that have waited
 }
 
 // NewGate returns a gate for so many at once.
 func NewGate(free int) *Gate {
-	return &Gate{free: free, waiting: Queue[runtime.EnvironmentID, *Ticket]{
-		Compare: func(a, b *Ticket) int { return cmp.Compare(a.came, b.came) },
+	return &Gate{free: free, waiting: Queue[runtime.EnvironmentID, *Pass]{
+		Compare: func(a, b *Pass) int { return cmp.Compare(a.came, b.came) },
 	}}
 }
 
@@ -32,9 +32,9 @@ func (g *Gate) Waiting() int {
 	return g.waiting.Len()
 }
 
-// A Ticket is one runner's, for each of its starts. It knows the priority that the
+// A Pass is one runner's, for each of its starts. It knows the priority that the
 // runner has now. Its methods may be called at once, but for Enter.
-type Ticket struct {
+type Pass struct {
 	gate        *Gate
 	tenant      runtime.TenantID
 	environment runtime.EnvironmentID
@@ -45,38 +45,38 @@ type Ticket struct {
 	let      chan struct{} // closed when it is let in; nil: it doesn't wait
 }
 
-// Ticket returns a new one, for a runner of an environment.
-func (g *Gate) Ticket(env runtime.Environment, priority runtime.Priority) *Ticket {
-	return &Ticket{gate: g, tenant: env.Tenant, environment: env.ID, priority: priority}
+// Pass returns a new one, for a runner of an environment.
+func (g *Gate) Pass(env runtime.Environment, priority runtime.Priority) *Pass {
+	return &Pass{gate: g, tenant: env.Tenant, environment: env.ID, priority: priority}
 }
 
 // Priority returns the one that was set last.
-func (t *Ticket) Priority() runtime.Priority {
-	t.gate.mu.Lock()
-	defer t.gate.mu.Unlock()
-	return t.priority
+func (p *Pass) Priority() runtime.Priority {
+	p.gate.mu.Lock()
+	defer p.gate.mu.Unlock()
+	return p.priority
 }
 
 // SetPriority gives the runner another priority, also while it waits.
-func (t *Ticket) SetPriority(priority runtime.Priority) {
-	t.gate.mu.Lock()
-	defer t.gate.mu.Unlock()
-	waits := t.gate.waiting.Remove(t.tenant, t.environment, t.priority, t)
-	t.priority = priority
+func (p *Pass) SetPriority(priority runtime.Priority) {
+	p.gate.mu.Lock()
+	defer p.gate.mu.Unlock()
+	waits := p.gate.waiting.Remove(p.tenant, p.environment, p.priority, p)
+	p.priority = priority
 	if waits {
-		t.gate.waiting.Push(t.tenant, t.environment, priority, t)
+		p.gate.waiting.Push(p.tenant, p.environment, priority, p)
 	}
 }
 
 // Enter waits until the runner may be started, and returns what makes room for
 // another one then. It returns ctx's cause if that ends before.
-func (t *Ticket) Enter(ctx context.Context) (leave func(), err error) {
-	g := t.gate
+func (p *Pass) Enter(ctx context.Context) (leave func(), err error) {
+	g := p.gate
 	g.mu.Lock()
 	let := make(chan struct{})
 	g.came++
-	t.came, t.let = g.came, let
-	g.waiting.Push(t.tenant, t.environment, t.priority, t)
+	p.came, p.let = g.came, let
+	g.waiting.Push(p.tenant, p.environment, p.priority, p)
 	g.next()
 	g.mu.Unlock()
 	select {
@@ -86,7 +86,7 @@ func (t *Ticket) Enter(ctx context.Context) (leave func(), err error) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.waiting.Remove(t.tenant, t.environment, t.priority, t) { // it was let in at the same moment
+	if !g.waiting.Remove(p.tenant, p.environment, p.priority, p) { // it was let in at the same moment
 		g.free++
 		g.next()
 	}

@@ -30,13 +30,13 @@ func TestGateAdmitsByPriorityThenByTurns(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			gate := NewGate(1)
-			leave, err := gate.Ticket(runtime.Environment{ID: "other"}, runtime.PriorityRefill).Enter(t.Context())
+			leave, err := gate.Pass(runtime.Environment{ID: "other"}, runtime.PriorityRefill).Enter(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			order := ""
 			leaving, giveUp := context.WithCancelCause(t.Context())
-			var tickets []*Ticket
+			var passes []*Pass
 			for i, who := range test.waiting {
 				ctx := t.Context()
 				if i == test.leave {
@@ -47,10 +47,10 @@ func TestGateAdmitsByPriorityThenByTurns(t *testing.T) {
 				if urgent {
 					priority = runtime.PriorityWaiting
 				}
-				ticket := gate.Ticket(of(environment), priority)
-				tickets = append(tickets, ticket)
+				pass := gate.Pass(of(environment), priority)
+				passes = append(passes, pass)
 				go func() {
-					leave, err := ticket.Enter(ctx)
+					leave, err := pass.Enter(ctx)
 					if err != nil {
 						if order += "-"; !errors.Is(err, errGaveUp) {
 							t.Error(err)
@@ -65,10 +65,10 @@ func TestGateAdmitsByPriorityThenByTurns(t *testing.T) {
 			giveUp(errGaveUp)
 			synctest.Wait()
 			if test.hurry >= 0 {
-				tickets[test.hurry].SetPriority(runtime.PriorityWaiting)
+				passes[test.hurry].SetPriority(runtime.PriorityWaiting)
 			}
 			if test.calm >= 0 {
-				tickets[test.calm].SetPriority(runtime.PriorityRefill)
+				passes[test.calm].SetPriority(runtime.PriorityRefill)
 			}
 			if waiting := gate.Waiting(); waiting != strings.Count(test.order, "")-1-strings.Count(test.order, "-") {
 				t.Errorf("%s: %d wait", name, waiting)
@@ -97,7 +97,7 @@ var errGaveUp = errors.New("gave up")
 func TestGateLosesNoPlace(t *testing.T) {
 	gate := NewGate(1)
 	for range 1000 {
-		leave, err := gate.Ticket(of("a"), 0).Enter(t.Context())
+		leave, err := gate.Pass(of("a"), 0).Enter(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +105,7 @@ func TestGateLosesNoPlace(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			if leave, err := gate.Ticket(of("b"), 0).Enter(ctx); err == nil {
+			if leave, err := gate.Pass(of("b"), 0).Enter(ctx); err == nil {
 				leave()
 			}
 		}()
@@ -119,10 +119,10 @@ func TestGateLosesNoPlace(t *testing.T) {
 }
 
 // A runner that starts again has the priority that it was given meanwhile.
-func TestTicketKeepsItsPriority(t *testing.T) {
+func TestPassKeepsItsPriority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := NewGate(1)
-		late := gate.Ticket(of("a"), runtime.PriorityRefill)
+		late := gate.Pass(of("a"), runtime.PriorityRefill)
 		leave, err := late.Enter(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -132,9 +132,9 @@ func TestTicketKeepsItsPriority(t *testing.T) {
 			t.Errorf("its priority is %d", got)
 		}
 		order := make(chan string, 2)
-		for name, ticket := range map[string]*Ticket{"refill": gate.Ticket(of("b"), runtime.PriorityRefill), "again": late} {
+		for name, pass := range map[string]*Pass{"refill": gate.Pass(of("b"), runtime.PriorityRefill), "again": late} {
 			go func() {
-				if leave, err := ticket.Enter(t.Context()); err == nil {
+				if leave, err := pass.Enter(t.Context()); err == nil {
 					order <- name
 					leave()
 				}

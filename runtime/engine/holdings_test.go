@@ -1,0 +1,149 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/quota"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// refused returns which share or quota was reached.
+func refused(t *testing.T, err error) runtime.Exceeded {
+	t.Helper()
+	var e *runtime.Error
+	if !errors.As(err, &e) || e.Code != runtime.CodeQuotaExceeded || e.Exceeded == nil {
+		t.Errorf("%v isn't QUOTA_EXCEEDED", err)
+		return runtime.Exceeded{}
+	}
+	return *e.Exceeded
+}
+
+// Claims that wait for their tenant's quota leave room for those of other tenants, and wait no longer than until the quota
+// is raised.
+func TestWaitingForAQuotaIsShared(t *testing.T) {
+	b := newBed(t)
+	b.stop()
+	b.config.Quotas = quota.New()
+	for _, id := range []runtime.TenantID{"a", "b"} {
+		b.config.Quotas.SetTenant(runtime.Tenant{ID: id, Quotas: runtime.Quotas{Runners: ptr(0)}})
+	}
+	b.start(t)
+	b.holdings.shares.Limit = 4
+	shared := true
+	if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "a", Shared: &shared, PoolSize: ptr(0)}); err != nil {
+		t.Fatal(err)
+	}
+	answers := make(chan error)
+	claim := func(ctx context.Context, tenant runtime.TenantID, waitFor int) error {
+		_, err := b.Claim(ctx, ClaimInput{EnvironmentID: "a", Tenant: tenant, WaitFor: &waitFor})
+		return err
+	}
+	waits := func(ctx context.Context, tenant runtime.TenantID, n int64) {
+		go func() { answers <- claim(ctx, tenant, 600) }()
+		wait.For(t, "the claim waits", func() bool { return b.Usage(tenant).Waiting.Used == n })
+	}
+	waits(t.Context(), "a", 1)
+	waits(t.Context(), "a", 2)
+	if got := refused(t, claim(t.Context(), "a", 1)); got != (runtime.Exceeded{Quota: "waiting", Limit: 2, Used: 2}) {
+		t.Errorf("%+v", got)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	waits(ctx, "b", 1)
+	leave()
+	if err := <-answers; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	b.config.Quotas.SetTenant(runtime.Tenant{ID: "a", Quotas: runtime.Quotas{Runners: ptr(2)}})
+	for range 2 {
+		if err := <-answers; err != nil {
+			t.Error(err)
+		}
+	}
+	b.config.Quotas.SetTenant(runtime.Tenant{ID: "b", Quotas: runtime.Quotas{Runners: ptr(0)}})
+	waits(t.Context(), "b", 1) // what the others had is theirs again
+	waits(t.Context(), "b", 2)
+	b.config.Quotas.Remove("b")
+	if err := errors.Join(<-answers, <-answers); err != nil {
+		t.Error(err)
+	}
+}
+
+// A tenant that fills the server with batches leaves room for those of others, also after a restart.
+func TestBatchesAreShared(t *testing.T) {
+	b := newBed(t)
+	b.batches.shares.Limit = 4
+	shared := true
+	if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "a", Shared: &shared, PoolSize: ptr(0)}); err != nil {
+		t.Fatal(err)
+	}
+	run := func(tenant runtime.TenantID) (runtime.Batch, error) {
+		in := RunInput{EnvironmentID: "a", Tenant: tenant, Command: []string{"sleep", "3600"}, WaitFor: ptr(30)}
+		batch, _, err := b.RunBatch(t.Context(), in, BatchInput{Cases: []CaseInput{{}}})
+		return batch, err
+	}
+	var all []runtime.Batch
+	runs := func(tenant runtime.TenantID) {
+		t.Helper()
+		batch, err := run(tenant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, batch)
+	}
+	full := func() {
+		t.Helper()
+		_, err := run("t")
+		if got := refused(t, err); got.Quota != "batches" || got.Used != 2 {
+			t.Errorf("%+v", got)
+		}
+	}
+	runs("t")
+	runs("t")
+	full()
+	for i := range 5 { // more than there is room for: each has its first
+		runs(runtime.TenantID(fmt.Sprint(i)))
+	}
+	b.stop()
+	b.start(t)
+	b.batches.shares.Limit = 4
+	full()
+	for _, batch := range all {
+		if _, err := b.CancelBatch(t.Context(), batch.ID); err != nil {
+			t.Error(err)
+		}
+		b.awaitBatch(t, batch.ID)
+	}
+	wait.For(t, "all have ended", func() bool { return b.batches.len() == 0 })
+	runs("t")
+	runs("t")
+	full()
+}
+
+// The runner of a claim that wasn't wanted any more doesn't take the key from a later claim.
+func TestUnwantedRunnersKeepTheKeysOfOthers(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	in := ClaimInput{EnvironmentID: "a", Key: "k", WaitFor: ptr(30)}
+	r, err := b.Claim(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := r
+	old.ID = runtime.NewRunnerID()
+	if err := b.ending(t.Context(), old); err != nil {
+		t.Error(err)
+	}
+	if again, err := b.Claim(t.Context(), in); err != nil || again.ID != r.ID {
+		t.Errorf("%+v, %v", again, err)
+	}
+	if _, err := b.Release(t.Context(), r.ID); err != nil {
+		t.Error(err)
+	}
+	_, err = b.Claim(t.Context(), in)
+	wantCode(t, err, runtime.CodeRunnerGone, "")
+}
