@@ -52,7 +52,8 @@ export interface TenantDraft {
 export function taken({ quotas: bounds, use }: Pick<Tenant, "quotas" | "use">, name: Quota): { used: number; bound: number | null; text: string } {
   const { shown, per } = quotas.find((quota) => quota.name === name)!;
   const bound = bounds[name];
-  const text = bound === null ? `${shown(use[name])}, no bound` : `${shown(use[name])} of ${[shown(bound), per].filter(Boolean).join(" ")}`;
+  const full = (n: number) => [shown(n), per].filter(Boolean).join(" ");
+  const text = bound === null ? `${full(use[name])}, no bound` : `${shown(use[name])} of ${full(bound)}`;
   return { used: use[name], bound, text };
 }
 
