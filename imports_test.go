@@ -120,7 +120,7 @@ var mayImport = map[string][]string{
 	"graph/feed":               {"runtime", "runtime/events"},
 	"graph/gate":               {"graph/presenter", "graph/transport", "graph/transport/peers", "runtime", "runtime/access", "runtime/identity"},
 	"graph/generated":          {"graph/model", "graph/pagination", "graph/transport", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/events", "runtime/files", "runtime/runnerfeed", "runtime/ticket"},
-	"graph/model":              {"graph/pagination", "runtime", "runtime/audit", "runtime/batch", "runtime/events"},
+	"graph/model":              {"graph/pagination", "runtime", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events"},
 	"graph/pagination":         {"runtime"},
 	"graph/presenter":          {"graph/transport", "graph/transport/response", "runtime"},
 	"graph/transport":          {"graph/transport/peers", "graph/transport/response", "graph/transport/socket", "runtime", "runtime/access"},
