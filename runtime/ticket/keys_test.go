@@ -1,0 +1,97 @@
+package ticket
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+func TestKeysGiveTheSameTicket(t *testing.T) {
+	run(t, Options{}, func(t *testing.T, b *bed) {
+		order := b.order("t", time.Hour)
+		order.Key, order.Input = "k", "x"
+		first := b.open(t, order)
+		if again := b.open(t, order); again.ID != first.ID || b.pool.Status().Waiting != 1 {
+			t.Errorf("%+v, then %+v", first, again)
+		}
+		other := order
+		other.Input = "y"
+		if _, err := b.Open(t.Context(), other); runtime.CodeOf(err) != runtime.CodeConflict {
+			t.Error(err)
+		}
+		foreign := b.order("u", time.Hour)
+		foreign.Key, foreign.Input = "k", "x"
+		if got := b.open(t, foreign); got.ID == first.ID || got.Tenant != "u" {
+			t.Errorf("%+v", got)
+		}
+		b.starts <- struct{}{}
+		settle(time.Second)
+		if again := b.open(t, order); again.ID != first.ID || again.State != Claimed {
+			t.Errorf("%+v", again)
+		}
+		settle(DefaultGrace + keep + time.Second)
+		if again := b.open(t, order); again.ID == first.ID {
+			t.Errorf("%+v is known", again)
+		}
+	})
+}
+
+// A ticket that ended without a runner doesn't answer for its key: the caller that claims again gets a new one.
+func TestKeysOfEndedTicketsClaimAgain(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, b *bed, id runtime.TicketID){
+		"CANCELLED": func(t *testing.T, b *bed, id runtime.TicketID) {
+			if _, err := b.Cancel(id); err != nil {
+				t.Error(err)
+			}
+		},
+		"nobody looked": func(*testing.T, *bed, runtime.TicketID) { settle(DefaultGrace + time.Second) },
+		"nobody saw its runner": func(_ *testing.T, b *bed, _ runtime.TicketID) {
+			b.starts <- struct{}{}
+			settle(DefaultGrace + time.Second)
+		},
+		"EXPIRED": func(t *testing.T, b *bed, id runtime.TicketID) {
+			for range 4 {
+				settle(DefaultGrace - time.Second)
+				if _, err := b.Get(t.Context(), id); err != nil {
+					t.Error(err)
+				}
+			}
+		},
+		"FAILED": func(t *testing.T, b *bed, _ runtime.TicketID) {
+			if err := b.pool.Delete(t.Context(), false); err != nil {
+				t.Error(err)
+			}
+			settle(time.Second)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, Options{}, func(t *testing.T, b *bed) {
+				order := b.order("t", time.Minute)
+				order.Key, order.Input = "k", "x"
+				first := b.open(t, order)
+				end(t, b, first.ID)
+				ended, err := b.Get(t.Context(), first.ID)
+				if err != nil || ended.State == Waiting || ended.State == Claimed || ended.Err == nil {
+					t.Fatalf("%+v, %v", ended, err)
+				}
+				order.Input = "y"
+				order.Claim = b.order("t", time.Minute).Claim
+				if name == "FAILED" {
+					if _, err := b.Open(t.Context(), order); runtime.CodeOf(err) != runtime.CodeClusterUnavailable && runtime.CodeOf(err) != runtime.CodeEnvironmentNotFound {
+						t.Errorf("it isn't tried again: %v", err)
+					}
+					return
+				}
+				again := b.open(t, order)
+				if again.ID == first.ID || again.State != Waiting {
+					t.Errorf("%+v, then %+v", ended, again)
+				}
+				settle(keep - DefaultGrace) // the old one is forgotten, and takes nothing from the new one
+				if third := b.open(t, order); third.ID == first.ID {
+					t.Errorf("%+v", third)
+				}
+			})
+		})
+	}
+}
