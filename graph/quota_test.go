@@ -1,8 +1,13 @@
 package graph
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -245,5 +250,92 @@ func TestBatchesTakeOneExecution(t *testing.T) {
 	use := asked(t, b, client, `{ tenants { use { claimsPerMinute executions } } }`).Data["tenants"].([]any)[0].(in)["use"].(in)
 	if use["claimsPerMinute"] != 1.0 || use["executions"] != 1.0 {
 		t.Errorf("%v", use)
+	}
+}
+
+// What waits and what was done is listed for the tenants that the caller sees, and for one of them where it asks for that.
+func TestListsAreNarrowedToATenant(t *testing.T) {
+	b, client := tenanted(t, runtime.Quotas{Runners: ptr(0)})
+	ctx, leave := context.WithCancel(t.Context())
+	body, _ := json.Marshal(in{"query": strings.Replace(claimA, "waitFor: 60", "waitFor: 600", 1)})
+	request, _ := http.NewRequestWithContext(ctx, "POST", b.url+"/graphql", bytes.NewReader(body))
+	request.Header = client.Clone()
+	request.Header.Set("Content-Type", "application/json")
+	ended := make(chan error)
+	go func() {
+		response, err := http.DefaultClient.Do(request)
+		if err == nil {
+			err = response.Body.Close()
+		}
+		ended <- err
+	}()
+	_, manager, err := b.book.CreateToken(t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "manager", Role: access.Admin, Tenant: "physics"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, other, err := b.book.CreateToken(t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "other", Role: access.Admin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := func(token, arguments string) (rows []any, total float64) {
+		t.Helper()
+		a := b.as(token, `{ waitingClaims`+arguments+` { nodes { tenant environmentId position } totalCount } }`)
+		if a.code() != nil {
+			t.Fatalf("%+v", a.Errors)
+		}
+		page := a.Data["waitingClaims"].(in)
+		return page["nodes"].([]any), page["totalCount"].(float64)
+	}
+	for { // until it waits
+		if _, total := waiting(testToken, ""); total == 1 {
+			break
+		}
+	}
+	b.as(manager, `mutation { cancelTicket(id: "none") { ticket { id } } }`)
+	b.as(other, `mutation { cancelTicket(id: "none") { ticket { id } } }`)
+	for _, test := range []struct {
+		token, arguments string
+		waits            int
+		did              []string
+	}{
+		{testToken, "", 1, []string{"manager", "other"}},
+		{testToken, `(tenant: "physics")`, 1, []string{"manager"}},
+		{testToken, `(tenant: "default")`, 0, []string{"other"}},
+		{testToken, `(tenant: "nobodys")`, 0, nil},
+		{manager, "", 1, []string{"manager"}},
+		{manager, `(tenant: "physics")`, 1, []string{"manager"}},
+		{manager, `(tenant: "default")`, 0, nil},
+		{other, `(tenant: "physics")`, 0, nil},
+		{other, "", 0, []string{"other"}},
+	} {
+		rows, total := waiting(test.token, test.arguments)
+		if len(rows) != test.waits || total != float64(test.waits) {
+			t.Errorf("%+v: %v of %v", test, rows, total)
+		}
+		if test.waits == 1 && !reflect.DeepEqual(rows[0], in{"tenant": "physics", "environmentId": "a", "position": nil}) {
+			t.Errorf("%+v: %v", test, rows)
+		}
+		var did []string
+		log := b.as(test.token, `{ auditLog(action: "cancelTicket"`+strings.Replace(strings.Trim(test.arguments, "()"), "tenant", ", tenant", 1)+`) { nodes { actorName } } }`)
+		for _, node := range log.Data["auditLog"].(in)["nodes"].([]any) {
+			did = append(did, node.(in)["actorName"].(string))
+		}
+		if !slices.Equal(did, test.did) {
+			t.Errorf("%+v: %q did it", test, did)
+		}
+	}
+	for _, list := range []string{"waitingClaims", "auditLog"} {
+		if a := b.as(testToken, `{ `+list+`(tenant: "No Name") { nodes { id } } }`); a.code() != "INVALID_INPUT" || a.Errors[0].Extensions["field"] != "tenant" {
+			t.Errorf("%s: %+v", list, a.Errors)
+		}
+	}
+	leave()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the claim was answered: %v", err)
+	}
+	for { // until it waits no more
+		if _, total := waiting(testToken, ""); total == 0 {
+			break
+		}
 	}
 }

@@ -72,7 +72,7 @@ func TestWaitingClaims(t *testing.T) {
 		t.Errorf("%v of %d", got, total)
 	}
 	got, last, total := list(WaitingFilter{}, 2, "")
-	if rest, _, all := list(WaitingFilter{}, 100, last); !slices.Equal(slices.Concat(got, rest), want) || total != 5 || all != 5 {
+	if rest, _, all := list(WaitingFilter{}, 100, last); !slices.Equal(got, want[:2]) || !slices.Equal(rest, want[2:]) || total != 5 || all != 5 {
 		t.Errorf("%v and %v of %d and %d", got, rest, total, all)
 	}
 	if got, _, total := list(WaitingFilter{Tenant: ptr(runtime.TenantID("y"))}, 100, ""); !slices.Equal(got, []row{want[2], want[3]}) || total != 2 {

@@ -26,6 +26,9 @@ test("a person signs in from the dialog, comes back to the same page, and signs 
   const page = await open(browser);
   await page.goto(`${server.url}/executions?environment=shell`);
   await page.waitForSelector(wanted);
+  await page.fill("dialog label:text-is('Token') ~ input", "a wrong one");
+  await Promise.all([page.waitForEvent("load"), page.click("role=button[name='Use it']")]);
+  await page.waitForSelector("dialog >> text=The server doesn't take this token");
   await page.click("dialog >> role=link[name='Sign in']");
   await page.fill("#login", "admin@example.com");
   await page.fill("#password", "password");
@@ -36,7 +39,7 @@ test("a person signs in from the dialog, comes back to the same page, and signs 
   await page.goto(`${server.url}/access/you`);
   await page.waitForSelector("dd >> text=Signing in with this browser");
   await page.waitForSelector("dd >> text=ADMIN");
-  const [explorer] = await Promise.all([page.context().newPage()]);
+  const explorer = await page.context().newPage();
   await explorer.goto(`${server.url}/graphiql`);
   await explorer.waitForSelector(".graphiql-execute-button");
   assert.equal(await explorer.locator("dialog[open]").count(), 0);

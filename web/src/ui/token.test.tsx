@@ -46,7 +46,7 @@ test("a server without a provider offers no sign-in", async () => {
   expect(screen.queryByRole("link")).toBeNull();
 });
 
-test("a caller with a token isn't asked to sign in: the token would count", async () => {
+test("a caller with a token that holds isn't asked to sign in", async () => {
   session.set("a-token", false);
   const asked = serves("TOKEN");
   show();
@@ -54,6 +54,16 @@ test("a caller with a token isn't asked to sign in: the token would count", asyn
   await settled();
   expect(asked).toEqual(["POST /graphql"]);
   expect(screen.queryByRole("link")).toBeNull();
+});
+
+test("to sign in forgets a token that the server refuses: it would count before the session", async () => {
+  session.set("a-refused-token", true);
+  serves(undefined);
+  show();
+  const link = await waitFor(() => screen.getByRole("link", { name: "Sign in" }));
+  link.addEventListener("click", (event) => event.preventDefault());
+  fireEvent.click(link);
+  expect(session.token()).toBe("");
 });
 
 test("a person who signed in signs out, and the page loads anew", async () => {

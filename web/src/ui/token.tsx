@@ -22,21 +22,20 @@ function useProvider(ask: boolean): boolean {
   return there;
 }
 
-/** Leads to the provider, and from there back to this page. */
+/** Leads to the provider, and from there back to this page. A token would count before the session, so it is forgotten. */
 function SignInLink({ small }: { small?: boolean }) {
   const back = new URLSearchParams({ return: window.location.pathname + window.location.search });
   return (
-    <a className={small ? "button small" : "button"} href={`/auth/login?${back}`}>
+    <a className={small ? "button small" : "button"} href={`/auth/login?${back}`} onClick={session.forget}>
       Sign in
     </a>
   );
 }
 
-/** Signs out a person who signed in, and lets one sign in who shows no token: that would count before the session. */
+/** Signs out a person who signed in, and lets one sign in where nobody is known. */
 export function SignIn() {
   const { caller, error } = useCaller();
-  const token = useSyncExternalStore(session.listen, session.token) !== "";
-  const outside = !token && (caller ? caller.kind === "ANONYMOUS" : error !== undefined);
+  const outside = caller ? caller.kind === "ANONYMOUS" : error !== undefined;
   const provider = useProvider(outside);
   if (caller?.kind === "SESSION") return <SignOut />;
   return outside && provider ? <SignInLink small /> : null;
