@@ -229,7 +229,7 @@ type ticketCancel struct {
 
 // Help is what its --help says beyond the flags.
 func (ticketCancel) Help() string {
-	return `If a ticket has a runner that nobody has seen, the runner is released. One that has ended already is no error; one that has its runner is, but the others are cancelled.
+	return `If a ticket has a runner that nobody has seen, the runner is released. A ticket that has already ended isn't an error. A ticket whose holder has seen its runner is an error; the other tickets are still cancelled.
 
     rockpool ticket cancel "$ticket"`
 }

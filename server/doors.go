@@ -12,7 +12,7 @@ import (
 	"github.com/rockpool/rockpool/server/secure"
 )
 
-// Doors are where the server is reached, and what stands there, after Open.
+// doors has the server's listeners, its certificates and its access log. Open fills it.
 type doors struct {
 	listener net.Listener
 	peers    net.Listener         // of what other servers pass on; nil: they pass nothing on
@@ -34,7 +34,7 @@ func (d *doors) close() {
 	d.access.Close()
 }
 
-// openDoors opens all that the configuration names. What is open when it fails, Close closes.
+// openDoors opens all that the configuration names. If it fails, Close closes what it opened.
 func (s *Server) openDoors(ctx context.Context) (err error) {
 	if err := s.openFront(); err != nil {
 		return err
@@ -45,13 +45,13 @@ func (s *Server) openDoors(ctx context.Context) (err error) {
 	if s.config.PeerListen != "" {
 		peers, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.config.PeerListen)
 		if err != nil {
-			return fmt.Errorf("%w; another address is named by --peer-listen", err)
+			return fmt.Errorf("%w; set another address with --peer-listen", err)
 		}
 		s.peers = patientListener{peers, writePatience}
 	}
 	if s.config.DebugAddress != "" {
 		if s.debug, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.config.DebugAddress); err != nil {
-			return fmt.Errorf("%w; another address is named by --debug-address", err)
+			return fmt.Errorf("%w; set another address with --debug-address", err)
 		}
 	}
 	return nil
@@ -63,7 +63,7 @@ func (s *Server) openDoors(ctx context.Context) (err error) {
 const listenPatience = time.Second
 
 func (s *Server) listen(ctx context.Context) (net.Listener, error) {
-	network, address, advice := "tcp", s.config.Listen, "; another address is named by --listen"
+	network, address, advice := "tcp", s.config.Listen, "; set another address with --listen"
 	if s.Socket != "" {
 		network, address, advice = "unix", s.Socket, ""
 	}

@@ -42,7 +42,7 @@ type ClaimResponse struct {
 	// Claims an idle runner: it is the caller's alone until it is released or expires, and is never given to anybody else. The claim is durable before it is answered.
 	// ENVIRONMENT_NOT_FOUND; NO_RUNNER_AVAILABLE when none is idle and none became so within `waitFor`. With an `idempotencyKey` safe to repeat: the same key gives the same runner while that lives,
 	// RUNNER_GONE for a day afterwards, and CONFLICT with another input. Each tenant has its own keys, and so have all callers for all tenants together.
-	// QUOTA_EXCEEDED also when as many claims of the tenant wait as are left of 20,000 for all, so 10,000 of one tenant alone.
+	// QUOTA_EXCEEDED also when the tenant has its share of the 20,000 claims that may wait: as many as are left for all. One tenant alone can have 10,000.
 	// With `wait: TICKET` it is answered at once: with the runner where one is idle, else with a ticket that waits for one in the background.
 	// Tenants whose claims wait in the pool take turns by their weight, and within a tenant its callers do: between two claims of one caller, every other waiting caller of the tenant is served once. The claims of one caller are served in the order in which they came; those of `run` are in the same queue.
 	// A shared environment's last idle runner is kept for a second at most, while another one is made, from a tenant that has several claims waiting: a tenant that comes then needn't wait.
@@ -473,7 +473,7 @@ func (v *ReleaseResponse) GetReleaseRunner() ReleaseReleaseRunnerReleaseRunnerPa
 type StartResponse struct {
 	// Starts a command in a claimed runner and answers at once, with the execution recorded; `executionEvents` and `execution(waitFor:)` tell what becomes of it. Any number may watch, and a watcher that leaves cancels nothing.
 	// INVALID_INPUT; RUNNER_GONE; CONFLICT when nobody has claimed the runner. With an `idempotencyKey` safe to repeat: the same key gives the same execution, CONFLICT with another input.
-	// With `cases` it starts a batch: the command runs once for each case, after `build`, if that is given. They run one after the other, also over restarts of the server, and the runner's claim doesn't expire meanwhile. QUOTA_EXCEEDED while the tenant has its share of the 512 batches that run at once: as many as are left, so one tenant alone 256.
+	// With `cases` it starts a batch: the command runs once for each case, after `build`, if that is given. They run one after the other, also over restarts of the server, and the runner's claim doesn't expire meanwhile. At most 512 batches run at once. QUOTA_EXCEEDED while the tenant has as many of them as are left. One tenant alone can have 256.
 	StartExecution StartStartExecutionStartExecutionPayload `json:"startExecution"`
 }
 

@@ -116,9 +116,10 @@ func (h Handler) output(w http.ResponseWriter, r *http.Request) {
 	h.serve(w, r, &watched{ReadSeeker: content, ended: ctx.Err})
 }
 
-// admit returns the context of a download: that of who asked for a signed address, which
-// suffices by itself, else that of who shows a token or a grant. When that ends, the download is
-// cut off, also where its client takes nothing now: the client sees that it isn't whole.
+// admit returns the context of a download. A signed address suffices: the context is then that of
+// the caller who requested it. Otherwise it is that of the request's token or grant. When the
+// context ends, the download is cut off, even if its client reads nothing. The client sees that the
+// download is incomplete.
 func (h Handler) admit(w http.ResponseWriter, r *http.Request, query url.Values, what ...string) (context.Context, func(), error) {
 	caller, shown, err := identity.Caller{}, false, error(nil)
 	if !query.Has("signature") {
@@ -172,8 +173,8 @@ func confine(header http.Header) {
 }
 
 // serve answers with the content, or with the one range of it that was asked
-// for. Several at once are a question that may be answered with the whole. The connection breaks where
-// a read fails: the length that was promised can't be kept.
+// for. It answers a request for several ranges with the whole content. If a read fails, it breaks
+// the connection, since the announced length can't be reached.
 func (h Handler) serve(w http.ResponseWriter, r *http.Request, content *watched) {
 	if strings.Contains(r.Header.Get("Range"), ",") {
 		r.Header.Del("Range")

@@ -88,7 +88,7 @@ var (
 	// ErrEnded says that the log has ended.
 	ErrEnded error = runtime.Errorf(runtime.CodeClusterUnavailable, "the server stops")
 	// ErrFull says that too many entries wait to be stored.
-	ErrFull error = runtime.Errorf(runtime.CodeClusterUnavailable, "the audit log is full: %d entries wait until the database stores them, and no operation that makes another is carried out; health says why", mostWaiting)
+	ErrFull error = runtime.Errorf(runtime.CodeClusterUnavailable, "the audit log is full: %d entries wait until the database stores them, and operations that must be recorded are refused until then; `health` says why", mostWaiting)
 
 	errLate = errors.New("the database doesn't answer")
 )

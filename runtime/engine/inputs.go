@@ -40,8 +40,9 @@ type PutEnvironmentInput struct {
 	DefaultTimeLimit *int          // seconds
 	OutputLimit      *int64
 
-	// Mine reports whether the environment that has this ID, or whose runners do, is the
-	// caller's; else the ID is taken. Nil: every one is.
+	// Mine reports whether the caller may change an environment. It is called with the environment
+	// of this ID, or with a deleted one that still has runners. CONFLICT if it returns false. Nil:
+	// the caller may change every environment.
 	Mine func(runtime.Environment) bool
 
 	pin runtime.ImagePin // with Image: what that is now
@@ -54,7 +55,7 @@ type ClaimInput struct {
 	InactivityTimeout *int             // seconds; 0: never
 	WaitFor           *int             // seconds
 	Key               string
-	Keys              string // the caller's scope, in which Key is its own: a tenant's name; "": that of callers for all tenants
+	Keys              string // the scope in which Key is unique: the tenant's name; "" for callers for all tenants
 	Labels            []runtime.Label
 	Caller            string // whose claims these are: claims that wait are served by turns of their callers
 }

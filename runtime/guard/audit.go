@@ -115,8 +115,8 @@ func actor(p access.Principal) audit.Actor {
 	return a
 }
 
-// AuditLog returns entries of the caller's tenant, none of a deleted one of the same name; for all tenants
-// those of all, or of the filter's. See [audit.Log.Entries].
+// AuditLog returns the entries of the caller's tenant, without those of a deleted tenant with the
+// same name. A caller for all tenants gets the entries of all, or of the filter's tenant. See [audit.Log.Entries].
 func (g *Guard) AuditLog(ctx context.Context, filter audit.Filter, first int, after string, charge func(bytes int) error) (audit.Page, error) {
 	p, err := g.caller(ctx, "auditLog")
 	if err != nil {

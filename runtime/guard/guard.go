@@ -1,9 +1,9 @@
 // Package guard is the engine as callers may use it. Every door goes through it:
 // the API's resolvers, subscriptions and downloads, and other systems' APIs.
 //
-// The caller is in the context (package access). Each method first checks two
-// things: whether the caller may use the operation at all (FORBIDDEN), and whether
-// it sees the object. For an object that it doesn't see, the error is that of an
+// The caller is in the context (package access). Each method first checks whether the caller may
+// use the operation at all (FORBIDDEN), whether the audit log has room for its entry
+// (CLUSTER_UNAVAILABLE), and whether the caller sees the object. For an object that it doesn't see, the error is that of an
 // id that was never given. Methods are safe for concurrent use.
 package guard
 
@@ -105,8 +105,9 @@ func scope(p access.Principal) *runtime.TenantID {
 	return nil
 }
 
-// narrowed returns the tenant to which a caller's list is narrowed that asks for one; nil: for
-// none. Sees is false for a tenant of which the caller sees nothing: the list is empty then.
+// narrowed returns the only tenant whose objects a list shows, if the caller asks for the tenant
+// asked; nil: all tenants. Sees is false if the caller sees nothing of that tenant: its list is
+// empty.
 func narrowed(p access.Principal, asked *runtime.TenantID) (tenant *runtime.TenantID, sees bool) {
 	if asked == nil {
 		return scope(p), true

@@ -51,8 +51,8 @@ func idOf(text string) (string, bool) {
 // same compares in constant time.
 func same(a, b []byte) bool { return subtle.ConstantTimeCompare(a, b) == 1 }
 
-// firstID names the token of a file: another token in it is another one. Without the server's key
-// nobody can tell from the id what the token is.
+// firstID returns the id of the token of a file. A different token gets a different id. The id
+// doesn't disclose the token to anyone without the server's key.
 func firstID(key []byte, text string) string {
 	mac := hmac.New(sha256.New, derive(key, "rockpool token file"))
 	mac.Write([]byte(text)) // it never fails

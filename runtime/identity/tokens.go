@@ -137,8 +137,8 @@ func unknownTenant(id runtime.TenantID) error {
 	return runtime.Invalid("tenant", "no tenant %s: create it with putTenant", id)
 }
 
-// known returns why a caller isn't known any more. Its caller holds changing: nobody's token ends
-// until it lets go.
+// known returns an error if the caller's token has ended. Hold changing when you call it: no token
+// ends while changing is held.
 func (b *Book) known(by access.Principal) error {
 	if by.Kind == access.KindServer {
 		return nil
@@ -155,9 +155,9 @@ type Revocation struct {
 }
 
 // RevokeToken ends a token, and with it what its holders do. With alsoMade it also ends those that were
-// made with it, those that were made with these, and so on, at the same time: also where the token had
-// ended before, or is one that a book never had or that can't be revoked, as the token of a file. A
-// token that a caller doesn't manage isn't there for it.
+// made with it, those that were made with these, and so on, at the same time: even if the token had
+// ended before, was never in the book, or can't be revoked (the token of a file). INVALID_INPUT for
+// a token that the caller doesn't manage.
 func (b *Book) RevokeToken(ctx context.Context, by access.Principal, id string, alsoMade bool) (Revocation, error) {
 	b.changing.Lock()
 	defer b.changing.Unlock()

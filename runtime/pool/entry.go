@@ -10,8 +10,8 @@ import (
 // An entry is a runner and what the owner does with it.
 type entry struct {
 	runtime.Runner
-	wished    time.Time        // when this owner had it started; zero: an earlier one did
-	idleSince time.Time        // when this owner saw that its agent had answered; zero: an earlier one did
+	wished    time.Time        // when this owner requested the start; zero: an earlier owner did
+	idleSince time.Time        // when this owner first saw it idle; zero: an earlier owner did
 	seen      int              // by the list of this number
 	priority  runtime.Priority // that its start was asked for with
 	busy      int              // uses under way

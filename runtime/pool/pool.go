@@ -168,7 +168,7 @@ var ErrUnwanted = errors.New("the claim isn't wanted any more")
 
 // Claim returns a runner that nobody else gets; its claim is durable.
 // NO_RUNNER_AVAILABLE means that none was there for as long as it could wait,
-// QUOTA_EXCEEDED that of its tenant as many claims wait as may. Tenants whose claims wait take
+// QUOTA_EXCEEDED means that its tenant has its share of the waiting claims. Tenants whose claims wait take
 // turns by weight, and the callers of a tenant within those; the claims of one caller
 // are served in the order in which they came. Where ctx ends while the claim is
 // being made, a runner claimed with a key stays claimed, for the retry, unless the

@@ -61,8 +61,8 @@ func (q *queue) next() *waiter {
 	return flow.Queue.First().Queue.first
 }
 
-// serve takes out the oldest claim of its caller, which needn't be the next one. It was a turn
-// of its tenant and of the caller.
+// serve removes w, the oldest claim of its caller, even if it isn't next. This counts as a turn of
+// its tenant and of its caller.
 func (q *queue) serve(w *waiter) {
 	w.waited = q.dry > w.dry
 	w.flow.Queue.Took(w.lane)

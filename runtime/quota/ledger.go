@@ -79,8 +79,8 @@ func (l *Ledger) open(id runtime.TenantID) *account {
 func (l *Ledger) Acquire(id runtime.TenantID, r Resource) error { return l.account(id).acquire(r) }
 
 // Wait takes one as Acquire does, and waits for it if it has to: until something of this tenant goes, or its quotas
-// change. Those that wait have theirs in the order in which they came. It returns what Acquire would after longest, and
-// ctx's cause.
+// change. Waiting callers are served in the order in which they came. After longest it returns
+// Acquire's error; if ctx ends first, ctx's cause.
 func (l *Ledger) Wait(ctx context.Context, id runtime.TenantID, r Resource, longest time.Duration) error {
 	return l.account(id).wait(ctx, r, longest)
 }

@@ -32,8 +32,8 @@ func (s *Store) write(ctx context.Context, doing string, do func(*transaction) e
 	return s.committed(<-w.result, doing)
 }
 
-// rewrite is write for what can be written again, and then changes nothing: it returns when ctx ends, and the write may
-// be stored all the same.
+// rewrite is like write, for writes that are safe to repeat. It returns when ctx ends; the write
+// may still be stored.
 func (s *Store) rewrite(ctx context.Context, doing string, do func(*transaction) error) error {
 	w, err := s.enqueue(ctx, do)
 	if err != nil {

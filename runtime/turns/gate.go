@@ -32,8 +32,8 @@ func (g *Gate) Waiting() int {
 	return g.waiting.Len()
 }
 
-// A Pass is one runner's, for each of its starts. It knows the priority that the
-// runner has now. Its methods may be called at once, but for Enter.
+// A Pass belongs to one runner and serves all its starts. It has the runner's current priority. All
+// methods but Enter are safe for concurrent use.
 type Pass struct {
 	gate        *Gate
 	tenant      runtime.TenantID

@@ -33,12 +33,12 @@ type Hold struct {
 func operations(t *takings) *budget    { return &t.operations }
 func subscriptions(t *takings) *budget { return &t.subscriptions }
 
-// Shown is what a caller shows. The holders of one grant share the operations and subscriptions that
-// may be at a time, apart from the holders of the token that made it: a platform hands a grant to each of its
-// users. The memory is that of the token.
+// Shown is the token or grant of a request. The holders of a grant share its bounds of operations
+// and subscriptions. These are separate from the bounds of the token that made it, since a platform
+// hands a grant to each of its users. Their memory counts as the token's.
 type Shown struct {
-	Token string // its id, of a grant that of the token that made it; "": the caller shows none
-	Grant string // its id; "": it is no grant
+	Token string // the id of the token, or of the token that made the grant; "": the caller shows none
+	Grant string // the id of the grant; "": the caller shows no grant
 }
 
 // Hold returns one for the peer of a request or WebSocket, whose context is ctx, and for what it

@@ -59,8 +59,8 @@ var refusals = [bounds]string{
 	PeerOperations:     "this address has as many operations at once as one may have (--peer-operations): try again when some have ended",
 	PeerSubscriptions:  "this address has as many subscriptions as one may have (--peer-subscriptions): end some",
 	PeerBodies:         "this address has as much memory for requests and answers as one may have (half of --body-memory, or what one of the largest takes): try again when some have ended",
-	TokenOperations:    "all callers with this token or grant, or without any, have as many operations at once as they may have (--token-operations): try again when some have ended",
-	TokenSubscriptions: "all callers with this token or grant, or without any, have as many subscriptions as they may have (--token-subscriptions): end some",
+	TokenOperations:    "callers with this token or grant, or all callers without one, have reached the limit of operations at once (--token-operations): try again when some have ended",
+	TokenSubscriptions: "callers with this token or grant, or all callers without one, have reached the limit of subscriptions (--token-subscriptions): end some",
 	TokenBodies:        "all callers with this token and its grants have as much memory for requests and answers as they may have (three quarters of --body-memory): try again when some have ended",
 	Bodies:             "all callers together have as much memory for requests and answers as they may have (--body-memory): try again later",
 }
@@ -108,7 +108,7 @@ type Peers struct {
 	tokens map[Shown]*token
 }
 
-// A token is what all who show it have, or all who show a grant. It is known as long as they have
+// A token counts what all callers with the same token or grant use. It exists as long as they use
 // something.
 type token struct {
 	takings
