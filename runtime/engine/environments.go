@@ -45,6 +45,9 @@ func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (en
 		if err != nil {
 			return runtime.Environment{}, false, err
 		}
+		if in.There != nil && !in.There(env.Tenant) {
+			return runtime.Environment{}, false, runtime.Invalid("tenant", "no tenant %s: create it with putTenant", env.Tenant)
+		}
 		if !exists && e.catalog.of(env.Tenant) >= maxEnvironments {
 			return runtime.Environment{}, false, runtime.Errorf(runtime.CodeLimitExceeded, "the tenant %s has %d environments already: delete some", env.Tenant, maxEnvironments)
 		}

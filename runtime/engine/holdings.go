@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 
@@ -20,17 +21,17 @@ type holdings struct {
 
 	waiting waiting
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards what follows, and the state of waiters
 	held   map[runtime.RunnerID]runtime.TenantID
-	shares share.Bound // of claims that wait for their quota
+	shares share.Bound // of claims that wait
 }
 
-// maxWaiting bounds the claims of all tenants that wait for their quota; one tenant gets half.
+// maxWaiting bounds the claims of all tenants that wait; one tenant alone gets half.
 const maxWaiting = 20_000
 
 func newHoldings(config Config, there func(runtime.RunnerID) (runtime.Runner, bool)) *holdings {
 	h := &holdings{ledger: config.Quotas, weight: config.Weight, there: there, held: map[runtime.RunnerID]runtime.TenantID{},
-		shares: share.Bound{Limit: maxWaiting, Quota: quota.Waiting.String(), Of: "claims waiting for its quota of runners"}}
+		shares: share.Bound{Limit: maxWaiting, Quota: quota.Waiting.String(), Of: "claims that wait"}}
 	if h.ledger == nil {
 		h.ledger = quota.New()
 	}
@@ -41,9 +42,10 @@ func newHoldings(config Config, there func(runtime.RunnerID) (runtime.Runner, bo
 }
 
 // claim claims for the claim's tenant. Where that holds as many runners as it may, it waits for
-// one to go, as it would for an idle one. The claims of a batch count as one.
+// one to go, as it would for an idle one. The claims of a batch count as one: a batch that has
+// begun isn't refused.
 func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (runtime.Runner, error) {
-	tenant, began := claim.Claim.Tenant, time.Now()
+	tenant, began, later := claim.Claim.Tenant, time.Now(), laterCase(claim.Claim.Key)
 	claim.Weight = h.weight(tenant)
 	if claim.Waiting == nil {
 		claim.Waiting = pool.NewWaiting()
@@ -51,26 +53,21 @@ func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (r
 	w := &waiter{
 		claim: WaitingClaim{Tenant: tenant, EnvironmentID: p.Environment().ID, Since: began, ExpiresAt: began.Add(claim.WaitFor)},
 		place: func(ctx context.Context) pool.Place { return p.Place(ctx, claim.Waiting) },
+		free:  later,
 	}
-	claim.Waits = func() (func(), error) {
-		if err := h.ledger.Acquire(tenant, quota.Waiting); err != nil {
-			return nil, err
-		}
-		h.waiting.add(w)
-		return func() {
-			h.waiting.remove(w)
-			h.ledger.Release(tenant, quota.Waiting)
-		}, nil
-	}
-	if !laterCase(claim.Claim.Key) {
+	claim.Waits = func() error { return h.wait(w) }
+	defer h.answered(w)
+	if !later {
 		if err := h.ledger.Claim(tenant); err != nil {
 			return runtime.Runner{}, err
 		}
 	}
-	if err := h.reserve(ctx, claim); err != nil {
+	if err := h.reserve(ctx, claim, later); err != nil {
 		return runtime.Runner{}, err
 	}
-	claim.WaitFor = max(claim.WaitFor-time.Since(began), 0)
+	if !later {
+		claim.WaitFor = max(claim.WaitFor-time.Since(began), 0)
+	}
 	r, err := p.Claim(ctx, claim)
 	if err != nil {
 		h.ledger.Release(tenant, quota.Runners)
@@ -85,30 +82,57 @@ func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (r
 	return r, nil
 }
 
-// reserve takes a runner of the tenant's quota, and waits for it as long as the claim may.
-func (h *holdings) reserve(ctx context.Context, claim pool.Claim) error {
-	tenant := claim.Claim.Tenant
+// reserve takes a runner of the tenant's quota, and waits for it as long as the claim may, for a
+// later case of a batch until one goes.
+func (h *holdings) reserve(ctx context.Context, claim pool.Claim, later bool) error {
+	tenant, longest := claim.Claim.Tenant, claim.WaitFor
 	err := h.ledger.Acquire(tenant, quota.Runners)
-	if err == nil || claim.WaitFor == 0 {
+	if later {
+		longest = math.MaxInt64
+	}
+	if err == nil || longest == 0 {
 		return err
 	}
+	if err := claim.Waits(); err != nil {
+		return err
+	}
+	return h.ledger.Wait(ctx, tenant, quota.Runners, longest)
+}
+
+// wait counts a claim that begins to wait, once, until it is answered.
+func (h *holdings) wait(w *waiter) error {
 	h.mu.Lock()
-	refused := h.shares.Acquire(tenant)
-	h.mu.Unlock()
-	if refused != nil {
-		return refused
+	defer h.mu.Unlock()
+	if w.waits || w.answered {
+		return nil
 	}
-	defer func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.shares.Release(tenant)
-	}()
-	waited, refused := claim.Waits()
-	if refused != nil {
-		return refused
+	if tenant := w.claim.Tenant; !w.free {
+		if err := h.shares.Acquire(tenant); err != nil {
+			return err
+		}
+		if err := h.ledger.Acquire(tenant, quota.Waiting); err != nil {
+			h.shares.Release(tenant)
+			return err
+		}
 	}
-	defer waited()
-	return h.ledger.Wait(ctx, tenant, quota.Runners, claim.WaitFor)
+	w.waits = true
+	h.waiting.add(w)
+	return nil
+}
+
+// answered ends what wait began, if it did.
+func (h *holdings) answered(w *waiter) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.answered = true
+	if !w.waits {
+		return
+	}
+	h.waiting.remove(w)
+	if !w.free {
+		h.shares.Release(w.claim.Tenant)
+		h.ledger.Release(w.claim.Tenant, quota.Waiting)
+	}
 }
 
 // left gives back a runner that goes. The owner of a pool calls it.
@@ -147,11 +171,10 @@ func (h *holdings) end(tenant runtime.TenantID) { h.ledger.Release(tenant, quota
 
 // room returns QUOTA_EXCEEDED if begin would, before a runner is claimed for nothing.
 func (h *holdings) room(tenant runtime.TenantID) error {
-	if err := h.begin(tenant); err != nil {
+	if err := h.ledger.Start(tenant); err != nil {
 		return err
 	}
-	h.end(tenant)
-	return nil
+	return h.ledger.Room(tenant, quota.Executions)
 }
 
 // ended gives back an execution that is of no batch, and counts what it used today.

@@ -73,6 +73,76 @@ func TestWaitingForAQuotaIsShared(t *testing.T) {
 	}
 }
 
+// A claim that waited for its tenant's quota of runners keeps its place among those that wait: another one doesn't take
+// the quota of waiting claims from it while it goes on to wait for a runner.
+func TestClaimsThatWaitTwiceCountOnce(t *testing.T) {
+	b := newBed(t)
+	b.stop()
+	b.config.Quotas = quota.New()
+	b.config.Quotas.SetTenant(runtime.Tenant{ID: "a", Quotas: runtime.Quotas{Runners: ptr(0), Waiting: ptr(1)}})
+	b.start(t)
+	starts := make(chan struct{})
+	b.fake.OnStart(func(runtime.RunnerID) error { <-starts; return nil })
+	if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "a", Shared: ptr(true), PoolSize: ptr(0)}); err != nil {
+		t.Fatal(err)
+	}
+	answer := make(chan error)
+	claim := func() error {
+		_, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Tenant: "a", WaitFor: ptr(600)})
+		return err
+	}
+	go func() { answer <- claim() }()
+	wait.For(t, "the claim waits", func() bool { return b.Usage("a").Waiting.Used == 1 })
+	before, _ := b.WaitingClaims(t.Context(), WaitingFilter{}, 1, "")
+	b.config.Quotas.SetTenant(runtime.Tenant{ID: "a", Quotas: runtime.Quotas{Runners: ptr(2), Waiting: ptr(1)}})
+	wait.For(t, "it waits for a runner", func() bool { s, _ := b.PoolStatus("a"); return s.Waiting == 1 })
+	if got := refused(t, claim()); got.Quota != "waiting" {
+		t.Errorf("%+v", got)
+	}
+	if after, _ := b.WaitingClaims(t.Context(), WaitingFilter{}, 1, ""); len(after) != 1 || after[0].ID != before[0].ID {
+		t.Errorf("%+v, then %+v", before, after)
+	}
+	close(starts)
+	if err := <-answer; err != nil || b.Usage("a").Waiting.Used != 0 {
+		t.Errorf("%v, %+v", err, b.Usage("a"))
+	}
+}
+
+// A batch with fresh runners that has begun goes on, whatever its tenant's quotas are meanwhile.
+func TestBatchesThatHaveBegunWaitForQuotas(t *testing.T) {
+	b := newBed(t)
+	b.stop()
+	b.config.Quotas = quota.New()
+	b.start(t)
+	if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "a", Shared: ptr(true), PoolSize: ptr(1)}); err != nil {
+		t.Fatal(err)
+	}
+	tight := runtime.Tenant{ID: "a", Quotas: runtime.Quotas{Runners: ptr(0), Waiting: ptr(0)}}
+	first := make(chan struct{})
+	b.fake.OnMark(func(runtime.RunnerID, runtime.Claim) error {
+		select {
+		case <-first:
+		default:
+			b.config.Quotas.SetTenant(tight)
+			close(first)
+		}
+		return nil
+	})
+	batch, _, err := b.RunBatch(t.Context(), RunInput{EnvironmentID: "a", Tenant: "a", Command: []string{"true"}, WaitFor: ptr(30)},
+		BatchInput{Cases: []CaseInput{{}, {}}, FreshRunners: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait.For(t, "the second case waits", func() bool { all, _ := b.WaitingClaims(t.Context(), WaitingFilter{}, 1, ""); return len(all) == 1 })
+	if used := b.Usage("a").Waiting.Used; used != 0 {
+		t.Errorf("%d count", used)
+	}
+	b.config.Quotas.Remove("a")
+	if got := b.awaitBatch(t, batch.ID); got.Outcome != runtime.BatchCompleted {
+		t.Errorf("%+v", got)
+	}
+}
+
 // A tenant that fills the server with batches leaves room for those of others, also after a restart.
 func TestBatchesAreShared(t *testing.T) {
 	b := newBed(t)

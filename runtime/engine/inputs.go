@@ -44,6 +44,8 @@ type PutEnvironmentInput struct {
 	// of this ID, or with a deleted one that still has runners. CONFLICT if it returns false. Nil:
 	// the caller may change every environment.
 	Mine func(runtime.Environment) bool
+	// There reports whether a tenant exists. INVALID_INPUT if the environment's doesn't. Nil: each does.
+	There func(runtime.TenantID) bool
 
 	pin runtime.ImagePin // with Image: what that is now
 }

@@ -7,8 +7,23 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// FreeTenant returns CONFLICT as long as something is there of a deleted tenant with this name: a new
-// one would see it. The error says what it is, and until when.
+// DeleteTenant has a tenant deleted by remove unless it has environments: none comes meanwhile.
+func (e *Engine) DeleteTenant(ctx context.Context, id runtime.TenantID, remove func(context.Context, runtime.TenantID) (bool, error)) (bool, error) {
+	done, err := e.catalog.beginChange(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	for _, env := range e.Environments() {
+		if env.Tenant == id {
+			return false, runtime.Errorf(runtime.CodeConflict, "tenant %s still has the environment %s: delete its environments first", id, env.ID)
+		}
+	}
+	return remove(ctx, id)
+}
+
+// FreeTenant returns CONFLICT while runners, waiting claims or executions of a deleted tenant with this
+// name exist, since a new tenant would have them. The error says which, and when they go if that is known.
 func (e *Engine) FreeTenant(ctx context.Context, id runtime.TenantID) error {
 	conflict := func(format string, args ...any) error {
 		return runtime.Errorf(runtime.CodeConflict, "a deleted tenant "+id.String()+" "+format, args...)
@@ -17,6 +32,9 @@ func (e *Engine) FreeTenant(ctx context.Context, id runtime.TenantID) error {
 		if r.Tenant() == id {
 			return conflict("still holds the runner %s: release it, or choose another name", r.ID)
 		}
+	}
+	if _, waiting := e.WaitingClaims(ctx, WaitingFilter{Tenant: &id}, 0, ""); waiting > 0 {
+		return conflict("has %d claims that wait: try again when they have ended, or choose another name", waiting)
 	}
 	kept, err := e.store.OfTenant(ctx, id)
 	switch {

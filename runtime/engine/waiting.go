@@ -57,13 +57,14 @@ type waiting struct {
 type waiter struct {
 	claim WaitingClaim // without its place
 	place func(context.Context) pool.Place
+	free  bool // of quotas
+
+	waits, answered bool // guarded by holdings.mu
 }
 
 // add adds a claim that begins to wait.
 func (all *waiting) add(w *waiter) {
-	if w.claim.ID == "" { // it keeps its id when it waits once more
-		w.claim.ID = runtime.NewWaitingID()
-	}
+	w.claim.ID = runtime.NewWaitingID()
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if all.claims == nil {

@@ -43,7 +43,9 @@ func TestWaitingClaims(t *testing.T) {
 	b.fake.OnStart(func(runtime.RunnerID) error { <-starts; return nil })
 	t.Cleanup(func() { close(starts) })
 	for _, id := range []runtime.EnvironmentID{"a", "b"} {
-		b.environment(t, id, 0)
+		if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: id, Shared: ptr(true), PoolSize: ptr(0)}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	began := time.Now()
 	leave := b.waits(t, ClaimInput{EnvironmentID: "a", Tenant: "x"}, ClaimInput{EnvironmentID: "a", Tenant: "x"}, ClaimInput{EnvironmentID: "b", Tenant: "y"}, ClaimInput{EnvironmentID: "a", Tenant: "y"})

@@ -128,10 +128,5 @@ func (g *Guard) DeleteTenant(ctx context.Context, id runtime.TenantID) (deleted 
 	if _, err := g.caller(ctx, "deleteTenant"); err != nil {
 		return false, err
 	}
-	for _, env := range g.engine.Environments() {
-		if env.Tenant == id {
-			return false, runtime.Errorf(runtime.CodeConflict, "tenant %s still has the environment %s: delete its environments first", id, env.ID)
-		}
-	}
-	return g.book.DeleteTenant(ctx, id)
+	return g.engine.DeleteTenant(ctx, id, g.book.DeleteTenant)
 }

@@ -50,16 +50,13 @@ func (g *Guard) PutEnvironment(ctx context.Context, in engine.PutEnvironmentInpu
 		}
 	}
 	in.Mine = func(env runtime.Environment) bool { return p.SeesTenant(env.Tenant) }
+	in.There = func(id runtime.TenantID) bool { _, there := g.book.Tenant(id); return there }
 	switch {
 	case in.Tenant == nil && !p.AllTenants:
 		in.Tenant = &p.Tenant
 	case in.Tenant == nil:
 	case !p.SeesTenant(*in.Tenant):
 		return runtime.Environment{}, false, runtime.Invalid("tenant", "must be the tenant of the token, or left out")
-	default:
-		if _, there := g.book.Tenant(*in.Tenant); !there {
-			return runtime.Environment{}, false, runtime.Invalid("tenant", "no tenant %s: create it with putTenant", *in.Tenant)
-		}
 	}
 	return g.engine.PutEnvironment(ctx, in)
 }

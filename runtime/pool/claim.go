@@ -2,10 +2,10 @@ package pool
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/share"
 )
 
 // A waiter is a claim that waits for its runner, or for its mark.
@@ -25,7 +25,6 @@ type waiter struct {
 	dry           int     // the queue's, when it came
 	waited        bool    // no runner was idle when it came
 	waits         bool    // it was left waiting
-	done          func()  // to be called once it waits no more; nil: nothing is
 }
 
 type claimed struct {
@@ -36,21 +35,10 @@ type claimed struct {
 
 func (w *waiter) answer(r runtime.Runner, err error) { w.result <- claimed{r, err, w.waited} }
 
-// maxWaiting bounds how many claims of all tenants wait in one pool; one tenant alone gets half.
-const maxWaiting = 20_000
-
-func newQueue() queue {
-	return queue{shares: share.Bound{Limit: maxWaiting, Quota: "waiting", Of: "claims waiting for a runner of this environment"}}
-}
-
 // enqueue takes a claim in; settle serves it, or leaves it waiting.
 func (o *owner) enqueue(w *waiter) {
-	if o.goal.deleted {
+	if o.goal.deleted || !o.goal.env.Claimable(w.claim.Claim.Tenant) {
 		w.answer(runtime.Runner{}, o.goal.errDeleted())
-		return
-	}
-	if err := o.waiting.shares.Acquire(w.claim.Claim.Tenant); err != nil {
-		w.answer(runtime.Runner{}, err)
 		return
 	}
 	w.deadline = time.Now().Add(w.claim.WaitFor)
@@ -65,13 +53,11 @@ func (o *owner) admit() {
 		return
 	}
 	if w.claim.Waits != nil {
-		done, err := w.claim.Waits()
-		if err != nil {
+		if err := w.claim.Waits(); err != nil {
 			o.waiting.remove(w)
 			w.answer(runtime.Runner{}, err)
 			return
 		}
-		w.done = done
 	}
 	w.waits = true
 	if w.claim.Waiting != nil {
@@ -81,10 +67,6 @@ func (o *owner) admit() {
 
 // left ends what began when it was left waiting.
 func (w *waiter) left() {
-	if w.done != nil {
-		w.done()
-		w.done = nil
-	}
 	if w.claim.Waiting != nil {
 		w.claim.Waiting.end()
 	}
@@ -124,10 +106,6 @@ func (o *owner) serve(now time.Time) time.Time {
 		if w.waits {
 			o.pace.served(now)
 		}
-		if !o.goal.env.Claimable(w.claim.Claim.Tenant) { // the environment went to another tenant meanwhile, or isn't shared any more
-			w.answer(runtime.Runner{}, o.goal.errDeleted())
-			continue
-		}
 		o.mark(e, w, now)
 	}
 	return time.Time{}
@@ -157,10 +135,13 @@ func (o *owner) making() bool {
 	return false
 }
 
-// refuse answers all claims that wait with an error.
-func (o *owner) refuse(err error) {
-	for w := o.waiting.pop(); w != nil; w = o.waiting.pop() {
-		w.answer(runtime.Runner{}, err)
+// refuse answers the claims that wait, of all tenants or of those that may not, with an error.
+func (o *owner) refuse(err error, may func(runtime.TenantID) bool) {
+	for _, w := range slices.Clone(o.waiting.deadlines) {
+		if may == nil || !may(w.claim.Claim.Tenant) {
+			o.waiting.remove(w)
+			w.answer(runtime.Runner{}, err)
+		}
 	}
 }
 

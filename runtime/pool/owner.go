@@ -40,10 +40,10 @@ func (p *Pool) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var workers sync.WaitGroup
 	spawn := func(worker func(context.Context)) { workers.Go(func() { worker(ctx) }) }
-	o := &owner{pool: p, spawn: spawn, goal: goal{env: p.Environment()}, waiting: newQueue(), runners: map[runtime.RunnerID]*entry{}, changes: changes{removed: map[runtime.RunnerID]int{}}}
+	o := &owner{pool: p, spawn: spawn, goal: goal{env: p.Environment()}, runners: map[runtime.RunnerID]*entry{}, changes: changes{removed: map[runtime.RunnerID]int{}}}
 	defer func() {
 		o.publish(true)
-		o.refuse(errEnded())
+		o.refuse(errEnded(), nil)
 		close(p.ended)
 		cancel()
 		workers.Wait()

@@ -50,7 +50,7 @@ const placeFor = 20 * time.Microsecond
 // asked for, so it may be a moment old. Of a claim that came within that moment it is
 // unknown.
 func (p *Pool) Place(ctx context.Context, w *Waiting) Place {
-	if w.waits.Load() && (w.position.Load() == 0 || time.Now().UnixNano() >= p.places.due.Load()) {
+	if w.waits.Load() && time.Now().UnixNano() >= p.places.due.Load() {
 		_, _ = ask(ctx, p, func(o *owner, reply func(struct{}, error)) { // an error: what was known holds
 			o.place(time.Now())
 			reply(struct{}{}, nil)

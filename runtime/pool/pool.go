@@ -131,6 +131,7 @@ func (p *Pool) SetEnvironment(ctx context.Context, env runtime.Environment) erro
 		env := o.goal.env
 		o.pool.env.Store(&env)
 		o.goal.look(o.pool.options)
+		o.refuse(o.goal.errDeleted(), env.Claimable) // it went to another tenant, or isn't shared any more
 		o.publish(false)
 		reply(struct{}{}, nil)
 	})
@@ -143,7 +144,7 @@ func (p *Pool) SetEnvironment(ctx context.Context, env runtime.Environment) erro
 func (p *Pool) Delete(ctx context.Context, endClaimed bool) error {
 	return p.tell(ctx, func(o *owner) {
 		o.goal.delete(endClaimed)
-		o.refuse(o.goal.errDeleted())
+		o.refuse(o.goal.errDeleted(), nil)
 	})
 }
 
@@ -156,10 +157,9 @@ type Claim struct {
 	Waiting *Waiting      // follows it while it waits; nil: nobody does
 
 	// Waits is called by the owner before the claim is left waiting, which it isn't
-	// where a runner is there at once. An error answers the claim. Done is called once,
-	// when the claim waits no more for whatever reason, and before it is answered.
-	// Neither must block, nor call the pool. nil: nothing is called; so for done.
-	Waits func() (done func(), err error)
+	// where a runner is there at once. An error answers the claim. It must neither block
+	// nor call the pool. nil: nothing is called.
+	Waits func() error
 }
 
 // ErrUnwanted is the cause of the end of a claim's ctx where its runner isn't wanted by
@@ -167,9 +167,8 @@ type Claim struct {
 var ErrUnwanted = errors.New("the claim isn't wanted any more")
 
 // Claim returns a runner that nobody else gets; its claim is durable.
-// NO_RUNNER_AVAILABLE means that none was there for as long as it could wait,
-// QUOTA_EXCEEDED means that its tenant has its share of the waiting claims. Tenants whose claims wait take
-// turns by weight, and the callers of a tenant within those; the claims of one caller
+// NO_RUNNER_AVAILABLE means that none was there for as long as it could wait. Tenants whose
+// claims wait take turns by weight, and the callers of a tenant within those; the claims of one caller
 // are served in the order in which they came. Where ctx ends while the claim is
 // being made, a runner claimed with a key stays claimed, for the retry, unless the
 // cause is ErrUnwanted; without a key it goes.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/share"
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
@@ -19,7 +18,6 @@ import (
 type queue struct {
 	tenants   turns.Fair[runtime.TenantID, callers]
 	deadlines deadlines
-	shares    share.Bound
 	dry       int // how often no runner was idle for one of them
 }
 
@@ -37,7 +35,7 @@ type (
 // length returns how many wait.
 func (q *queue) length() int { return len(q.deadlines) }
 
-// push appends w to its caller's. Its tenant has acquired one of the shares.
+// push appends w to its caller's.
 func (q *queue) push(w *waiter) {
 	w.dry = q.dry
 	w.flow = q.tenants.Flow(w.claim.Claim.Tenant, w.claim.Weight)
@@ -124,7 +122,6 @@ func (q *queue) remove(w *waiter) {
 		}
 	}
 	heap.Remove(&q.deadlines, w.place)
-	q.shares.Release(w.claim.Claim.Tenant)
 	w.flow, w.lane, w.before, w.after = nil, nil, nil, nil
 	w.left()
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,15 +20,13 @@ func (b *bed) hold() chan struct{} {
 	return gate
 }
 
-// counted counts how often a claim's Waits and done are called.
-type counted struct{ waits, done atomic.Int64 }
+// counted counts how often a claim's Waits is called.
+type counted struct{ atomic.Int64 }
 
-func (c *counted) hook() (func(), error) {
-	c.waits.Add(1)
-	return func() { c.done.Add(1) }, nil
+func (c *counted) hook() error {
+	c.Add(1)
+	return nil
 }
-
-func (c *counted) calls() [2]int64 { return [2]int64{c.waits.Load(), c.done.Load()} }
 
 // A claim that gets its runner at once, or that doesn't wait at all, never waits.
 func TestServedAtOnceNeverWaits(t *testing.T) {
@@ -48,14 +45,14 @@ func TestServedAtOnceNeverWaits(t *testing.T) {
 			t.Error("it began to wait")
 		default:
 		}
-		if c.calls() != [2]int64{} || b.Place(t.Context(), waiting) != (Place{}) {
-			t.Errorf("%v; %+v", c.calls(), b.Place(t.Context(), waiting))
+		if c.Load() != 0 || b.Place(t.Context(), waiting) != (Place{}) {
+			t.Errorf("%d; %+v", c.Load(), b.Place(t.Context(), waiting))
 		}
 	})
 }
 
-// However a claim stops waiting, done is called once, and before its answer.
-func TestDoneIsCalledOnce(t *testing.T) {
+// However a claim stops waiting, it has no place then, and Waits was called once.
+func TestClaimsStopWaiting(t *testing.T) {
 	for name, stop := range map[string]func(t *testing.T, b *bed, gate chan struct{}, leave func()){
 		"served":    func(_ *testing.T, _ *bed, gate chan struct{}, _ func()) { gate <- struct{}{} },
 		"expired":   func(*testing.T, *bed, chan struct{}, func()) { settle(time.Hour) },
@@ -63,6 +60,16 @@ func TestDoneIsCalledOnce(t *testing.T) {
 		"deleted": func(t *testing.T, b *bed, gate chan struct{}, _ func()) {
 			if err := b.Delete(t.Context(), true); err != nil {
 				t.Error(err)
+			}
+		},
+		"given away": func(t *testing.T, b *bed, _ chan struct{}, _ func()) {
+			env := b.env
+			env.Tenant, env.Shared, env.Revision = "other", false, env.Revision+1
+			if err := b.SetEnvironment(t.Context(), env); err != nil {
+				t.Error(err)
+			}
+			if _, err := b.Claim(t.Context(), Claim{WaitFor: time.Minute}); runtime.CodeOf(err) != runtime.CodeEnvironmentNotFound {
+				t.Errorf("a later one: %v", err)
 			}
 		},
 	} {
@@ -74,52 +81,25 @@ func TestDoneIsCalledOnce(t *testing.T) {
 				defer leave()
 				var c counted
 				waiting := NewWaiting()
-				answered := make(chan [2]int64, 1)
+				answered := make(chan struct{})
 				go func() {
+					defer close(answered)
 					_, _ = b.Claim(ctx, Claim{Waits: c.hook, Waiting: waiting, WaitFor: time.Minute})
-					answered <- c.calls()
 				}()
 				settle(time.Second)
 				<-waiting.Began()
-				if c.calls() != [2]int64{1, 0} || b.Place(t.Context(), waiting).Position != 1 {
-					t.Fatalf("while it waits: %v; %+v", c.calls(), b.Place(t.Context(), waiting))
+				if c.Load() != 1 || b.Place(t.Context(), waiting).Position != 1 {
+					t.Fatalf("while it waits: %d; %+v", c.Load(), b.Place(t.Context(), waiting))
 				}
 				stop(t, b, gate, leave)
 				settle(time.Second)
-				got := <-answered
-				if name == "abandoned" { // its caller left before
-					got = c.calls()
-				}
-				if got != [2]int64{1, 1} || b.Status().Waiting != 0 || b.Place(t.Context(), waiting) != (Place{}) {
-					t.Errorf("%+v; %d wait; %+v", got, b.Status().Waiting, b.Place(t.Context(), waiting))
+				<-answered
+				if c.Load() != 1 || b.Status().Waiting != 0 || b.Place(t.Context(), waiting) != (Place{}) {
+					t.Errorf("%d; %d wait; %+v", c.Load(), b.Status().Waiting, b.Place(t.Context(), waiting))
 				}
 			})
 		})
 	}
-}
-
-// The claims of a pool that ends have waited.
-func TestDoneIsCalledAtTheEnd(t *testing.T) {
-	var c counted
-	run(t, 0, func(t *testing.T, b *bed) {
-		p := b.open()
-		ctx, end := context.WithCancel(t.Context())
-		ended := make(chan error, 2)
-		go func() { ended <- p.Run(ctx) }()
-		gate := b.hold()
-		go func() {
-			_, err := p.Claim(t.Context(), Claim{Waits: c.hook, WaitFor: time.Minute})
-			if runtime.CodeOf(err) != runtime.CodeClusterUnavailable || c.calls() != [2]int64{1, 1} {
-				t.Errorf("%v; %v", err, c.calls())
-			}
-			ended <- err
-		}()
-		settle(time.Second)
-		end()
-		close(gate)
-		<-ended
-		<-ended
-	})
 }
 
 var errQuota = runtime.Errorf(runtime.CodeQuotaExceeded, "enough of yours wait")
@@ -130,53 +110,9 @@ func TestWaitsRefuses(t *testing.T) {
 		gate := b.hold()
 		defer close(gate)
 		waiting := NewWaiting()
-		_, err := b.Claim(t.Context(), Claim{WaitFor: time.Minute, Waiting: waiting, Waits: func() (func(), error) { return nil, errQuota }})
+		_, err := b.Claim(t.Context(), Claim{WaitFor: time.Minute, Waiting: waiting, Waits: func() error { return errQuota }})
 		if !errors.Is(err, errQuota) || b.Status().Waiting != 0 || waiting.waits.Load() {
 			t.Errorf("%v; %d wait", err, b.Status().Waiting)
-		}
-		if _, err := b.Claim(t.Context(), Claim{WaitFor: time.Minute, Waits: func() (func(), error) { return nil, nil }}); runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable {
-			t.Errorf("without done: %v", err)
-		}
-	})
-}
-
-// TestQueueIsBounded: a tenant's claim beyond its share is refused at once, until one leaves. Another tenant's isn't.
-func TestQueueIsBounded(t *testing.T) {
-	run(t, 0, func(t *testing.T, b *bed) {
-		gate := b.hold()
-		defer close(gate)
-		ctx, leave := context.WithCancel(t.Context())
-		defer leave()
-		const most = maxWaiting / 2
-		left := make(chan error, most)
-		for range most {
-			go func() {
-				_, err := b.Claim(ctx, Claim{WaitFor: time.Hour})
-				left <- err
-			}()
-		}
-		settle(time.Second)
-		began := time.Now()
-		_, err := b.Claim(t.Context(), Claim{WaitFor: time.Hour})
-		if runtime.CodeOf(err) != runtime.CodeQuotaExceeded || !strings.Contains(err.Error(), "try again later") || time.Since(began) > 0 {
-			t.Errorf("after %v: %v", time.Since(began), err)
-		}
-		if got := b.Status().Waiting; got != most {
-			t.Errorf("%d wait", got)
-		}
-		if _, err := b.Claim(t.Context(), Claim{Claim: runtime.Claim{Tenant: "b"}, WaitFor: time.Second}); runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable {
-			t.Errorf("another tenant's: %v", err)
-		}
-		gate <- struct{}{}
-		if err := <-left; err != nil {
-			t.Error(err)
-		}
-		if _, err := b.Claim(t.Context(), Claim{WaitFor: time.Second}); runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable {
-			t.Errorf("with room again: %v", err)
-		}
-		leave()
-		for range most - 1 {
-			<-left
 		}
 	})
 }

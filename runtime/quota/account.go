@@ -36,10 +36,24 @@ func (a *account) set(q runtime.Quotas) {
 func (a *account) acquire(r Resource) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if err := a.full(r); err != nil {
+		return err
+	}
+	a.taken[r]++
+	return nil
+}
+
+func (a *account) room(r Resource) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.full(r)
+}
+
+// full returns QUOTA_EXCEEDED if no more may be taken. The caller holds mu.
+func (a *account) full(r Resource) error {
 	if a.limits.reached(r, a.taken[r]) {
 		return a.exceeded(r, a.taken[r], 0)
 	}
-	a.taken[r]++
 	return nil
 }
 

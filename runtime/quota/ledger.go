@@ -78,6 +78,9 @@ func (l *Ledger) open(id runtime.TenantID) *account {
 // Acquire takes one. It returns QUOTA_EXCEEDED, and takes nothing, if the tenant has as many as it may.
 func (l *Ledger) Acquire(id runtime.TenantID, r Resource) error { return l.account(id).acquire(r) }
 
+// Room returns what Acquire would, and takes nothing.
+func (l *Ledger) Room(id runtime.TenantID, r Resource) error { return l.account(id).room(r) }
+
 // Wait takes one as Acquire does, and waits for it if it has to: until something of this tenant goes, or its quotas
 // change. Waiting callers are served in the order in which they came. After longest it returns
 // Acquire's error; if ctx ends first, ctx's cause.

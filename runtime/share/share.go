@@ -20,9 +20,9 @@ type Bound struct {
 func (b *Bound) Acquire(id runtime.TenantID) error {
 	left, has := max(0, b.Limit-b.taken), b.has[id]
 	if has > 0 && has >= left {
-		e := runtime.Errorf(runtime.CodeQuotaExceeded, "tenant %s has %d %s, and may have at most as many as are left (%d of %d): try again later, when one of them has ended",
-			id, has, b.Of, left, b.Limit)
-		e.Exceeded = &runtime.Exceeded{Quota: b.Quota, Limit: int64(max(1, (has+left+1)/2)), Used: int64(has)}
+		e := runtime.Errorf(runtime.CodeQuotaExceeded, "tenant %s has %d %s, its share of the %d for all tenants: try again when one of them has ended", id, has, b.Of, b.Limit)
+		// No other figure: it would tell what the others have.
+		e.Exceeded = &runtime.Exceeded{Quota: b.Quota, Limit: int64(has), Used: int64(has)}
 		return e
 	}
 	b.Adopt(id)

@@ -52,7 +52,7 @@ func TestEachTenantGetsItsShare(t *testing.T) {
 		b.Adopt("1")
 	}
 	var e *runtime.Error
-	if err := b.Acquire("1"); !errors.As(err, &e) || e.Exceeded.Used != 225 || e.Exceeded.Limit != 113 || !strings.Contains(e.Message, "(0 of 100)") {
+	if err := b.Acquire("1"); !errors.As(err, &e) || e.Exceeded.Used != 225 || e.Exceeded.Limit != 225 || !strings.Contains(e.Message, "its share of the 100") {
 		t.Errorf("%+v", e)
 	}
 }
