@@ -58,7 +58,7 @@ var mayImport = map[string][]string{
 	"runtime/once":        {},
 	"runtime/output":      {"runtime"},
 	"runtime/past":        {"runtime"},
-	"runtime/pool":        {"runtime", "runtime/backoff", "runtime/latest", "runtime/share", "runtime/timing", "runtime/turns"},
+	"runtime/pool":        {"runtime", "runtime/backoff", "runtime/latest", "runtime/timing", "runtime/turns"},
 	"runtime/probe":       {},
 	"runtime/problems":    {"runtime"},
 	"runtime/quota":       {"runtime", "runtime/store"},
