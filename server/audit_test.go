@@ -85,10 +85,10 @@ func TestNobodySignsInUnrecorded(t *testing.T) {
 	if _, err := s.Begin(t.Context(), who); !errors.Is(err, audit.ErrFull) {
 		t.Error("a sign-in:", err)
 	}
-	if err := s.End(t.Context(), secret); !errors.Is(err, audit.ErrFull) {
+	if err := s.End(t.Context(), secret); err != nil { // it must be possible to end a session
 		t.Error("a sign-out:", err)
 	}
-	if all := book.Tokens(access.Server(), true); len(all) != 1 {
+	if all := book.Tokens(access.Server(), true); len(all) != 1 || all[0].RevokedAt.IsZero() {
 		t.Errorf("there are these sessions: %+v", all)
 	}
 	if _, err := s.Begin(t.Context(), signin.Identity{Tenant: "none"}); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {

@@ -265,6 +265,9 @@ func (s *Server) Client() *client.Client {
 // URL is where the server is reached: "http://127.0.0.1:8080".
 func (s *Server) URL() string { return s.config.TLS.Scheme() + "://" + s.listener.Addr().String() }
 
+// lastLinesWithin is how long a server that stops waits for the last lines of the access log.
+const lastLinesWithin = time.Second
+
 // ErrStopping is why what runs is to end: somebody asked for it.
 var ErrStopping error = runtime.Errorf(runtime.CodeClusterUnavailable, "the server is stopping")
 
@@ -309,12 +312,13 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	serve(front)
 	logCtx, endLog := context.WithCancel(parts)
-	if s.access != nil {
-		group.Go(func() error {
+	logged := make(chan struct{})
+	go func() { // not in the group: a stream that nobody reads must not keep a server from stopping
+		defer close(logged)
+		if s.access != nil {
 			s.access.Run(logCtx)
-			return nil
-		})
-	}
+		}
+	}()
 	go func() { // ends with the listeners
 		serving.Wait()
 		close(served)
@@ -339,6 +343,10 @@ func (s *Server) Run(ctx context.Context) error {
 		<-served
 		requests.wait()
 		endLog()
+		select {
+		case <-logged:
+		case <-time.After(lastLinesWithin):
+		}
 		endEngine(ErrStopping)
 		<-engineDone
 		endCluster(ErrStopping)

@@ -209,8 +209,12 @@ func (p Principal) ActsFor(owner runtime.TenantID) runtime.TenantID {
 }
 
 // Keys returns the scope of the caller's idempotency keys, which doesn't change with the objects
-// that it uses: the name of its tenant, and "" for all callers for all tenants.
+// that it uses: the name of its tenant, and "" for all callers for all tenants. The holders of a grant
+// have a scope of their own, so that they can't use up the keys of the token that made it.
 func (p Principal) Keys() string {
+	if p.Grant != nil {
+		return "grant:" + p.Grant.ID // no tenant has such a name
+	}
 	if p.AllTenants {
 		return ""
 	}

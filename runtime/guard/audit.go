@@ -45,7 +45,7 @@ func record[I ~string](ctx context.Context, g *Guard, op access.Operation, kind 
 	if !p.AllTenants {
 		tenant = p.Tenant
 	}
-	if runtime.CodeOf(err) == runtime.CodeForbidden && err != nil && !g.refusals.allow(p.ID) {
+	if err != nil && !g.refusals.allow(p.ID) {
 		return
 	}
 	g.log.Append(audit.Entry{
@@ -132,8 +132,8 @@ func (g *Guard) AuditLog(ctx context.Context, filter audit.Filter, first int, af
 	return g.log.Entries(ctx, filter, first, after, charge)
 }
 
-// refusals bounds how many refusals of a token and its grants are recorded: a caller without rights
-// can cause any number.
+// refusals bounds how many failed operations of a token and its grants are recorded: a caller can cause
+// any number, and what waits to be stored is bounded for all tenants.
 type refusals struct {
 	mu      sync.Mutex // guards limits
 	byToken map[string]*rate.Limiter

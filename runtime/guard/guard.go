@@ -36,7 +36,7 @@ func New(e *engine.Engine, book *identity.Book, log *audit.Log) *Guard {
 // caller returns the caller if it may use an operation, and if the audit log has room for the operation's entry.
 func (g *Guard) caller(ctx context.Context, op access.Operation) (access.Principal, error) {
 	p := access.Of(ctx)
-	if g.log != nil && recorded[op] {
+	if g.log != nil && recorded[op] && op != "revokeToken" { // whoever fills the log mustn't keep its token by that
 		if err := g.log.Room(); err != nil {
 			return p, err
 		}

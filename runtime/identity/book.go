@@ -289,7 +289,7 @@ func (b *Book) Tokens(by access.Principal, sessions bool) []access.Token {
 	defer b.mu.RUnlock()
 	var all []access.Token
 	for _, t := range b.tokens {
-		if manages(by, t.Token) && (sessions || t.Kind != access.KindSession) {
+		if b.manages(by, t.Token) && (sessions || t.Kind != access.KindSession) {
 			shown := t.Token
 			if at := t.used.Load(); at != 0 {
 				shown.LastUsedAt = time.UnixMilli(at)
@@ -305,6 +305,16 @@ func (b *Book) Tokens(by access.Principal, sessions bool) []access.Token {
 // all only if it acts for all.
 func manages(by access.Principal, t access.Token) bool {
 	return by.SeesTenant(t.Tenant) && (by.AllTenants || !t.AllTenants)
+}
+
+// manages is manages for tokens that there are. Hold mu.
+func (b *Book) manages(by access.Principal, t access.Token) bool {
+	return manages(by, t) && (by.AllTenants || !b.former(t))
+}
+
+// former reports whether a token was one of a deleted tenant whose name another tenant has now. Hold mu.
+func (b *Book) former(t access.Token) bool {
+	return !t.AllTenants && t.Tenant != runtime.DefaultTenant && t.CreatedAt.Before(b.tenants[t.Tenant].CreatedAt)
 }
 
 // Tenants returns the tenants that a caller sees, sorted by name. The default one

@@ -368,7 +368,7 @@ func TestTokensAreBoundedByTenant(t *testing.T) {
 	b, _ := newBook(t)
 	for i := range maxTokens {
 		id := "made-" + strconv.Itoa(i)
-		b.tokens[id] = newLive(access.Token{ID: id, Kind: access.KindToken, Tenant: "physics", Role: access.Observer})
+		b.tokens[id] = newLive(access.Token{ID: id, Kind: access.KindToken, Tenant: "physics", Role: access.Observer, CreatedAt: time.Now()})
 	}
 	ask := func(in NewToken) runtime.Code {
 		_, _, err := b.CreateToken(t.Context(), access.Server(), in)
@@ -383,7 +383,40 @@ func TestTokensAreBoundedByTenant(t *testing.T) {
 	if code := ask(NewToken{Kind: access.KindToken, Name: "another's", Role: access.Observer}); code != "" {
 		t.Errorf("another tenant's: %q", code)
 	}
+	for i := range maxTokens {
+		id := "session-" + strconv.Itoa(i)
+		b.tokens[id] = newLive(access.Token{ID: id, Kind: access.KindSession, Tenant: "chemistry", Role: access.Observer})
+	}
 	if code := ask(NewToken{Kind: access.KindSession, Name: "a session", Tenant: "physics", Role: access.Observer, Life: time.Hour}); code != "" {
 		t.Errorf("a session: %q", code)
+	}
+}
+
+// A tenant with the name of a deleted one sees and revokes none of that one's tokens, and they don't count.
+func TestTokensOfADeletedTenantAreNotTheNewOnes(t *testing.T) {
+	b, _ := newBook(t)
+	old, _ := b.make(t, NewToken{Role: access.Observer, Tenant: "physics"})
+	if _, err := b.DeleteTenant(t.Context(), "physics"); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := b.PutTenant(t.Context(), "physics", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	own, secret := b.make(t, NewToken{Role: access.Admin, Tenant: "physics"})
+	caller, err := b.Authenticate(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := b.Tokens(caller.Principal, true); len(all) != 1 || all[0].ID != own.ID {
+		t.Errorf("%+v", all)
+	}
+	if _, err := b.RevokeToken(t.Context(), caller.Principal, old.ID, false); runtime.CodeOf(err) != runtime.CodeInvalidInput {
+		t.Error(err)
+	}
+	if _, all := b.count(own); all != 1 {
+		t.Errorf("%d count", all)
+	}
+	if all := b.Tokens(access.Server(), true); len(all) != 2 {
+		t.Errorf("%+v", all)
 	}
 }

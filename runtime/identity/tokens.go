@@ -72,18 +72,22 @@ func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken
 	return made, text, nil
 }
 
-// count returns how many tokens there are that count with one: its tenant's, and of all tenants the
-// sessions.
+// count returns how many tokens or sessions a tenant has. Of sessions only those that live count: people make
+// new ones all the time.
 func (b *Book) count(with access.Token) (live, all int) {
 	now := time.Now()
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for _, t := range b.tokens {
-		if t.Kind != with.Kind || t.Kind != access.KindSession && (t.Tenant != with.Tenant || t.AllTenants != with.AllTenants) {
+		if t.Kind != with.Kind || t.Tenant != with.Tenant || t.AllTenants != with.AllTenants || b.former(t.Token) {
 			continue
 		}
-		if all++; !t.Ended(now) {
+		ended := t.Ended(now)
+		if !ended {
 			live++
+		}
+		if !ended || t.Kind != access.KindSession {
+			all++
 		}
 	}
 	return live, all
@@ -167,10 +171,10 @@ func (b *Book) RevokeToken(ctx context.Context, by access.Principal, id string, 
 	var done Revocation
 	b.mu.RLock()
 	token := b.tokens[id]
-	b.mu.RUnlock()
-	if token != nil && !manages(by, token.Token) {
+	if token != nil && !b.manages(by, token.Token) {
 		token = nil
 	}
+	b.mu.RUnlock()
 	var made []*liveToken
 	if alsoMade {
 		made = b.madeWith(by, id)
@@ -204,7 +208,7 @@ func (b *Book) madeWith(by access.Principal, id string) []*liveToken {
 	defer b.mu.RUnlock()
 	byMaker := map[string][]*liveToken{}
 	for _, t := range b.tokens {
-		if t.CreatedBy != "" && manages(by, t.Token) {
+		if t.CreatedBy != "" && b.manages(by, t.Token) {
 			byMaker[t.CreatedBy] = append(byMaker[t.CreatedBy], t)
 		}
 	}

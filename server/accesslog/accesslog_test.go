@@ -18,6 +18,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/rockpool/rockpool/runtime/linefile"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -237,4 +238,28 @@ func BenchmarkHandler(b *testing.B) {
 	cancel()
 	<-done
 	l.Close()
+}
+
+// A stream that nobody reads holds up neither Close nor whoever adds lines.
+func TestAStreamThatNobodyReads(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLog(linefile.Stream(write), zap.NewNop())
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		l.Run(ctx)
+	}()
+	for range 3 * maxWaiting / 1000 { // more than a pipe takes
+		l.add(make([]byte, 1000))
+	}
+	stop()
+	wait.For(t, "it writes", l.began.Load)
+	l.Close()
+	_ = read.Close() // the write fails now
+	<-ended
+	_ = write.Close()
 }

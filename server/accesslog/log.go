@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
@@ -16,6 +17,7 @@ import (
 type Log struct {
 	logger *zap.Logger
 	wake   chan struct{} // of capacity 1
+	began  atomic.Bool   // Run was called
 
 	// For Run alone.
 	to      *linefile.File
@@ -46,9 +48,9 @@ func newLog(to *linefile.File, logger *zap.Logger) *Log {
 	return &Log{to: to, logger: logger, wake: make(chan struct{}, 1)}
 }
 
-// Close closes the file. Run must have ended, or not have begun.
+// Close closes the file if Run was never called. Run closes it at its end.
 func (l *Log) Close() {
-	if l != nil {
+	if l != nil && !l.began.Load() {
 		l.to.Close()
 	}
 }
@@ -68,8 +70,11 @@ func (l *Log) add(text []byte) {
 	}
 }
 
-// Run writes lines until ctx ends, and then those that are there.
+// Run writes lines until ctx ends, and then those that are there. A stream that nobody reads can
+// hold it up for ever.
 func (l *Log) Run(ctx context.Context) {
+	l.began.Store(true)
+	defer l.to.Close()
 	var spare []byte
 	for {
 		select {
