@@ -209,11 +209,11 @@ func (p Principal) ActsFor(owner runtime.TenantID) runtime.TenantID {
 }
 
 // Keys returns the scope of the caller's idempotency keys, which doesn't change with the objects
-// that it uses: the name of its tenant, and "" for all callers for all tenants. The holders of a grant
-// have a scope of their own, so that they can't use up the keys of the token that made it.
+// that it uses: the name of its tenant, and "" for all callers for all tenants. The holders of
+// grants to a runner have a scope of their own, so that they can't use up the keys of the token that made it.
 func (p Principal) Keys() string {
 	if p.Grant != nil {
-		return "grant:" + p.Grant.ID // no tenant has such a name
+		return "grant:" + string(p.Grant.Runner) // no tenant has such a name; a renewed grant finds its keys again
 	}
 	if p.AllTenants {
 		return ""

@@ -117,8 +117,10 @@ func TestFailuresOfOneTokenAreBounded(t *testing.T) {
 func TestGrantsHaveTheirOwnKeys(t *testing.T) {
 	maker := access.Principal{Tenant: "a"}
 	holder := maker
-	holder.Grant = &access.Grant{ID: "g"}
-	if maker.Keys() != "a" || holder.Keys() == maker.Keys() || holder.Keys() == (access.Principal{AllTenants: true}).Keys() {
+	holder.Grant = &access.Grant{ID: "g", Runner: "r"}
+	renewed := maker
+	renewed.Grant = &access.Grant{ID: "h", Runner: "r"}
+	if maker.Keys() != "a" || renewed.Keys() != holder.Keys() || holder.Keys() == maker.Keys() || holder.Keys() == (access.Principal{AllTenants: true}).Keys() {
 		t.Errorf("%q, %q", maker.Keys(), holder.Keys())
 	}
 }

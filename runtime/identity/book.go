@@ -312,9 +312,9 @@ func (b *Book) manages(by access.Principal, t access.Token) bool {
 	return manages(by, t) && (by.AllTenants || !b.former(t))
 }
 
-// former reports whether a token was one of a deleted tenant whose name another tenant has now. Hold mu.
+// former reports whether a token that has ended was one of a deleted tenant whose name another tenant has now. Hold mu.
 func (b *Book) former(t access.Token) bool {
-	return !t.AllTenants && t.Tenant != runtime.DefaultTenant && t.CreatedAt.Before(b.tenants[t.Tenant].CreatedAt)
+	return t.Ended(time.Now()) && !t.AllTenants && t.Tenant != runtime.DefaultTenant && t.CreatedAt.Before(b.tenants[t.Tenant].CreatedAt)
 }
 
 // Tenants returns the tenants that a caller sees, sorted by name. The default one
