@@ -1,24 +1,39 @@
 import { act, cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { afterEach, expect, test, vi } from "vitest";
 import type { Caller } from "../lib/access";
-import { CallerProvider } from "../lib/caller";
+import { CallerProvider, useCaller } from "../lib/caller";
 import { session } from "../lib/session";
 import { SignIn, TokenDialog } from "./token";
 
 afterEach(() => {
   cleanup();
+  vi.useRealTimers();
   vi.unstubAllGlobals();
   session.forget();
   session.without();
   window.history.replaceState(null, "", "/");
 });
 
+/** Resolves once the answer of an address was read, and what it changes is shown. */
+let shown: (address: string) => Promise<void>;
+
 /** A server that answers to this kind of caller; undefined: it wants a token. */
 function serves(kind: Caller["kind"] | undefined, { configured = true, logout = new Response(null, { status: 204 }) } = {}) {
   const asked: string[] = [];
+  const read: string[] = [];
+  shown = async (address) => {
+    await waitFor(() => expect(read).toContain(address));
+    await act(async () => {});
+  };
   vi.stubGlobal("fetch", async (address: string, init?: RequestInit) => {
     asked.push(`${init?.method ?? "GET"} ${address}`);
-    if (address === "/auth/provider") return Response.json({ configured });
+    if (address === "/auth/provider") {
+      const json = async () => {
+        read.push(address);
+        return { configured };
+      };
+      return Object.assign(new Response(), { json });
+    }
     if (address === "/auth/logout") return logout;
     if (kind === undefined) return Response.json({ errors: [{ message: "it needs a token", extensions: { code: "UNAUTHENTICATED" } }] }, { status: 401 });
     return Response.json({ data: { version: "1", me: { kind, name: "Ada", tenant: null, role: "ADMIN" }, tenants: [] } });
@@ -26,9 +41,12 @@ function serves(kind: Caller["kind"] | undefined, { configured = true, logout = 
   return asked;
 }
 
-const show = () => render(<CallerProvider><SignIn /></CallerProvider>);
-/** All that was asked has been answered and shown. */
-const settled = () => act(() => new Promise((resolve) => setTimeout(resolve)));
+/** Says what is known of the caller. */
+function Known() {
+  const { caller, error } = useCaller();
+  return <output>{caller?.kind ?? error?.code}</output>;
+}
+const show = () => render(<CallerProvider><Known /><SignIn /></CallerProvider>);
 
 test.each(["ANONYMOUS" as const, undefined])("a caller that is %s signs in, and comes back to the same page", async (kind) => {
   window.history.replaceState(null, "", "/runners?environment=a%26b");
@@ -39,10 +57,9 @@ test.each(["ANONYMOUS" as const, undefined])("a caller that is %s signs in, and 
 });
 
 test("a server without a provider offers no sign-in", async () => {
-  const asked = serves("ANONYMOUS", { configured: false });
+  serves("ANONYMOUS", { configured: false });
   show();
-  await waitFor(() => expect(asked).toContain("GET /auth/provider"));
-  await settled();
+  await shown("/auth/provider");
   expect(screen.queryByRole("link")).toBeNull();
 });
 
@@ -50,8 +67,7 @@ test("a caller with a token that holds isn't asked to sign in", async () => {
   session.set("a-token", false);
   const asked = serves("TOKEN");
   show();
-  await waitFor(() => expect(asked).toHaveLength(1));
-  await settled();
+  await waitFor(() => screen.getByText("TOKEN"));
   expect(asked).toEqual(["POST /graphql"]);
   expect(screen.queryByRole("link")).toBeNull();
 });
@@ -64,6 +80,58 @@ test("to sign in forgets a token that the server refuses: it would count before 
   link.addEventListener("click", (event) => event.preventDefault());
   fireEvent.click(link);
   expect(session.token()).toBe("");
+});
+
+test.each([
+  ["UNREACHABLE", () => Promise.reject(new TypeError("failed"))],
+  ["STARTING", () => Promise.resolve(Response.json({ errors: [{ message: "wait", extensions: { code: "STARTING" } }] }, { status: 503 }))],
+])("an error that says nothing of the token offers no sign-in, which would forget it: %s", async (code, answer) => {
+  session.set("a-token", true);
+  const asked: string[] = [];
+  vi.stubGlobal("fetch", (address: string) => {
+    asked.push(address);
+    return answer();
+  });
+  show();
+  await waitFor(() => screen.getByText(code));
+  expect(asked).toEqual(["/graphql"]);
+  expect(screen.queryByRole("link")).toBeNull();
+});
+
+test("a dialog for another token keeps the one that the server takes: it offers no sign-in", async () => {
+  session.set("a-token", true);
+  serves("TOKEN");
+  render(<TokenDialog />);
+  act(() => session.change());
+  await waitFor(() => screen.getByText(/To sign in instead/));
+  expect(screen.queryByText("Sign in")).toBeNull();
+  act(() => session.without());
+  act(() => session.want()); // now the server refuses it
+  await waitFor(() => screen.getByText("Sign in"));
+});
+
+test("a provider that wasn't answered about is asked about again", async () => {
+  vi.useFakeTimers();
+  const asked = serves(undefined);
+  const answering = fetch;
+  let failing = true;
+  vi.stubGlobal("fetch", (address: string, init?: RequestInit) => (failing && address === "/auth/provider" ? Promise.resolve(new Response("busy", { status: 503 })) : answering(address, init)));
+  render(<TokenDialog />);
+  await act(async () => session.want());
+  expect(screen.queryByText("Sign in")).toBeNull();
+  failing = false;
+  await act(() => vi.advanceTimersByTimeAsync(3_000));
+  expect(asked).toEqual(["GET /auth/provider"]);
+  expect(screen.getByText("Sign in")).toBeTruthy();
+});
+
+test("the way back is the page as it is now, with its filters", async () => {
+  serves("ANONYMOUS");
+  show();
+  const link = await waitFor(() => screen.getByRole("link", { name: "Sign in" }));
+  expect(link.getAttribute("href")).toBe("/auth/login?return=%2F");
+  act(() => window.history.replaceState(null, "", "/?environment=python"));
+  await waitFor(() => expect(link.getAttribute("href")).toBe(`/auth/login?return=${encodeURIComponent("/?environment=python")}`));
 });
 
 test("a person who signed in signs out, and the page loads anew", async () => {
@@ -89,7 +157,7 @@ test.each([true, false])("the dialog that asks for a token offers to sign in, wh
   render(<TokenDialog />);
   expect(asked).toEqual([]);
   act(() => session.want());
-  await waitFor(() => expect(asked).toEqual(["GET /auth/provider"]));
-  await settled();
+  await shown("/auth/provider");
+  expect(asked).toEqual(["GET /auth/provider"]);
   expect(screen.queryByText("Sign in") !== null).toBe(configured);
 });

@@ -1,29 +1,47 @@
 import { useEffect, useState, useSyncExternalStore } from "react";
+import { useLocation, useSearch } from "wouter";
 import { ServerError } from "../lib/ask";
 import { useCaller } from "../lib/caller";
 import { useAction } from "../lib/hooks";
 import { session } from "../lib/session";
 import { Dialog, Field } from "./parts";
 
-/** Whether people can sign in at this server, once it has said so. */
+const tryEvery = 3_000;
+
+/** Whether people can sign in at this server, once it has said so. A server that doesn't answer is asked again. */
 function useProvider(ask: boolean): boolean {
   const [there, setThere] = useState(false);
   useEffect(() => {
     if (!ask) return;
     const stop = new AbortController();
+    let timer: ReturnType<typeof setTimeout> | undefined;
     const load = async () => {
-      const response = await fetch("/auth/provider", { signal: stop.signal });
-      const { configured } = (await response.json()) as { configured: boolean };
-      setThere(configured);
+      try {
+        const response = await fetch("/auth/provider", { signal: stop.signal });
+        if (!response.ok) throw new Error(response.statusText);
+        const { configured } = (await response.json()) as { configured: boolean };
+        setThere(configured);
+      } catch {
+        if (!stop.signal.aborted) timer = setTimeout(() => void load(), tryEvery); // until then a token is the way in
+      }
     };
-    load().catch(() => {}); // without an answer a token is the way in
-    return () => stop.abort();
+    void load();
+    return () => {
+      stop.abort();
+      clearTimeout(timer);
+    };
   }, [ask]);
   return there;
 }
 
-/** Leads to the provider, and from there back to this page. A token would count before the session, so it is forgotten. */
+/**
+ * Leads to the provider, and from there back to this page. A token would count before the session, so
+ * it is forgotten: offer it only where there is none, or where the server refuses it.
+ */
 function SignInLink({ small }: { small?: boolean }) {
+  // A change of either shows the link anew: it leads back to the page as it is now.
+  useLocation();
+  useSearch();
   const back = new URLSearchParams({ return: window.location.pathname + window.location.search });
   return (
     <a className={small ? "button small" : "button"} href={`/auth/login?${back}`} onClick={session.forget}>
@@ -35,7 +53,7 @@ function SignInLink({ small }: { small?: boolean }) {
 /** Signs out a person who signed in, and lets one sign in where nobody is known. */
 export function SignIn() {
   const { caller, error } = useCaller();
-  const outside = caller ? caller.kind === "ANONYMOUS" : error !== undefined;
+  const outside = caller ? caller.kind === "ANONYMOUS" : error?.code === "UNAUTHENTICATED";
   const provider = useProvider(outside);
   if (caller?.kind === "SESSION") return <SignOut />;
   return outside && provider ? <SignInLink small /> : null;
@@ -67,7 +85,9 @@ export function TokenDialog() {
   const [token, setToken] = useState("");
   const [remember, setRemember] = useState(false);
   const provider = useProvider(wanted);
-  const title = session.asked() ? "Use another token" : session.token() !== "" ? "The server doesn't take this token" : "This server wants a token";
+  const there = session.token() !== "";
+  const valid = there && session.asked();
+  const title = session.asked() ? "Use another token" : there ? "The server doesn't take this token" : "This server wants a token";
   return (
     <Dialog title={title} open={wanted} onClose={session.without}>
       <form
@@ -92,8 +112,9 @@ export function TokenDialog() {
             ? "Every tab has it, until it is forgotten here: then whoever uses this browser profile can use the server, too."
             : "This tab keeps it until it is closed. Another tab, GraphiQL's too, asks for it again."}
         </p>
+        {provider && valid && <p className="small soft">To sign in instead, first choose Forget the token, outside of this dialog.</p>}
         <div className="row">
-          {provider && <SignInLink />}
+          {provider && !valid && <SignInLink />}
           <button className="button primary" type="submit">
             Use it
           </button>
