@@ -1,7 +1,7 @@
 import { parse } from "@0no-co/graphql.web";
 import type { TadaDocumentNode } from "gql.tada";
 import { afterEach, expect, test, vi } from "vitest";
-import { ask, ServerError } from "./ask";
+import { ask, askBoth, ServerError } from "./ask";
 import { session } from "./session";
 
 const document = parse("query Q { version }") as unknown as TadaDocumentNode<{ version: string }, object>;
@@ -27,6 +27,16 @@ test("data is returned, the token sent", async () => {
 test("an error has its code and field", async () => {
   answers(200, { errors: [{ message: "must be less", extensions: { code: "INVALID_INPUT", field: "input.poolSize", retryable: false } }] });
   await expect(ask(document, {})).rejects.toMatchObject({ message: "must be less", code: "INVALID_INPUT", field: "input.poolSize", retryable: false });
+});
+
+test("an error beside data is an error, unless both are asked for", async () => {
+  const errors = [{ message: "some are missing", extensions: { code: "CLUSTER_UNAVAILABLE" } }];
+  answers(200, { data: { version: "1" }, errors });
+  await expect(ask(document, {})).rejects.toMatchObject({ code: "CLUSTER_UNAVAILABLE" });
+  answers(200, { data: { version: "1" }, errors });
+  expect(await askBoth(document, {})).toMatchObject({ data: { version: "1" }, error: { code: "CLUSTER_UNAVAILABLE" } });
+  answers(200, { data: null, errors });
+  await expect(askBoth(document, {})).rejects.toMatchObject({ message: "some are missing" });
 });
 
 test.each([

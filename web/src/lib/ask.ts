@@ -63,14 +63,33 @@ export async function ask<Result, Variables>(
   variables: Variables,
   signal?: AbortSignal,
 ): Promise<Result> {
+  return answer<Result>(() => send(document, variables, signal), signal);
+}
+
+/** Sends a query of which the server can answer data and an error beside it. Without data it throws a ServerError. */
+export async function askBoth<Result, Variables>(
+  document: TadaDocumentNode<Result, Variables>,
+  variables: Variables,
+  signal?: AbortSignal,
+): Promise<{ data: Result; error: ServerError | undefined }> {
+  return both<Result>(() => send(document, variables, signal), signal);
+}
+
+function send<Result, Variables>(document: TadaDocumentNode<Result, Variables>, variables: Variables, signal?: AbortSignal): Promise<Response> {
   const headers = { "Content-Type": "application/json", Accept: "application/graphql-response+json, application/json", ...credentials() };
   const body = JSON.stringify({ query: textOf(document), variables });
   const cookies = session.borrows() ? "omit" : "same-origin"; // a page that acts with a grant shows nothing else
-  return answer<Result>(() => fetch("/graphql", { method: "POST", headers, body, credentials: cookies, signal: signal ?? null }), signal);
+  return fetch("/graphql", { method: "POST", headers, body, credentials: cookies, signal: signal ?? null });
 }
 
-/** Reads an answer, of whichever request. */
+/** Reads an answer, of whichever request. It throws a ServerError. */
 export async function answer<Result>(send: () => Promise<Response>, signal?: AbortSignal): Promise<Result> {
+  const { data, error } = await both<Result>(send, signal);
+  if (error) throw error;
+  return data;
+}
+
+async function both<Result>(send: () => Promise<Response>, signal?: AbortSignal): Promise<{ data: Result; error: ServerError | undefined }> {
   let response: Response;
   let body: Answer<Result>;
   try {
@@ -86,7 +105,7 @@ export async function answer<Result>(send: () => Promise<Response>, signal?: Abo
     if (signal?.aborted) throw error;
     throw new ServerError(`The server answered ${response.status} ${response.statusText}`, "", "", response.status >= 500);
   }
-  if (body.errors && body.errors.length > 0) throw serverError(body.errors);
-  if (body.data == null) throw new ServerError(`The server answered ${response.status} without data`);
-  return body.data;
+  const error = body.errors && body.errors.length > 0 ? serverError(body.errors) : undefined;
+  if (body.data == null) throw error ?? new ServerError(`The server answered ${response.status} without data`);
+  return { data: body.data, error };
 }

@@ -10,6 +10,8 @@ export interface Part<Row> {
   /** The cursor of the last row. */
   end: string | null;
   more: boolean;
+  /** What the server said beside the rows. */
+  note?: ServerError | undefined;
 }
 
 /** Where rows come from: the latest first, by ids that sort by time. */

@@ -20,6 +20,13 @@ export function useFilter(name: string): [string, (value: string) => void] {
   return [search.get(name) ?? "", set];
 }
 
+/** The tenant in the address. A caller without a TenantFilter has none: nothing there could clear it. */
+export function useTenantFilter(): [string, (value: string) => void] {
+  const { caller, showTenants } = useCaller();
+  const [tenant, setTenant] = useFilter("tenant");
+  return [caller && !showTenants ? "" : tenant, setTenant];
+}
+
 const EnvironmentIdsQuery = graphql(`
   query EnvironmentIds {
     environments {
@@ -44,6 +51,15 @@ export function TenantFilter({ value, onChange }: { value: string; onChange: (va
     <span className={caller ? undefined : "pending"} inert={!caller}>
       <Choice label="Tenant" value={value} onChange={onChange} all="All tenants" options={names.map((name) => [name, name])} />
     </span>
+  );
+}
+
+/** That only what belongs to one thing is shown, which a click ends. */
+export function Narrowed({ to, all, onClear }: { to: string; all: string; onClear: () => void }) {
+  return (
+    <button type="button" className="button small" aria-label={`Only ${to}: ${all}`} title={all} onClick={onClear}>
+      Only {to} ×
+    </button>
   );
 }
 

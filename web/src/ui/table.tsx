@@ -74,7 +74,7 @@ export function Table<Row>({ label, columns, rows, rowKey, total, least, onEnd, 
         </div>
         {rows.length === 0 && empty}
       </div>
-      <div className="table-foot num">{foot ?? "\u00a0"}</div>
+      <div className="table-foot num">{foot || "\u00a0"}</div>
     </div>
   );
 }

@@ -1,11 +1,13 @@
 import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { afterEach, expect, test, vi } from "vitest";
-import { auditColumns } from "./audit";
+import { CallerProvider } from "../../lib/caller";
+import Audit, { auditColumns } from "./audit";
 import { entriesOf, type Entry } from "./auditlog";
 
 afterEach(() => {
   cleanup();
   vi.unstubAllGlobals();
+  window.history.replaceState(null, "", "/");
 });
 
 const entry = (change: Partial<Entry>): Entry => ({
@@ -44,6 +46,56 @@ test("an unknown caller is found by its kind, and a name is text", () => {
   expect(only.actor).toHaveBeenCalledWith("UNKNOWN");
   cleanup();
   expect(row({ actorName: "<b>x</b>\u202e" }).cells[1]).toBe("<b>x</b>U+202E");
+});
+
+/** Shows the page to a caller of a tenant, and returns what it asks the log for. */
+function show(address: string, tenant: string | null, answer: object) {
+  window.history.replaceState(null, "", address);
+  const asked: Record<string, unknown>[] = [];
+  vi.stubGlobal("fetch", async (_: string, init: RequestInit) => {
+    const { query, variables } = JSON.parse(init.body as string) as { query: string; variables: Record<string, unknown> };
+    if (query.includes("me {")) return Response.json({ data: { version: "1", me: { kind: "TOKEN", name: "n", tenant, role: "ADMIN" }, tenants: [{ id: "a" }] } });
+    asked.push(variables);
+    return Response.json(answer);
+  });
+  render(
+    <CallerProvider>
+      <Audit />
+    </CallerProvider>,
+  );
+  return asked;
+}
+const log = { auditLog: { nodes: [entry({})], pageInfo: { hasNextPage: false, endCursor: "1" } } };
+
+test("an error beside a page is a note beside its entries", async () => {
+  show("/access/audit", null, { data: log, errors: [{ message: "3 entries are missing here", extensions: { code: "CLUSTER_UNAVAILABLE" } }] });
+  await waitFor(() => screen.getByText("1 entry"));
+  expect(screen.getByText("3 entries are missing here").closest("[role=status]")).toBeTruthy();
+  expect(screen.queryByRole("alert")).toBeNull();
+});
+
+test("an error without a page is a failure", async () => {
+  show("/access/audit", null, { data: null, errors: [{ message: "it is down", extensions: { code: "CLUSTER_UNAVAILABLE" } }] });
+  expect((await waitFor(() => screen.getByRole("alert"))).textContent).toContain("it is down");
+});
+
+test.each(["1e10", "48", "-1", "x"])("an age of %s, which isn't offered, is any time", async (age) => {
+  const asked = show(`/access/audit?age=${age}`, null, { data: log });
+  await waitFor(() => screen.getByText("1 entry"));
+  expect(asked.at(-1)).toMatchObject({ from: null });
+  expect((screen.getByLabelText("Since when") as HTMLSelectElement).value).toBe("");
+});
+
+test("an age that is offered narrows the log", async () => {
+  const asked = show("/access/audit?age=24", null, { data: log });
+  await waitFor(() => screen.getByText("1 entry"));
+  expect(Date.now() - Date.parse(asked.at(-1)!.from as string)).toBeGreaterThanOrEqual(24 * 3_600_000);
+});
+
+test("a tenant in the address is ignored where no filter can clear it", async () => {
+  const asked = show("/access/audit?tenant=b", "a", { data: log });
+  await waitFor(() => screen.getByText("1 entry"));
+  await waitFor(() => expect(asked.at(-1)).toMatchObject({ tenant: null }));
 });
 
 /** A log of n entries, ids from 1000, that grows. */

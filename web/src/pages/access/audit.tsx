@@ -3,8 +3,8 @@ import { useCaller } from "../../lib/caller";
 import { moment, plural, short } from "../../lib/format";
 import { usePages } from "../../lib/pages";
 import { visible } from "../../lib/visible";
-import { Choice, Search, TenantFilter, useFilter } from "../../ui/filters";
-import { Empty, Failure, Loading, Page, Tag } from "../../ui/parts";
+import { Choice, Narrowed, Search, TenantFilter, useFilter, useTenantFilter } from "../../ui/filters";
+import { Empty, Failure, Loading, Notice, Page, Tag } from "../../ui/parts";
 import { Table, type Column } from "../../ui/table";
 import { Told } from "../../ui/told";
 import { actorOf, entriesOf, type Entry } from "./auditlog";
@@ -65,41 +65,40 @@ const ofTenants: Column<Entry> = { name: "Tenant", width: "7rem", cell: (row) =>
 /** Who did what, the latest first. */
 export default function Audit() {
   const { caller, showTenants } = useCaller();
-  const [tenant, setTenant] = useFilter("tenant");
+  const [tenant, setTenant] = useTenantFilter();
   const [action, setAction] = useFilter("action");
   const [actor, setActor] = useFilter("actor");
   const [object, setObject] = useFilter("object");
-  const [age, setAge] = useFilter("age");
+  const [inAddress, setAge] = useFilter("age");
+  const age = ages.find(([hours]) => hours === inAddress)?.[0] ?? "";
   const source = useMemo(() => {
-    const hours = Number(age);
-    const from = hours > 0 ? new Date(Date.now() - hours * 3_600_000).toISOString() : null;
+    const from = age ? new Date(Date.now() - Number(age) * 3_600_000).toISOString() : null;
     return entriesOf({ tenant: tenant || null, action: action || null, actorId: actor || null, objectId: object || null, from });
   }, [tenant, action, actor, object, age]);
-  const { rows, more, hasMore, loading, error, again } = usePages(source, 3_000);
+  const { rows, more, hasMore, loading: asking, error, note, again } = usePages(source, 3_000);
+  const loading = asking || !caller; // until it is known which columns there are
   const columns = auditColumns({ actor: setActor, action: setAction, object: setObject });
   const filtered = tenant || action || actor || object || age;
   return (
     <Page title="Audit log">
+      <p className="soft">Who changed what, or tried to. A click on a caller, an action or an object shows only entries with the same.</p>
       <div className="filters">
-        <Search label="Action" value={action} onChange={setAction} placeholder="Action, as claimRunner" />
+        <Search label="Action" value={action} onChange={setAction} placeholder="Exact action: claimRunner" />
         <Choice label="Since when" value={age} onChange={setAge} all="Any time" options={ages} />
+        {actor && <Narrowed to={`caller ${short(actor)}`} all="show all callers" onClear={() => setActor("")} />}
+        {object && <Narrowed to={`object ${short(object)}`} all="show all objects" onClear={() => setObject("")} />}
         <TenantFilter value={tenant} onChange={setTenant} />
-        {actor && (
-          <button type="button" className="button small" onClick={() => setActor("")}>
-            Only caller {short(actor)} ×
-          </button>
-        )}
-        {object && (
-          <button type="button" className="button small" onClick={() => setObject("")}>
-            Only object {short(object)} ×
-          </button>
-        )}
       </div>
       <Failure error={error} retry={again} />
+      {note && (
+        <Notice kind="warn">
+          <Told text={note.message} />
+        </Notice>
+      )}
       <Table
         label="Audit log"
-        columns={caller?.tenant === null && showTenants ? [...columns, ofTenants] : columns}
-        rows={rows}
+        columns={showTenants ? [...columns, ofTenants] : columns}
+        rows={loading ? [] : rows}
         rowKey={(row) => row.id}
         total={rows.length}
         least={showTenants ? "72rem" : "64rem"}

@@ -1,4 +1,4 @@
-import { ask } from "../../lib/ask";
+import { askBoth } from "../../lib/ask";
 import { graphql, type ResultOf, type VariablesOf } from "../../lib/graphql";
 import { merge, pageSize, type Part, type Source } from "../../lib/pages";
 
@@ -41,9 +41,10 @@ export type AuditFilter = Omit<VariablesOf<typeof AuditQuery>, "first" | "after"
 /** The entries that a filter selects, the latest first. Entries never change, so a refresh asks for those that are new. */
 export function entriesOf(filter: AuditFilter): Source<Entry> {
   const page = async (first: number, after: string | null, signal?: AbortSignal): Promise<Part<Entry>> => {
-    const { auditLog } = await ask(AuditQuery, { ...filter, first, after }, signal);
+    const { data, error } = await askBoth(AuditQuery, { ...filter, first, after }, signal);
+    const { auditLog } = data;
     const { hasNextPage, endCursor } = auditLog.pageInfo;
-    return { rows: auditLog.nodes, total: auditLog.nodes.length, end: endCursor, more: hasNextPage };
+    return { rows: auditLog.nodes, total: auditLog.nodes.length, end: endCursor, more: hasNextPage, note: error };
   };
   const refresh: Source<Entry>["refresh"] = async (before, signal) => {
     const latest = before.rows[0];
@@ -54,7 +55,7 @@ export function entriesOf(filter: AuditFilter): Source<Entry> {
       newer = { ...older, rows: [...newer.rows, ...older.rows] };
     }
     const rows = merge(before.rows, newer.rows);
-    return { ...before, rows, total: rows.length };
+    return { ...before, rows, total: rows.length, note: newer.note };
   };
   return { page, refresh };
 }

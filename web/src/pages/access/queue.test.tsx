@@ -12,7 +12,7 @@ afterEach(() => {
 const now = Date.parse("2026-11-21T12:00:00Z");
 const claim = (change: Partial<Waiting>): Waiting => ({ id: "1", tenant: "a", environmentId: "python", position: 1, estimatedWaitMs: 4000, since: "2026-11-21T11:59:30Z", expiresAt: "2026-11-21T12:01:00Z", ...change });
 
-test("in each environment the next claim comes first, and claims without a place last", () => {
+test("in each environment the next claim comes first, and claims without a position last", () => {
   const claims = [claim({ id: "1", position: null }), claim({ id: "2", position: 10 }), claim({ id: "3", position: 2 }), claim({ id: "4", environmentId: "java" }), claim({ id: "5", position: null })];
   expect(inOrder(claims).map(({ id }) => id)).toEqual(["4", "3", "2", "1", "5"]);
 });
@@ -24,20 +24,18 @@ test("each claim says where it stands, and for how long", () => {
   };
   expect(shown(claim({ position: 7 }))).toEqual(["python", "7", "30 s", "4 s", "in 1 min"]);
   cleanup();
-  expect(shown(claim({ position: null, estimatedWaitMs: null }))).toEqual(["python", "–", "30 s", "–", "in 1 min"]);
+  expect(shown(claim({ position: null, estimatedWaitMs: null }))).toEqual(["python", "Not known yet, or quota full", "30 s", "–", "in 1 min"]);
 });
 
-test.each([
-  ["all tenants", null, ["a", "default"], true],
-  ["one tenant", "a", ["a"], false],
-])("a caller for %s filters by what it sees", async (_, tenant, tenants, names) => {
-  window.history.replaceState(null, "", "/access/queue?environment=python");
+/** Shows the page to a caller of a tenant, and returns what it asks the queue for. */
+function show(tenant: string | null, tenants: readonly string[], address: string, { nodes = [], totalCount = 0 }: { nodes?: readonly Waiting[]; totalCount?: number } = {}) {
+  window.history.replaceState(null, "", address);
   const asked: unknown[] = [];
   vi.stubGlobal("fetch", async (_: string, init: RequestInit) => {
     const { query, variables } = JSON.parse(init.body as string) as { query: string; variables: object };
     if (query.includes("waitingClaims")) {
       asked.push(variables);
-      return Response.json({ data: { waitingClaims: { nodes: [], totalCount: 0 } } });
+      return Response.json({ data: { waitingClaims: { nodes, totalCount } } });
     }
     if (query.includes("me {")) return Response.json({ data: { version: "1", me: { kind: "TOKEN", name: "n", tenant, role: "OBSERVER" }, tenants: tenants.map((id) => ({ id })) } });
     return Response.json({ data: { environments: [{ id: "python" }] } });
@@ -47,9 +45,42 @@ test.each([
       <Queue />
     </CallerProvider>,
   );
+  return asked;
+}
+
+test.each([
+  ["all tenants", null, ["a", "default"], true],
+  ["one tenant", "a", ["a"], false],
+])("a caller for %s filters by what it sees", async (_, tenant, tenants, names) => {
+  const asked = show(tenant, tenants, "/access/queue?environment=python");
   await waitFor(() => screen.getByText("None matches these filters."));
   await waitFor(() => expect(document.querySelector(".pending")).toBeNull());
   expect(asked[0]).toEqual({ environmentId: "python", tenant: null });
   expect(screen.queryByLabelText("Tenant") !== null).toBe(names);
   expect(screen.queryByRole("columnheader", { name: "Tenant" }) !== null).toBe(names);
+});
+
+test.each([
+  ["all tenants", null, ["a", "b"], "b"],
+  ["one tenant", "a", ["a"], null],
+])("a tenant in the address narrows the queue of a caller for %s only where a filter can clear it", async (_, tenant, tenants, wanted) => {
+  const asked = show(tenant, tenants, "/access/queue?tenant=b");
+  await waitFor(() => screen.getByText(/No claim waits/));
+  await waitFor(() => expect(asked.at(-1)).toEqual({ environmentId: null, tenant: wanted }));
+  expect(screen.queryByLabelText("Tenant") !== null).toBe(wanted !== null);
+  expect(screen.queryByText("None matches these filters.") !== null).toBe(wanted !== null);
+});
+
+test.each([
+  ["one tenant", "a", true],
+  ["all tenants", null, false],
+])("an empty queue says to a caller for %s whether it is all", async (_, tenant, hides) => {
+  show(tenant, ["a"], "/access/queue");
+  await waitFor(() => screen.getByText("No claim waits"));
+  expect(screen.queryByText("Claims of other tenants aren't shown.") !== null).toBe(hides);
+});
+
+test("of a long queue the oldest claims are shown", async () => {
+  show(null, ["a"], "/access/queue", { nodes: [claim({})], totalCount: 20_000 });
+  await waitFor(() => screen.getByText("The oldest 1 of 20,000 claims"));
 });

@@ -1,10 +1,10 @@
 import { Link } from "wouter";
 import { useCaller } from "../../lib/caller";
-import { ago, duration, lasting, plural } from "../../lib/format";
+import { ago, count, duration, lasting, plural } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { useQuery } from "../../lib/hooks";
 import { useNow } from "../../lib/time";
-import { EnvironmentFilter, TenantFilter, useFilter } from "../../ui/filters";
+import { EnvironmentFilter, TenantFilter, useFilter, useTenantFilter } from "../../ui/filters";
 import { Empty, Failure, Loading, Page } from "../../ui/parts";
 import { Table, tenantColumn, type Column } from "../../ui/table";
 
@@ -35,10 +35,10 @@ const QueueQuery = graphql(
   [WaitingFragment],
 );
 
-/** By environment; in each, those that are served next come first, and those without a place last. */
+/** By environment; in each, those that are served next come first, and those without a position last. */
 export function inOrder(claims: readonly Waiting[]): Waiting[] {
-  const place = ({ position }: Waiting) => position ?? Infinity;
-  return claims.toSorted((a, b) => a.environmentId.localeCompare(b.environmentId) || (place(a) === place(b) ? a.id.localeCompare(b.id) : place(a) - place(b)));
+  const at = ({ position }: Waiting) => position ?? Infinity;
+  return claims.toSorted((a, b) => a.environmentId.localeCompare(b.environmentId) || (at(a) === at(b) ? a.id.localeCompare(b.id) : at(a) - at(b)));
 }
 
 /** The columns, as they are at a moment. */
@@ -46,35 +46,28 @@ export function columnsAt(now: number): readonly Column<Waiting>[] {
   return [
     { name: "Environment", width: "minmax(8rem, 2fr)", cell: (row) => <Link href={`/environments/${encodeURIComponent(row.environmentId)}`}>{row.environmentId}</Link> },
     {
-      name: "Place",
-      width: "5rem",
-      cell: (row) =>
-        row.position === null ? (
-          <span className="soft" title="It isn't known yet, or the claim waits until its tenant's quota of runners has room">
-            –
-          </span>
-        ) : (
-          <span className="num">{row.position}</span>
-        ),
+      name: "Position",
+      width: "12rem",
+      cell: (row) => (row.position === null ? <span className="soft small">Not known yet, or quota full</span> : <span className="num">{row.position}</span>),
     },
     { name: "Waits", width: "7rem", cell: (row) => <span className="num" title={row.since}>{lasting(row.since, now)}</span> },
     {
-      name: "Expected wait",
+      name: "Estimated wait",
       width: "8rem",
       cell: (row) => (row.estimatedWaitMs === null ? <span className="soft">–</span> : <span className="num">{duration(row.estimatedWaitMs)}</span>),
     },
-    { name: "Gives up", width: "8rem", cell: (row) => <span className="num" title={row.expiresAt}>{ago(row.expiresAt, now)}</span> },
+    { name: "Expires", width: "8rem", cell: (row) => <span className="num" title={row.expiresAt}>{ago(row.expiresAt, now)}</span> },
   ];
 }
 
 /** The claims that wait, of the tenants that the caller sees. */
 export default function Queue() {
-  const { showTenants } = useCaller();
+  const { caller, showTenants } = useCaller();
   const [environment, setEnvironment] = useFilter("environment");
-  const [tenant, setTenant] = useFilter("tenant");
+  const [tenant, setTenant] = useTenantFilter();
   const { data, error, reload } = useQuery(QueueQuery, { environmentId: environment || null, tenant: tenant || null }, { every: 2_000 });
   const now = useNow();
-  const rows = inOrder(data?.waitingClaims.nodes ?? []);
+  const rows = inOrder((caller && data?.waitingClaims.nodes) ?? []); // no earlier than it is known which columns there are
   const total = data?.waitingClaims.totalCount ?? 0;
   const columns = columnsAt(now);
   return (
@@ -91,12 +84,13 @@ export default function Queue() {
         rows={rows}
         rowKey={(row) => row.id}
         total={total}
-        least={showTenants ? "54rem" : "46rem"}
-        foot={data && (rows.length < total ? `The first ${plural(rows.length, "claim")} of ${total}` : plural(total, "claim"))}
+        least={showTenants ? "61rem" : "53rem"}
+        foot={caller && data && (rows.length < total ? `The oldest ${count(rows.length)} of ${plural(total, "claim")}` : plural(total, "claim"))}
         empty={
-          data ? (
+          caller && data ? (
             <Empty title="No claim waits">
               <p>{environment || tenant ? "None matches these filters." : "A claim waits where no runner is idle, and where its tenant holds as many as it may."}</p>
+              {caller.tenant !== null && <p>Claims of other tenants aren't shown.</p>}
             </Empty>
           ) : (
             error ? null : <Loading what="the queue" />

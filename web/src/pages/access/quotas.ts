@@ -41,7 +41,7 @@ export const quotas: readonly { name: Quota; label: string; unit: string; hint: 
   { name: "subscriptions", label: "Subscriptions", unit: "at once", hint: "Open at once.", shown: count },
 ];
 
-/** What stands in the form: text, as it was typed. Of a quota, nothing means no bound. */
+/** What stands in the form: text, as it was typed. Of a quota, nothing means no limit. */
 export interface TenantDraft {
   id: string;
   weight: string;
@@ -53,7 +53,7 @@ export function taken({ quotas: bounds, use }: Pick<Tenant, "quotas" | "use">, n
   const { shown, per } = quotas.find((quota) => quota.name === name)!;
   const bound = bounds[name];
   const full = (n: number) => [shown(n), per].filter(Boolean).join(" ");
-  const text = bound === null ? `${full(use[name])}, no bound` : `${shown(use[name])} of ${full(bound)}`;
+  const text = bound === null ? `${full(use[name])}, no limit` : `${shown(use[name])} of ${full(bound)}`;
   return { used: use[name], bound, text };
 }
 

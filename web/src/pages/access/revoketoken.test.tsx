@@ -5,7 +5,7 @@ import type { Token } from "./tokenlist";
 
 afterEach(cleanup);
 
-const token = (id: string): Token => ({ id, kind: "TOKEN", name: id, tenant: null, role: "ADMIN", createdAt: "2026-11-20T00:00:00Z", expiresAt: null, revokedAt: null, lastUsedAt: null });
+const token = (id: string): Token => ({ id, kind: "TOKEN", name: id, tenant: null, role: "ADMIN", createdAt: "2026-11-20T00:00:00Z", createdBy: "", expiresAt: null, revokedAt: null, lastUsedAt: null });
 
 test("a token is revoked alone, or with those that were made with it", () => {
   const revoke = vi.fn();
@@ -18,4 +18,12 @@ test("a token is revoked alone, or with those that were made with it", () => {
   rerender(dialog(token("b")));
   click();
   expect(revoke.mock.calls).toEqual([["a", false], ["a", true], ["b", false]]);
+});
+
+test("of a token that has ended, those that were made with it are revoked", () => {
+  const revoke = vi.fn();
+  render(<RevokeToken token={{ ...token("a"), revokedAt: "2026-11-20T01:00:00Z" }} busy={false} error={undefined} onRevoke={revoke} onClose={() => {}} />);
+  expect(screen.queryByLabelText(/It leaked/)).toBeNull();
+  fireEvent.click(screen.getByText("Revoke them"));
+  expect(revoke.mock.calls).toEqual([["a", true]]);
 });

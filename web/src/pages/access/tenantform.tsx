@@ -33,7 +33,7 @@ export function TenantForm({ draft, isNew, wrong, busy, error, onChange, onSubmi
       <Field label="Weight" hint="Turns that its waiting claims get for each turn of a tenant of weight 1." error={wrongAt("weight")}>
         {(tie) => <input {...tie} className="input num" inputMode="numeric" value={draft.weight} autoComplete="off" onChange={(event) => onChange({ ...draft, weight: event.target.value })} />}
       </Field>
-      <p className="small soft">Quotas: an empty field is no bound, 0 allows nothing.</p>
+      <p className="small soft">Quotas: an empty field is no limit, 0 allows nothing.</p>
       <div className="fields">
         {quotas.map(({ name, label, unit, hint }) => (
           <Field key={name} label={label} hint={hint} error={wrongAt(`quotas.${name}`)}>
@@ -43,7 +43,7 @@ export function TenantForm({ draft, isNew, wrong, busy, error, onChange, onSubmi
                   {...tie}
                   className="input num"
                   inputMode="numeric"
-                  placeholder="No bound"
+                  placeholder="No limit"
                   value={draft.quotas[name]}
                   autoComplete="off"
                   onChange={(event) => onChange({ ...draft, quotas: { ...draft.quotas, [name]: event.target.value } })}

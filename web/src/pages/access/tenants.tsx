@@ -146,10 +146,10 @@ function QuotaUse({ tenant, name, label }: { tenant: Tenant; name: Quota; label:
   return (
     <div className="meter">
       <span className={bound === null && used === 0 ? "soft" : full ? "num full" : "num"}>
-        {name === "waiting" && used > 0 ? <Link href={`/access/queue?tenant=${tenant.id}`}>{text}</Link> : text}
+        {name === "waiting" && used > 0 ? <Link href={`/access/queue?tenant=${tenant.id}`} aria-label={`${label}: ${text}`}>{text}</Link> : text}
       </span>
       {bound !== null && (
-        <div className={full ? "meter-bar full" : "meter-bar"} role="img" aria-label={`${label}: ${text}`}>
+        <div className={full ? "meter-bar full" : "meter-bar"} aria-hidden>
           <span style={{ width: `${bound > 0 ? Math.min(100, (used / bound) * 100) : 100}%` }} />
         </div>
       )}

@@ -1,4 +1,4 @@
-import { ago, moment } from "../../lib/format";
+import { ago, moment, short } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { useNow } from "../../lib/time";
 import { visible } from "../../lib/visible";
@@ -13,6 +13,7 @@ export const TokenFragment = graphql(`
     tenant
     role
     createdAt
+    createdBy
     expiresAt
     revokedAt
     lastUsedAt
@@ -37,6 +38,7 @@ export interface TokenListProps {
 /** Tokens: those that can be used first, and the latest first. */
 export function TokenList({ tokens, allTenants, onRevoke }: TokenListProps) {
   const now = useNow();
+  const names = new Map(tokens.map(({ id, name }) => [id, name]));
   const rows = tokens
     .map((token) => ({ token, ...standing(token, now) }))
     .sort((a, b) => Number(a.ended) - Number(b.ended) || b.token.createdAt.localeCompare(a.token.createdAt));
@@ -49,6 +51,7 @@ export function TokenList({ tokens, allTenants, onRevoke }: TokenListProps) {
             <th>Role</th>
             {allTenants && <th>Tenant</th>}
             <th>Made</th>
+            <th>Made by</th>
             <th>Last used</th>
             <th>State</th>
             <th>
@@ -66,12 +69,17 @@ export function TokenList({ tokens, allTenants, onRevoke }: TokenListProps) {
               <td>{token.role}</td>
               {allTenants && <td className="nowrap">{token.tenant ?? <span className="soft">All</span>}</td>}
               <td className="num nowrap" title={token.createdAt}>{moment(token.createdAt, now)}</td>
+              <td className="break" title={token.createdBy || undefined}>{token.createdBy ? <Told text={names.get(token.createdBy) ?? short(token.createdBy)} /> : <span className="soft">–</span>}</td>
               <td className="num nowrap" title={token.lastUsedAt ?? undefined}>{token.lastUsedAt ? ago(token.lastUsedAt, now) : "Never"}</td>
               <td className="nowrap" title={at ?? undefined}>
                 <Tag tone={tone}>{text}</Tag>
               </td>
               <td className="acts">
-                {!ended && (
+                {ended ? (
+                  <button type="button" className="button small" aria-label={`Revoke what ${visible(token.name)} made`} onClick={() => onRevoke(token)}>
+                    Revoke what it made …
+                  </button>
+                ) : (
                   <button type="button" className="button small danger" aria-label={`Revoke ${visible(token.name)}`} onClick={() => onRevoke(token)}>
                     Revoke …
                   </button>

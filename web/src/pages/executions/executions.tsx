@@ -4,7 +4,7 @@ import { useCaller } from "../../lib/caller";
 import { commandLine, duration, loadedOf, moment, short } from "../../lib/format";
 import { verdict } from "../../lib/outcome";
 import { CancelDialog, SignalDialog } from "../../ui/control";
-import { Choice, EnvironmentFilter, useFilter } from "../../ui/filters";
+import { Choice, EnvironmentFilter, Narrowed, useFilter } from "../../ui/filters";
 import { Offer } from "../../ui/offer";
 import { Empty, Failure, Loading, Page, Tag } from "../../ui/parts";
 import { Table, tenantColumn, type Column } from "../../ui/table";
@@ -102,9 +102,7 @@ export default function Executions() {
         <EnvironmentFilter value={environment} onChange={setEnvironment} />
         <Choice label="State" value={state} onChange={setState} all="Any state" options={states} />
         {runner && (
-          <button type="button" className="button small" onClick={() => setRunner("")}>
-            Only runner {short(runner)} ×
-          </button>
+          <Narrowed to={`runner ${short(runner)}`} all="show all runners" onClear={() => setRunner("")} />
         )}
       </div>
       <Failure error={error} retry={again} />
