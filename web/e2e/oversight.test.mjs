@@ -56,6 +56,9 @@ async function waits(who, stop) {
   await until("the claim waits", async () => (await waiting()) === before + 1);
 }
 
+/** The position of a claim that has none. */
+const none = "Not known yet, or quota full";
+
 /** The rows of a table as text, once there are so many. */
 async function rows(page, n) {
   const all = page.locator(".table-row");
@@ -75,16 +78,18 @@ test("the queue shows what waits, and each caller its own tenant's", async () =>
   await page.waitForURL("**/access/queue?environment=big");
   await page.waitForSelector("[role=columnheader] >> text=Tenant");
   const places = (all) => all.map((cells) => [cells[0], cells[1], cells[5]]);
-  assert.deepEqual(places(await rows(page, 3)), [["big", "1", "physics"], ["big", "2", "default"], ["big", "–", "physics"]]);
+  assert.deepEqual(places(await rows(page, 3)), [["big", "1", "physics"], ["big", "2", "default"], ["big", none, "physics"]]);
   await page.selectOption("label:has-text('Tenant') >> select", "physics");
-  assert.deepEqual(places(await rows(page, 2)), [["big", "1", "physics"], ["big", "–", "physics"]]);
+  assert.deepEqual(places(await rows(page, 2)), [["big", "1", "physics"], ["big", none, "physics"]]);
 
   for (const [who, want] of [
-    ["client", [["big", "1"], ["big", "–"]]],
+    ["client", [["big", "1"], ["big", none]]],
     ["observer", [["big", "2"]]],
   ]) {
     const theirs = await visit(who, "/access/queue");
     assert.deepEqual((await rows(theirs, want.length)).map((cells) => cells.slice(0, 2)), want, who);
+    await theirs.waitForSelector(".server-version >> text=/Rockpool ./"); // it is known who calls
+    await theirs.waitForSelector(".pending", { state: "detached" });
     assert.equal(await theirs.locator("[role=columnheader] >> text=Tenant").count(), 0, who);
     assert.deepEqual(await theirs.locator(".tabs a").allTextContents(), ["Tenants", "Queue", "You"], who);
     assert.deepEqual(theirs.mistakes, []);

@@ -130,3 +130,16 @@ test("a refresh asks for new entries only, however many came", async () => {
   expect(asked.map(({ first, after, action }) => [first, after, action])).toEqual([[100, null, "claimRunner"], [100, "1650", "claimRunner"], [100, "1550", "claimRunner"]]);
   await waitFor(async () => expect(ids((await refresh(after, never)).rows)).toEqual([650, "1749", "1100"]));
 });
+
+test("a refresh says anew what the server said beside the entries", async () => {
+  const errors = [{ message: "3 entries are missing here", extensions: { code: "CLUSTER_UNAVAILABLE" } }];
+  const { refresh } = entriesOf({});
+  vi.stubGlobal("fetch", async () => Response.json({ data: log }));
+  const before = await refresh({ rows: [], total: 0, end: null, more: false }, never);
+  expect(before.note).toBeUndefined();
+  vi.stubGlobal("fetch", async () => Response.json({ data: log, errors }));
+  const missing = await refresh(before, never);
+  expect([missing.rows.length, missing.note?.message]).toEqual([1, "3 entries are missing here"]);
+  vi.stubGlobal("fetch", async () => Response.json({ data: log }));
+  expect((await refresh(missing, never)).note).toBeUndefined();
+});
