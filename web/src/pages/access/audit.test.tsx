@@ -143,3 +143,12 @@ test("a refresh says anew what the server said beside the entries", async () => 
   vi.stubGlobal("fetch", async () => Response.json({ data: log }));
   expect((await refresh(missing, never)).note).toBeUndefined();
 });
+
+test("a button says what the log is narrowed to, and that a click ends that", async () => {
+  show("/access/audit?actor=t1&object=r1", null, { data: log });
+  await waitFor(() => screen.getByText("1 entry"));
+  fireEvent.click(screen.getByRole("button", { name: "Only caller t1: show all callers" }));
+  await waitFor(() => expect(window.location.search).toBe("?object=r1"));
+  fireEvent.click(screen.getByRole("button", { name: "Only object r1: show all objects" }));
+  await waitFor(() => expect(window.location.search).toBe(""));
+});

@@ -1,4 +1,4 @@
-import { cleanup, render, screen, waitFor } from "@testing-library/react";
+import { act, cleanup, render, screen, waitFor } from "@testing-library/react";
 import { afterEach, expect, test, vi } from "vitest";
 import { CallerProvider } from "../../lib/caller";
 import Queue, { columnsAt, inOrder, type Waiting } from "./queue";
@@ -83,4 +83,28 @@ test.each([
 test("of a long queue the oldest claims are shown", async () => {
   show(null, ["a"], "/access/queue", { nodes: [claim({})], totalCount: 20_000 });
   await waitFor(() => screen.getByText("The oldest 1 of 20,000 claims"));
+});
+
+test("claims show no earlier than it is known which columns there are", async () => {
+  const asked = show(null, ["a", "b"], "/access/queue", { nodes: [claim({})], totalCount: 1 });
+  const answering = fetch;
+  cleanup();
+  let known = () => {};
+  const held = new Promise<void>((resolve) => (known = resolve));
+  vi.stubGlobal("fetch", async (address: string, init: RequestInit) => {
+    if ((init.body as string).includes("me {")) await held;
+    return answering(address, init);
+  });
+  asked.length = 0;
+  render(
+    <CallerProvider>
+      <Queue />
+    </CallerProvider>,
+  );
+  await waitFor(() => expect(asked).toHaveLength(1));
+  await act(async () => {});
+  expect(screen.getByRole("status").textContent).toContain("Loading the queue");
+  known();
+  await waitFor(() => screen.getByText("1 claim"));
+  expect(screen.getByRole("columnheader", { name: "Tenant" })).toBeTruthy();
 });
