@@ -16,7 +16,7 @@ import (
 
 type auditCommand struct {
 	connection.Flags
-	Actor  string `placeholder:"ID" help:"Only what the token, session or grant with this id did."`
+	Actor  string `placeholder:"ID" help:"Only what the token, session or grant with this id did, or what callers without an id did, by their kind, for example UNKNOWN."`
 	Action string `placeholder:"NAME" help:"Only this action, for example claimRunner, createToken, signIn or authenticate."`
 	Object string `placeholder:"ID" help:"Only what was done to the object with this id: a runner, an execution, a token …"`
 	From   string `placeholder:"TIME" help:"Only what was done since then: a time as in 2026-11-20T21:27:00Z, or a duration before now as in 24h."`
@@ -33,6 +33,7 @@ func (auditCommand) Help() string {
     rockpool audit
     rockpool audit --from 24h --action createToken
     rockpool audit --object "$runner" --lines 0 --json | jq -r 'select(.outcome != "OK") | .actorName'
+    rockpool audit --actor UNKNOWN                # callers that showed no valid token
     rockpool audit --follow`
 }
 

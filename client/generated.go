@@ -2783,7 +2783,7 @@ func (v *PutTenantPutTenantPutTenantPayload) GetTenant() Tenant { return v.Tenan
 
 // PutTenantResponse is returned by PutTenant on success.
 type PutTenantResponse struct {
-	// Creates a tenant, or changes it: what is null stays as it is stored, or gets its default. ADMIN for all tenants. INVALID_INPUT; CONFLICT while runners or executions are left of a deleted tenant with this name.
+	// Creates a tenant, or changes it: what is null stays as it is stored, or gets its default. ADMIN for all tenants. INVALID_INPUT; CONFLICT while runners, waiting claims or executions are left of a deleted tenant with this name.
 	PutTenant PutTenantPutTenantPutTenantPayload `json:"putTenant"`
 }
 
@@ -3044,7 +3044,7 @@ func (v *Result) __premarshalJSON() (*__premarshalResult, error) {
 
 // RevokeTokenResponse is returned by RevokeToken on success.
 type RevokeTokenResponse struct {
-	// Revokes a token at once: its subscriptions, WebSockets, downloads and grants end. A session is revoked the same way. Tokens that were made with it stay, unless `alsoMade` is true. Safe to repeat. ADMIN. INVALID_INPUT for a token that the caller doesn't manage.
+	// Revokes a token at once: its subscriptions, WebSockets, downloads and grants end. A session is revoked the same way. Tokens that were made with it stay, unless `alsoMade` is true. Safe to repeat. ADMIN. INVALID_INPUT for a token that the caller doesn't manage, unless `alsoMade` is true and it manages tokens that were made with it.
 	// The token of `--token-file` ends when the server starts with another one. `alsoMade` ends what was made with it, also afterwards.
 	RevokeToken RevokeTokenRevokeTokenRevokeTokenPayload `json:"revokeToken"`
 }
@@ -3242,7 +3242,7 @@ func (v *Runner) GetPorts() []Port { return v.Ports }
 type StartBatchResponse struct {
 	// Starts a command in a claimed runner and answers at once, with the execution recorded; `executionEvents` and `execution(waitFor:)` tell what becomes of it. Any number may watch, and a watcher that leaves cancels nothing.
 	// INVALID_INPUT; RUNNER_GONE; CONFLICT when nobody has claimed the runner. With an `idempotencyKey` safe to repeat: the same key gives the same execution, CONFLICT with another input.
-	// With `cases` it starts a batch: the command runs once for each case, after `build`, if that is given. They run one after the other, also over restarts of the server, and the runner's claim doesn't expire meanwhile. At most 512 batches run at once. QUOTA_EXCEEDED while the tenant has as many of them as are left. One tenant alone can have 256.
+	// With `cases` it starts a batch: the command runs once for each case, after `build`, if that is given. They run one after the other, also over restarts of the server, and the runner's claim doesn't expire meanwhile. At most 512 batches run at once. QUOTA_EXCEEDED while the tenant has as many of them as are left for all. One tenant alone can have 256.
 	StartExecution StartBatchStartExecutionStartExecutionPayload `json:"startExecution"`
 }
 
@@ -3356,7 +3356,7 @@ func (v *StartExecutionInput) GetStopOnFailure() *bool { return v.StopOnFailure 
 type StartExecutionResponse struct {
 	// Starts a command in a claimed runner and answers at once, with the execution recorded; `executionEvents` and `execution(waitFor:)` tell what becomes of it. Any number may watch, and a watcher that leaves cancels nothing.
 	// INVALID_INPUT; RUNNER_GONE; CONFLICT when nobody has claimed the runner. With an `idempotencyKey` safe to repeat: the same key gives the same execution, CONFLICT with another input.
-	// With `cases` it starts a batch: the command runs once for each case, after `build`, if that is given. They run one after the other, also over restarts of the server, and the runner's claim doesn't expire meanwhile. At most 512 batches run at once. QUOTA_EXCEEDED while the tenant has as many of them as are left. One tenant alone can have 256.
+	// With `cases` it starts a batch: the command runs once for each case, after `build`, if that is given. They run one after the other, also over restarts of the server, and the runner's claim doesn't expire meanwhile. At most 512 batches run at once. QUOTA_EXCEEDED while the tenant has as many of them as are left for all. One tenant alone can have 256.
 	StartExecution StartExecutionStartExecutionStartExecutionPayload `json:"startExecution"`
 }
 

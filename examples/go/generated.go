@@ -473,7 +473,7 @@ func (v *ReleaseResponse) GetReleaseRunner() ReleaseReleaseRunnerReleaseRunnerPa
 type StartResponse struct {
 	// Starts a command in a claimed runner and answers at once, with the execution recorded; `executionEvents` and `execution(waitFor:)` tell what becomes of it. Any number may watch, and a watcher that leaves cancels nothing.
 	// INVALID_INPUT; RUNNER_GONE; CONFLICT when nobody has claimed the runner. With an `idempotencyKey` safe to repeat: the same key gives the same execution, CONFLICT with another input.
-	// With `cases` it starts a batch: the command runs once for each case, after `build`, if that is given. They run one after the other, also over restarts of the server, and the runner's claim doesn't expire meanwhile. At most 512 batches run at once. QUOTA_EXCEEDED while the tenant has as many of them as are left. One tenant alone can have 256.
+	// With `cases` it starts a batch: the command runs once for each case, after `build`, if that is given. They run one after the other, also over restarts of the server, and the runner's claim doesn't expire meanwhile. At most 512 batches run at once. QUOTA_EXCEEDED while the tenant has as many of them as are left for all. One tenant alone can have 256.
 	StartExecution StartStartExecutionStartExecutionPayload `json:"startExecution"`
 }
 

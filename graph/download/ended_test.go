@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -203,20 +204,23 @@ func (one) Addr() net.Addr { return &net.TCPAddr{} }
 
 // TestWholeDownloadIsNotCut: an end of the caller that comes later leaves the connection alone.
 func TestWholeDownloadIsNotCut(t *testing.T) {
-	ctx, end := context.WithCancel(t.Context())
-	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
-	h := Handler{Callers: nobody{}, Links: NewLinks(nil)}
-	address := h.Links.Output(access.Principal{}, "x")
-	r := httptest.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	_, release, err := h.admit(w, r, r.URL.Query(), "output", "x")
-	if err != nil {
-		t.Fatal(err)
-	}
-	release()
-	end()
-	if w.set {
-		t.Error("it is cut")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		h := Handler{Callers: nobody{}, Links: NewLinks(nil)}
+		address := h.Links.Output(access.Principal{}, "x")
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+		_, release, err := h.admit(w, r, r.URL.Query(), "output", "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		release()
+		end()
+		synctest.Wait() // a cut is made by a goroutine of its own
+		if w.set {
+			t.Error("it is cut")
+		}
+	})
 }
 
 // deadlines notes that one was set.

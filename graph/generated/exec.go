@@ -4499,7 +4499,7 @@ type Mutation {
   """
   Starts a command in a claimed runner and answers at once, with the execution recorded; ` + "`" + `executionEvents` + "`" + ` and ` + "`" + `execution(waitFor:)` + "`" + ` tell what becomes of it. Any number may watch, and a watcher that leaves cancels nothing.
   INVALID_INPUT; RUNNER_GONE; CONFLICT when nobody has claimed the runner. With an ` + "`" + `idempotencyKey` + "`" + ` safe to repeat: the same key gives the same execution, CONFLICT with another input.
-  With ` + "`" + `cases` + "`" + ` it starts a batch: the command runs once for each case, after ` + "`" + `build` + "`" + `, if that is given. They run one after the other, also over restarts of the server, and the runner's claim doesn't expire meanwhile. At most 512 batches run at once. QUOTA_EXCEEDED while the tenant has as many of them as are left. One tenant alone can have 256.
+  With ` + "`" + `cases` + "`" + ` it starts a batch: the command runs once for each case, after ` + "`" + `build` + "`" + `, if that is given. They run one after the other, also over restarts of the server, and the runner's claim doesn't expire meanwhile. At most 512 batches run at once. QUOTA_EXCEEDED while the tenant has as many of them as are left for all. One tenant alone can have 256.
   """
   startExecution(
     "What to run, where and within which limits."
@@ -4562,7 +4562,7 @@ type Mutation {
   ): CreateTokenPayload!
 
   """
-  Revokes a token at once: its subscriptions, WebSockets, downloads and grants end. A session is revoked the same way. Tokens that were made with it stay, unless ` + "`" + `alsoMade` + "`" + ` is true. Safe to repeat. ADMIN. INVALID_INPUT for a token that the caller doesn't manage.
+  Revokes a token at once: its subscriptions, WebSockets, downloads and grants end. A session is revoked the same way. Tokens that were made with it stay, unless ` + "`" + `alsoMade` + "`" + ` is true. Safe to repeat. ADMIN. INVALID_INPUT for a token that the caller doesn't manage, unless ` + "`" + `alsoMade` + "`" + ` is true and it manages tokens that were made with it.
   The token of ` + "`" + `--token-file` + "`" + ` ends when the server starts with another one. ` + "`" + `alsoMade` + "`" + ` ends what was made with it, also afterwards.
   """
   revokeToken(
@@ -4581,7 +4581,7 @@ type Mutation {
     input: CreateGrantInput!
   ): CreateGrantPayload!
 
-  "Creates a tenant, or changes it: what is null stays as it is stored, or gets its default. ADMIN for all tenants. INVALID_INPUT; CONFLICT while runners or executions are left of a deleted tenant with this name."
+  "Creates a tenant, or changes it: what is null stays as it is stored, or gets its default. ADMIN for all tenants. INVALID_INPUT; CONFLICT while runners, waiting claims or executions are left of a deleted tenant with this name."
   putTenant(
     "What it may take."
     input: PutTenantInput!
@@ -6465,7 +6465,7 @@ type RevokeTokenPayload {
   revoked: Boolean!
   "How many tokens this ended that were made with it."
   madeRevoked: Int!
-  "The token; null for one that was, or is, that of ` + "`" + `--token-file` + "`" + `."
+  "The token; null for one that the caller doesn't manage, and for one that was, or is, that of ` + "`" + `--token-file` + "`" + `."
   token: Token
 }
 

@@ -312,7 +312,7 @@ type RevokeTokenPayload struct {
 	Revoked bool `json:"revoked"`
 	// How many tokens this ended that were made with it.
 	MadeRevoked int `json:"madeRevoked"`
-	// The token; null for one that was, or is, that of `--token-file`.
+	// The token; null for one that the caller doesn't manage, and for one that was, or is, that of `--token-file`.
 	Token *access.Token `json:"token,omitempty"`
 }
 

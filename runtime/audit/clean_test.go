@@ -167,9 +167,9 @@ func readFile(t *testing.T, path string) string {
 	return string(text)
 }
 
-// TestLinesDoNotLie: whatever callers are called, a line is one line, a terminal obeys nothing in it, and shows it as it
+// TestLinesCannotBeForged: whatever callers are called, a line is one line, a terminal obeys nothing in it, and shows it as it
 // stands.
-func TestLinesDoNotLie(t *testing.T) {
+func TestLinesCannotBeForged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lines")
 	l := newLog(t, Config{Store: &memory{}, Lines: path})
 	stop := start(t, l)

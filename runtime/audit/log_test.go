@@ -238,8 +238,8 @@ func TestFullLogRefusesOperations(t *testing.T) {
 	})
 }
 
-// TestStoreThatStandsStill: it takes nothing, and returns no error either.
-func TestStoreThatStandsStill(t *testing.T) {
+// TestStalledStore: it takes nothing, and returns no error either.
+func TestStalledStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "lines")
 		m := &memory{gate: make(chan error)}

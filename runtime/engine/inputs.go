@@ -57,7 +57,7 @@ type ClaimInput struct {
 	InactivityTimeout *int             // seconds; 0: never
 	WaitFor           *int             // seconds
 	Key               string
-	Keys              string // the scope in which Key is unique: the tenant's name; "" for callers for all tenants
+	Keys              string // the scope in which Key is unique: the tenant's name; "" for callers for all tenants; "grant:" and the runner's id for grants
 	Labels            []runtime.Label
 	Caller            string // whose claims these are: claims that wait are served by turns of their callers
 }

@@ -23,7 +23,7 @@ func (e *Engine) DeleteTenant(ctx context.Context, id runtime.TenantID, remove f
 }
 
 // FreeTenant returns CONFLICT while runners, waiting claims or executions of a deleted tenant with this
-// name exist, since a new tenant would have them. The error says which, and when they go if that is known.
+// name exist, since a new tenant would see them. The error says which, and when they go if that is known.
 func (e *Engine) FreeTenant(ctx context.Context, id runtime.TenantID) error {
 	conflict := func(format string, args ...any) error {
 		return runtime.Errorf(runtime.CodeConflict, "a deleted tenant "+id.String()+" "+format, args...)

@@ -47,8 +47,8 @@ type Config struct {
 	Quotas     Quotas // learns what tenants may take; nil: nothing does
 	Logger     *zap.Logger
 
-	// Free returns an error if something of a deleted tenant with this name is left: no new tenant
-	// can have the name. If Free is nil, names are always free.
+	// Free returns an error if a deleted tenant of this name still has runners, waiting claims or
+	// executions: no new tenant can have the name. If Free is nil, names are always free.
 	Free func(ctx context.Context, id runtime.TenantID) error
 }
 

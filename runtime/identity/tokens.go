@@ -142,7 +142,7 @@ func unknownTenant(id runtime.TenantID) error {
 }
 
 // known returns an error if the caller's token has ended. Hold changing when you call it: no token
-// ends while changing is held.
+// is revoked while changing is held.
 func (b *Book) known(by access.Principal) error {
 	if by.Kind == access.KindServer {
 		return nil
@@ -159,9 +159,10 @@ type Revocation struct {
 }
 
 // RevokeToken ends a token, and with it what its holders do. With alsoMade it also ends those that were
-// made with it, those that were made with these, and so on, at the same time: even if the token had
-// ended before, was never in the book, or can't be revoked (the token of a file). INVALID_INPUT for
-// a token that the caller doesn't manage.
+// made with it, those that were made with these, and so on, at the same time. It ends those also if
+// the token had ended before, was never in the book, or can't be revoked (the token of a file).
+// INVALID_INPUT for a token that the caller doesn't manage, unless alsoMade is true and the caller
+// manages tokens that were made with it.
 func (b *Book) RevokeToken(ctx context.Context, by access.Principal, id string, alsoMade bool) (Revocation, error) {
 	b.changing.Lock()
 	defer b.changing.Unlock()

@@ -174,34 +174,54 @@ func TestWaitEnds(t *testing.T) {
 
 var errGone = errors.New("the caller is gone")
 
-// TestWaitersTakeNeverOneOver: callers that come, wait for a moment, leave and give back, while the quota changes.
-func TestWaitersTakeNeverOneOver(t *testing.T) {
-	l := New()
-	l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(3)})
-	var group sync.WaitGroup
-	var held, most, served atomic.Int64
-	for i := range 50 {
-		group.Go(func() {
-			for range 30 {
-				ctx, leave := context.WithTimeout(t.Context(), time.Duration(i)*10*time.Microsecond)
-				if err := l.Wait(ctx, "a", Runners, time.Duration(50-i)*10*time.Microsecond); err == nil {
-					if n := held.Add(1); n > 3 {
-						most.Store(n)
+// TestWaitersNeverExceedTheQuota: callers come, wait for a moment, leave and give back, many of them at the same
+// instant, while the quota changes.
+func TestWaitersNeverExceedTheQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const highest = 3
+		l := New()
+		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(highest)})
+		var group sync.WaitGroup
+		var held, most, served, left, late atomic.Int64
+		for i := range 50 {
+			group.Go(func() {
+				for range 30 {
+					ctx, leave := context.WithTimeoutCause(t.Context(), time.Duration(i)*time.Millisecond, errGone)
+					err := l.Wait(ctx, "a", Runners, time.Duration(50-i)*time.Millisecond)
+					leave()
+					switch {
+					case err == nil:
+						if n := held.Add(1); n > highest {
+							most.Store(n)
+						}
+						served.Add(1)
+						time.Sleep(time.Duration(i%3) * time.Millisecond)
+						held.Add(-1)
+						l.Release("a", Runners)
+					case errors.Is(err, errGone):
+						left.Add(1)
+					case runtime.CodeOf(err) == runtime.CodeQuotaExceeded:
+						late.Add(1)
+					default:
+						t.Error(err)
 					}
-					served.Add(1)
-					gosched.Gosched()
-					held.Add(-1)
-					l.Release("a", Runners)
 				}
-				leave()
+			})
+		}
+		group.Go(func() {
+			for i := range 200 {
+				l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(1 + i%highest)})
+				time.Sleep(time.Millisecond)
 			}
 		})
-	}
-	group.Wait()
-	if u := l.Usage("a").Runners.Used; u != 0 || most.Load() > 0 || l.accounts["a"].waiting[Runners].Len() != 0 {
-		t.Errorf("%d are taken at the end, %d were at once", u, most.Load())
-	}
-	t.Logf("%d were served", served.Load())
+		group.Wait()
+		if u := l.Usage("a").Runners.Used; u != 0 || most.Load() > 0 || l.accounts["a"].waiting[Runners].Len() != 0 {
+			t.Errorf("%d are taken at the end, %d were at once", u, most.Load())
+		}
+		if served.Load() == 0 || left.Load() == 0 || late.Load() == 0 {
+			t.Errorf("%d were served, %d left, %d came too late", served.Load(), left.Load(), late.Load())
+		}
+	})
 }
 
 func TestClaimsPerMinuteAreOfAnyMinute(t *testing.T) {

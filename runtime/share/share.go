@@ -3,10 +3,10 @@ package share
 
 import "github.com/rockpool/rockpool/runtime"
 
-// A Bound limits how many things of one kind tenants have together. A tenant gets one more as
-// long as it has fewer than are left: one alone gets half, a second one half of the rest, and so
-// on. A tenant that has none always gets one, whatever the others have, so they may have one
-// for each tenant beyond the limit. It isn't safe for concurrent use.
+// A Bound limits how many things of one kind tenants have together. A tenant gets one more while
+// it has fewer than are left for all: one alone gets half, a second one half of the rest, and so
+// on. It always gets its first one. So tenants may have one each beyond the limit. A Bound isn't
+// safe for concurrent use.
 type Bound struct {
 	Limit int
 	Quota string // what [runtime.Exceeded] calls it

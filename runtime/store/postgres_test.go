@@ -269,9 +269,11 @@ func TestPostgreSQLThatIsAway(t *testing.T) {
 		_, _, err := s.AddExecution(t.Context(), execution(1), []byte("start"))
 		written <- err
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if err := s.AppendAudit(ctx, auditRows(1)); !errors.Is(err, context.DeadlineExceeded) {
+	left := errors.New("the caller left")
+	ctx, leave := context.WithCancelCause(t.Context())
+	appended := make(chan error, 1)
+	go func() { appended <- s.AppendAudit(&leaving{ctx, func() { leave(left) }, 0}, auditRows(1)) }()
+	if err := wait.Receive(t, appended, "the end of entries of the audit log"); !errors.Is(err, left) {
 		t.Error("entries of the audit log:", err)
 	}
 	if err := s.Close(); err != nil {

@@ -140,7 +140,7 @@ func TestALineSaysWhatWasServedWithoutSecrets(t *testing.T) {
 }
 
 // What a client sends is in its line, but a terminal obeys nothing of it, and it makes no other line.
-func TestLinesDoNotLie(t *testing.T) {
+func TestLinesCannotBeForged(t *testing.T) {
 	l, path, end := running(t)
 	const evil = "<script>\u202etxt\u009b2J\x7f\u2028é\U000e0041\\u001b\n{\x1b[2J"
 	r := httptest.NewRequest(http.MethodGet, "/", nil)

@@ -38,7 +38,7 @@ func subscriptions(t *takings) *budget { return &t.subscriptions }
 // hands a grant to each of its users. Their memory counts as the token's.
 type Shown struct {
 	Token string // the id of the token, or of the token that made the grant; "": the caller shows none
-	Grant string // the id of the grant; "": the caller shows no grant
+	Grant string // the grant's id; "": the caller shows no grant
 }
 
 // Hold returns one for the peer of a request or WebSocket, whose context is ctx, and for what it

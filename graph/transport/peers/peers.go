@@ -59,9 +59,9 @@ var refusals = [bounds]string{
 	PeerOperations:     "this address has as many operations at once as one may have (--peer-operations): try again when some have ended",
 	PeerSubscriptions:  "this address has as many subscriptions as one may have (--peer-subscriptions): end some",
 	PeerBodies:         "this address has as much memory for requests and answers as one may have (half of --body-memory, or what one of the largest takes): try again when some have ended",
-	TokenOperations:    "callers with this token or grant, or all callers without one, have reached the limit of operations at once (--token-operations): try again when some have ended",
+	TokenOperations:    "callers with this token or grant, or all callers without one, have reached the limit of concurrent operations (--token-operations): try again when some have ended",
 	TokenSubscriptions: "callers with this token or grant, or all callers without one, have reached the limit of subscriptions (--token-subscriptions): end some",
-	TokenBodies:        "all callers with this token and its grants have as much memory for requests and answers as they may have (three quarters of --body-memory): try again when some have ended",
+	TokenBodies:        "all callers with this token and its grants have reached the limit of memory for requests and answers (three quarters of --body-memory): try again when some have ended",
 	Bodies:             "all callers together have as much memory for requests and answers as they may have (--body-memory): try again later",
 }
 

@@ -87,9 +87,9 @@ func TestLargeBodiesAreDecodedInTurn(t *testing.T) {
 	})
 }
 
-// TestGrantsTakeApart: operations and subscriptions are those of a grant's holders, and memory is the
+// TestGrantsHaveSeparateBounds: operations and subscriptions are those of a grant's holders, and memory is the
 // token's.
-func TestGrantsTakeApart(t *testing.T) {
+func TestGrantsHaveSeparateBounds(t *testing.T) {
 	p := New(Bounds{TokenOperations: 1, TokenSubscriptions: 1, TokenBodies: 10})
 	t.Cleanup(func() { // after all have been released
 		if len(p.tokens) > 0 {

@@ -60,7 +60,7 @@ export function entriesOf(filter: AuditFilter): Source<Entry> {
   return { page, refresh };
 }
 
-/** By what the log finds an actor: its id, or its kind where it has none. */
+/** Returns the value that selects an actor in the log: its id, or its kind if it has no id. */
 export function actorOf({ actorId, actorKind }: Pick<Entry, "actorId" | "actorKind">): string {
   return actorId || actorKind;
 }
