@@ -39,7 +39,7 @@ var mayImport = map[string][]string{
 
 	"runtime":             {},
 	"runtime/attacks":     {"runtime"},
-	"runtime/audit":       {"runtime", "runtime/backoff", "runtime/linefile", "runtime/store"},
+	"runtime/audit":       {"runtime", "runtime/backoff", "runtime/linefile", "runtime/share", "runtime/store"},
 	"runtime/backoff":     {},
 	"runtime/batch":       {"runtime", "runtime/backoff", "runtime/events", "runtime/latest"},
 	"runtime/clustertest": {"agent", "agent/serve", "runtime", "runtime/past", "test/wait"},

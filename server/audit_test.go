@@ -61,7 +61,7 @@ func TestUnstoredAuditEntriesAreLogged(t *testing.T) {
 	}
 }
 
-// TestNobodySignsInUnrecorded, nor out.
+// TestNobodySignsInUnrecorded, but a session always ends.
 func TestNobodySignsInUnrecorded(t *testing.T) {
 	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
 	if err != nil {
@@ -79,19 +79,43 @@ func TestNobodySignsInUnrecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for log.Room() == nil {
+	for log.Room(audit.WholeServer) == nil {
 		log.Append(audit.Entry{Action: "a"})
 	}
 	if _, err := s.Begin(t.Context(), who); !errors.Is(err, audit.ErrFull) {
 		t.Error("a sign-in:", err)
 	}
-	if err := s.End(t.Context(), secret); err != nil { // it must be possible to end a session
-		t.Error("a sign-out:", err)
-	}
-	if all := book.Tokens(access.Server(), true); len(all) != 1 || all[0].RevokedAt.IsZero() {
+	if all := book.Tokens(access.Server(), true); len(all) != 1 {
 		t.Errorf("there are these sessions: %+v", all)
 	}
-	if _, err := s.Begin(t.Context(), signin.Identity{Tenant: "none"}); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
+	if err := s.End(t.Context(), secret); err != nil {
+		t.Error("a sign-out:", err)
+	}
+	if _, err := book.Authenticate(secret); runtime.CodeOf(err) != runtime.CodeUnauthenticated {
+		t.Error("after the sign-out:", err)
+	}
+	if _, err := s.Begin(t.Context(), who); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
 		t.Error("a sign-in without a tenant:", err)
+	}
+}
+
+// TestFailedSignInsAreBounded: a person without a tenant can try any number of times.
+func TestFailedSignInsAreBounded(t *testing.T) {
+	book := identity.New(identity.Config{Key: make([]byte, 32), Logger: zap.NewNop()})
+	recorded := 0
+	log, err := audit.New(audit.Config{Store: gone{}, Unstored: func(entries []json.RawMessage) { recorded += len(entries) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 {
+		_, err := sessions{book, log, false}.Begin(t.Context(), signin.Identity{Name: "Ada", Tenant: "none", Role: access.Client})
+		if !errors.Is(err, signin.ErrUnknownTenant) {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := log.Run(ctx); err == nil || recorded < 1 || recorded > 200 {
+		t.Errorf("%d are recorded, %v", recorded, err)
 	}
 }

@@ -49,7 +49,12 @@ type sessions struct {
 
 // Begin implements signin.Sessions. Nobody is signed in while the audit log has no room for that.
 func (s sessions) Begin(ctx context.Context, who signin.Identity) (string, error) {
-	if err := s.log.Room(); err != nil {
+	allTenants := s.allTenants && who.Role != access.Client
+	tenant := who.Tenant
+	if allTenants {
+		tenant = audit.WholeServer
+	}
+	if err := s.log.Room(tenant); err != nil {
 		return "", err
 	}
 	if _, there := s.book.Tenant(who.Tenant); !there {
@@ -58,7 +63,7 @@ func (s sessions) Begin(ctx context.Context, who signin.Identity) (string, error
 	}
 	made, secret, err := s.book.CreateToken(ctx, access.Server(), identity.NewToken{
 		Kind: access.KindSession, Name: identity.PersonName(who.Name, who.Subject), Tenant: who.Tenant,
-		AllTenants: s.allTenants && who.Role != access.Client, Role: who.Role, Life: max(time.Until(who.Expires), time.Millisecond),
+		AllTenants: allTenants, Role: who.Role, Life: max(time.Until(who.Expires), time.Millisecond),
 	})
 	address, _ := netip.ParseAddr(who.Address)
 	s.record(ctx, "signIn", made, address, err)
@@ -66,6 +71,9 @@ func (s sessions) Begin(ctx context.Context, who signin.Identity) (string, error
 }
 
 func (s sessions) record(ctx context.Context, action string, t access.Token, address netip.Addr, err error) {
+	if err != nil && !s.log.Refusal("person "+t.Name) {
+		return
+	}
 	tenant := t.Tenant
 	if t.AllTenants {
 		tenant = audit.WholeServer
@@ -76,7 +84,7 @@ func (s sessions) record(ctx context.Context, action string, t access.Token, add
 	})
 }
 
-// End implements signin.Sessions.
+// End implements signin.Sessions. It ends the session although the audit log is full.
 func (s sessions) End(ctx context.Context, secret string) error {
 	t, ok := s.book.Token(secret)
 	if !ok || t.Kind != access.KindSession {

@@ -18,10 +18,12 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/backoff"
+	"github.com/rockpool/rockpool/runtime/share"
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// mostWaiting is how many entries wait in memory, of about 500 bytes each, before Room refuses more.
+// mostWaiting is how many entries wait in memory, of about 500 bytes each, before Room refuses more. One tenant alone
+// has half of them.
 const mostWaiting = 100_000
 
 const (
@@ -63,8 +65,11 @@ type Log struct {
 	lines  *lines // nil: none
 	wake   chan struct{}
 
+	refusals refusals
+
 	mu       sync.Mutex // guards what follows
 	queue    []Entry
+	shares   share.Bound // of the queue
 	clock    clock
 	stored   uint64        // how many entries are stored
 	failures uint64        // how many attempts to store entries have failed
@@ -88,14 +93,14 @@ var (
 	// ErrEnded says that the log has ended.
 	ErrEnded error = runtime.Errorf(runtime.CodeClusterUnavailable, "the server stops")
 	// ErrFull says that too many entries wait to be stored.
-	ErrFull error = runtime.Errorf(runtime.CodeClusterUnavailable, "the audit log is full: %d entries wait until the database stores them, and operations that must be recorded are refused until then; `health` says why", mostWaiting)
+	ErrFull error = runtime.Errorf(runtime.CodeClusterUnavailable, "the audit log is full: %d entries may wait until the database stores them, of one tenant alone half. Operations that must be recorded are refused until then; `health` says why", mostWaiting)
 
 	errLate = errors.New("the database doesn't answer")
 )
 
 // New returns a log, and an error if Lines can't be opened. Call Run.
 func New(c Config) (*Log, error) {
-	l := &Log{config: c, wake: make(chan struct{}, 1), changed: make(chan struct{})}
+	l := &Log{config: c, wake: make(chan struct{}, 1), changed: make(chan struct{}), shares: share.Bound{Limit: mostWaiting}}
 	if c.Lines == "" {
 		return l, nil
 	}
@@ -106,18 +111,24 @@ func New(c Config) (*Log, error) {
 	return l, nil
 }
 
-// Room returns why the log takes no more entries: ErrFull or ErrEnded; nil: it does. Ask it before an operation that
-// makes an entry, and fail that operation instead. The log may then have more than mostWaiting entries: one for each
+// Room returns why the log takes no more entries of a tenant: ErrFull or ErrEnded; nil: it does. Call it before an
+// operation that makes an entry, and fail that operation instead. A tenant alone has half of mostWaiting, and each
+// one has room for an entry; WholeServer, for callers for all tenants, has what is left. The log may have more entries: one for each
 // operation that was under way.
-func (l *Log) Room() error {
+func (l *Log) Room(tenant runtime.TenantID) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.closed:
 		return ErrEnded
-	case len(l.queue) >= mostWaiting:
+	case tenant == WholeServer && len(l.queue) >= mostWaiting:
+		return ErrFull
+	case tenant == WholeServer:
+		return nil
+	case l.shares.Acquire(tenant) != nil:
 		return ErrFull
 	}
+	l.shares.Release(tenant) // Append takes it
 	return nil
 }
 
@@ -139,6 +150,7 @@ func (l *Log) enqueue(e *Entry) (late bool) {
 		return true
 	}
 	l.queue = append(l.queue, *e)
+	l.shares.Adopt(e.Tenant)
 	select {
 	case l.wake <- struct{}{}:
 	default:
@@ -155,8 +167,8 @@ func (l *Log) Problem() error {
 		return err
 	}
 	err = fmt.Errorf("%w; %d entries wait, the first since %s", err, len(l.queue), l.queue[0].At.Format(time.RFC3339))
-	if len(l.queue) >= mostWaiting {
-		err = fmt.Errorf("%w; until they are stored, operations that make another are refused", err)
+	if len(l.queue) >= mostWaiting/2 { // a tenant may have its share
+		err = fmt.Errorf("%w; until they are stored, operations that make another may be refused", err)
 	}
 	return err
 }
@@ -317,6 +329,9 @@ func (l *Log) stood(stored int, err error) {
 			l.failures++
 		}
 		l.stored += uint64(stored)
+		for _, e := range l.queue[:stored] {
+			l.shares.Release(e.Tenant)
+		}
 		if l.queue = l.queue[stored:]; len(l.queue) == 0 {
 			l.queue = nil // frees its array, which may be large
 		}

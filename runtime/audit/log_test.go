@@ -203,19 +203,19 @@ func TestFullLogRefusesOperations(t *testing.T) {
 			l.Append(Entry{Action: "a", ObjectID: fmt.Sprint(total)})
 		}
 		for total < mostWaiting {
-			if err := l.Room(); err != nil {
+			if err := l.Room(WholeServer); err != nil {
 				t.Fatalf("%d entries wait: %v", total, err)
 			}
 			add()
 		}
 		add()
-		if err := l.Room(); !errors.Is(err, ErrFull) || runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
+		if err := l.Room(WholeServer); !errors.Is(err, ErrFull) || runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
 			t.Error("the queue is full:", err)
 		}
 		synctest.Wait()
 		m.gate <- nil
 		synctest.Wait()
-		if err := l.Room(); err != nil {
+		if err := l.Room(WholeServer); err != nil {
 			t.Error("there is room:", err)
 		}
 		stopped := make(chan error, 1)
@@ -232,8 +232,73 @@ func TestFullLogRefusesOperations(t *testing.T) {
 		if !slices.IsSortedFunc(rows, func(a, b store.AuditRow) int { return strings.Compare(a.ID, b.ID) }) {
 			t.Error("ids aren't in order")
 		}
-		if err := l.Room(); !errors.Is(err, ErrEnded) {
+		if err := l.Room(WholeServer); !errors.Is(err, ErrEnded) {
 			t.Error("after the end:", err)
+		}
+	})
+}
+
+// TestFullShareRefusesOneTenant, and no other. What is stored makes room.
+func TestFullShareRefusesOneTenant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{gate: make(chan error)}
+		l := newLog(t, Config{Store: m})
+		stop := start(t, l)
+		total := 0
+		for ; total < mostWaiting && l.Room("greedy") == nil; total++ {
+			l.Append(Entry{Tenant: "greedy", Action: "a"})
+		}
+		if total != mostWaiting/2 {
+			t.Errorf("one tenant had %d entries", total)
+		}
+		for _, other := range []runtime.TenantID{"a", "b", runtime.DefaultTenant, WholeServer} {
+			if err := l.Room(other); err != nil {
+				t.Errorf("%s: %v", other, err)
+			}
+		}
+		synctest.Wait()
+		m.gate <- nil
+		synctest.Wait()
+		if err := l.Room("greedy"); err != nil {
+			t.Error("there is room again:", err)
+		}
+		for range mostWaiting {
+			l.Append(Entry{Tenant: WholeServer, Action: "a"})
+		}
+		if err := l.Room(WholeServer); !errors.Is(err, ErrFull) {
+			t.Error("the queue is full:", err)
+		}
+		if err := l.Room("a"); err != nil {
+			t.Error("a tenant's first one:", err)
+		}
+		close(m.gate)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestRefusalsOfOneCallerAreBounded: it can cause any number of them.
+func TestRefusalsOfOneCallerAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLog(t, Config{})
+		count := func(caller string) (n int) {
+			for range 10 * refusalsBurst {
+				if l.Refusal(caller) {
+					n++
+				}
+			}
+			return n
+		}
+		if n := count("1"); n != refusalsBurst {
+			t.Error(n, "are recorded")
+		}
+		if n := count("2"); n != refusalsBurst {
+			t.Error(n, "of another caller are recorded")
+		}
+		time.Sleep(time.Second)
+		if n := count("1"); n != refusalsPerSecond {
+			t.Error(n, "are recorded a second later")
 		}
 	})
 }

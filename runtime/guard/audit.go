@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"sync"
 
 	"golang.org/x/time/rate"
 
@@ -26,12 +25,13 @@ const (
 	ofCluster     = "CLUSTER"
 )
 
-// recorded are the operations that make entries. They fail before they act while the audit log has no room.
+// recorded are the operations that make entries. They fail before they act while the audit log has no room. RevokeToken
+// makes one, too, but never fails for that: a leaked token must end.
 var recorded = map[access.Operation]bool{
 	"putEnvironment": true, "deleteEnvironment": true,
 	"claimRunner": true, "cancelTicket": true, "releaseRunner": true, "updateFiles": true, "uploadFile": true,
 	"run": true, "startExecution": true, "signalExecution": true, "cancelExecution": true, "cancelBatch": true,
-	"createToken": true, "revokeToken": true, "createGrant": true, "putTenant": true, "deleteTenant": true,
+	"createToken": true, "createGrant": true, "putTenant": true, "deleteTenant": true,
 	"drainCluster": true,
 }
 
@@ -45,7 +45,7 @@ func record[I ~string](ctx context.Context, g *Guard, op access.Operation, kind 
 	if !p.AllTenants {
 		tenant = p.Tenant
 	}
-	if err != nil && !g.refusals.allow(p.ID) {
+	if err != nil && !g.log.Refusal(p.ID) {
 		return
 	}
 	g.log.Append(audit.Entry{
@@ -132,34 +132,6 @@ func (g *Guard) AuditLog(ctx context.Context, filter audit.Filter, first int, af
 	return g.log.Entries(ctx, filter, first, after, charge)
 }
 
-// refusals bounds how many failed operations of a token and its grants are recorded: a caller can cause
-// any number, and what waits to be stored is bounded for all tenants.
-type refusals struct {
-	mu      sync.Mutex // guards limits
-	byToken map[string]*rate.Limiter
-}
-
-// How many refusals of one token are recorded in a second, and how many tokens are remembered.
-const (
-	refusalsPerSecond = 5
-	refusalsBurst     = 50
-	mostLimiters      = 10_000
-)
-
-func (r *refusals) allow(token string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	limit := r.byToken[token]
-	if limit == nil {
-		if r.byToken == nil || len(r.byToken) >= mostLimiters {
-			r.byToken = map[string]*rate.Limiter{}
-		}
-		limit = rate.NewLimiter(refusalsPerSecond, refusalsBurst)
-		r.byToken[token] = limit
-	}
-	return limit.Allow()
-}
-
 // failuresPerSecond bounds the entries about unknown callers: anybody can cause them.
 const failuresPerSecond = 5
 
@@ -172,7 +144,7 @@ func (g *Guard) FailureRecorder() func(address netip.Addr, err error) {
 		default:
 			return // the log isn't written yet
 		}
-		if g.log == nil || !limit.Allow() || g.log.Room() != nil {
+		if g.log == nil || !limit.Allow() || g.log.Room(audit.WholeServer) != nil {
 			return
 		}
 		g.log.Append(audit.Entry{Tenant: audit.WholeServer, Actor: audit.Actor{Kind: audit.Unknown}, Action: "authenticate", Address: address, Outcome: audit.Outcome(runtime.CodeOf(err))})

@@ -23,8 +23,6 @@ type Guard struct {
 	engine *engine.Engine
 	book   *identity.Book
 	log    *audit.Log // nil: nothing is recorded
-
-	refusals refusals
 }
 
 // New returns the guard of an engine. The book has its tenants. The log records what callers change;
@@ -36,8 +34,12 @@ func New(e *engine.Engine, book *identity.Book, log *audit.Log) *Guard {
 // caller returns the caller if it may use an operation, and if the audit log has room for the operation's entry.
 func (g *Guard) caller(ctx context.Context, op access.Operation) (access.Principal, error) {
 	p := access.Of(ctx)
-	if g.log != nil && recorded[op] && op != "revokeToken" { // whoever fills the log mustn't keep its token by that
-		if err := g.log.Room(); err != nil {
+	if g.log != nil && recorded[op] {
+		tenant := audit.WholeServer
+		if !p.AllTenants {
+			tenant = p.Tenant
+		}
+		if err := g.log.Room(tenant); err != nil {
 			return p, err
 		}
 	}
