@@ -47,7 +47,7 @@ type sessions struct {
 	allTenants bool
 }
 
-// Begin implements signin.Sessions. Nobody is signed in while the audit log has no room for that.
+// Begin implements signin.Sessions. It fails while the audit log is full.
 func (s sessions) Begin(ctx context.Context, who signin.Identity) (string, error) {
 	allTenants := s.allTenants && who.Role != access.Client
 	tenant := who.Tenant
@@ -62,7 +62,7 @@ func (s sessions) Begin(ctx context.Context, who signin.Identity) (string, error
 		return "", signin.ErrUnknownTenant
 	}
 	made, secret, err := s.book.CreateToken(ctx, access.Server(), identity.NewToken{
-		Kind: access.KindSession, Name: identity.PersonName(who.Name, who.Subject), Tenant: who.Tenant,
+		Kind: access.KindSession, Name: identity.PersonName(who.Name, who.Subject), Subject: who.Subject, Tenant: who.Tenant,
 		AllTenants: allTenants, Role: who.Role, Life: max(time.Until(who.Expires), time.Millisecond),
 	})
 	address, _ := netip.ParseAddr(who.Address)

@@ -51,6 +51,9 @@ func TestSessionsAreTokens(t *testing.T) {
 		if p := caller.Principal; err != nil || p.Kind != access.KindSession || p.Tenant != test.tenant || p.AllTenants != test.all || p.Role != test.role || p.Name != "Ada" {
 			t.Errorf("%+v: %+v, %v", test, p, err)
 		}
+		if made, ok := book.Token(secret); !ok || made.Subject != "s" {
+			t.Errorf("%+v: the session is %+v", test, made)
+		}
 		if err := s.End(t.Context(), secret); err != nil {
 			t.Error(err)
 		}

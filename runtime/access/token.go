@@ -12,6 +12,7 @@ type Token struct {
 	ID         string           `json:"id"`
 	Kind       Kind             `json:"kind"` // KindToken or KindSession
 	Name       string           `json:"name"`
+	Subject    string           `json:"subject,omitempty"` // of a session: its person, as the provider knows it
 	Tenant     runtime.TenantID `json:"tenant,omitempty"`
 	AllTenants bool             `json:"allTenants,omitempty"`
 	Role       Role             `json:"role"`

@@ -123,3 +123,28 @@ func TestSlowLinesHoldUpNobody(t *testing.T) {
 		}
 	})
 }
+
+// A copy that lost lines during a write still falls behind, although the write succeeded.
+func TestWritesDoNotHideLostLines(t *testing.T) {
+	s := &behind{}
+	c := newCopier(t, "-", s)
+	s.lines = c.lines
+	c.failing(errSlow)
+	if said := c.put("a"); said != fmt.Sprint(errSlow) {
+		t.Error(said)
+	}
+	s.lines = nil
+	if said := c.put("b"); said != "<nil>" {
+		t.Error(said)
+	}
+}
+
+// Behind is a stream during whose writes lines are lost.
+type behind struct{ lines *lines }
+
+func (s *behind) Write(p []byte) (int, error) {
+	if s.lines != nil {
+		s.lines.lost.Add(1)
+	}
+	return len(p), nil
+}

@@ -209,7 +209,7 @@ type Filter = store.AuditFilter
 type Page struct {
 	Entries []Entry
 	More    bool // there are further ones
-	Waiting int  // how many entries aren't in the log yet, since they can't be stored now
+	Waiting int  // how many entries of the filter's tenant aren't in the log yet, since they can't be stored now
 }
 
 // Entries returns a page of the entries after an id: at most first of them, the oldest first, or the newest with
@@ -225,7 +225,11 @@ func (l *Log) Entries(ctx context.Context, q Filter, first int, after string, ch
 			return Page{}, err
 		}
 		l.mu.Lock()
-		page.Waiting = len(l.queue)
+		for _, e := range l.queue {
+			if q.Tenant == nil || e.Tenant == *q.Tenant {
+				page.Waiting++
+			}
+		}
 		l.mu.Unlock()
 	}
 	q.Actor, q.Action, q.Object = cleanID(q.Actor), cleanWord(q.Action), cleanID(q.Object) // as they are stored

@@ -328,6 +328,10 @@ func TestStalledStore(t *testing.T) {
 		if page, err := l.Entries(t.Context(), Filter{}, 9, "", free); err != nil || page.Waiting != 1 || time.Since(began) != flushWithin {
 			t.Errorf("a query returned %+v and %v after %v", page, err, time.Since(began))
 		}
+		other := runtime.TenantID("other")
+		if page, err := l.Entries(t.Context(), Filter{Tenant: &other}, 9, "", free); err != nil || page.Waiting != 0 {
+			t.Errorf("another tenant's query returned %+v and %v", page, err)
+		}
 		gone, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := l.Entries(gone, Filter{}, 9, "", free); !errors.Is(err, context.DeadlineExceeded) {

@@ -25,8 +25,8 @@ const (
 	ofCluster     = "CLUSTER"
 )
 
-// recorded are the operations that make entries. They fail before they act while the audit log has no room. RevokeToken
-// makes one, too, but never fails for that: a leaked token must end.
+// recorded are the operations that make entries. While the audit log is full, each fails before it acts. RevokeToken
+// makes an entry too, but never fails for that: a leaked token must end.
 var recorded = map[access.Operation]bool{
 	"putEnvironment": true, "deleteEnvironment": true,
 	"claimRunner": true, "cancelTicket": true, "releaseRunner": true, "updateFiles": true, "uploadFile": true,

@@ -241,10 +241,7 @@ func (b *Book) forget(ctx context.Context, now time.Time) {
 	defer b.changing.Unlock()
 	var old []string
 	b.mu.RLock()
-	makers := map[string]bool{}
-	for _, t := range b.tokens {
-		makers[t.CreatedBy] = true
-	}
+	makers := b.makers()
 	for id, t := range b.tokens {
 		keep := keepTokens
 		if t.Kind == access.KindSession {
@@ -258,17 +255,8 @@ func (b *Book) forget(ctx context.Context, now time.Time) {
 		old = old[1:]
 	}
 	b.mu.RUnlock()
-	if len(old) == 0 {
-		return
-	}
-	if err := b.store.DeleteTokens(ctx, old); err != nil {
+	if err := b.delete(ctx, old); err != nil {
 		b.logger.Warn("ended tokens could not be deleted", zap.Error(err))
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, id := range old {
-		delete(b.tokens, id)
 	}
 }
 

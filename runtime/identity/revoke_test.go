@@ -30,8 +30,7 @@ func (b *Book) makeBy(t testing.TB, by string, in NewToken) (access.Token, strin
 	return made, text
 }
 
-// TestLeakedTokenEndsWithAllThatWasMadeWithIt: whoever had it could have made tokens, with these others,
-// and revoked those in between.
+// TestLeakedTokenEndsWithAllThatWasMadeWithIt, even if a token in between was revoked before.
 func TestLeakedTokenEndsWithAllThatWasMadeWithIt(t *testing.T) {
 	b, m := newBook(t)
 	admin := NewToken{Role: access.Admin, Tenant: "physics"}

@@ -14,7 +14,7 @@ import (
 // Bounds of tokens and tenants.
 const (
 	MaxTokenLife = 10 * 365 * 24 * time.Hour
-	maxTokens    = 10_000 // of a tenant, of callers for all tenants, and sessions
+	maxTokens    = 10_000 // of a tenant, and of callers for all tenants; and likewise sessions
 	maxTenants   = 10_000
 	maxNameBytes = 128
 )
@@ -23,6 +23,7 @@ const (
 type NewToken struct {
 	Kind       access.Kind // KindToken or KindSession
 	Name       string      // for people
+	Subject    string      // of a session: its person
 	Tenant     runtime.TenantID
 	AllTenants bool
 	Role       access.Role
@@ -36,7 +37,7 @@ func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken
 	if err := in.validate(); err != nil {
 		return access.Token{}, "", err
 	}
-	made := access.Token{Kind: in.Kind, Name: in.Name, Tenant: in.Tenant, AllTenants: in.AllTenants, Role: in.Role, CreatedAt: time.Now(), CreatedBy: by.ID}
+	made := access.Token{Kind: in.Kind, Name: in.Name, Subject: in.Subject, Tenant: in.Tenant, AllTenants: in.AllTenants, Role: in.Role, CreatedAt: time.Now(), CreatedBy: by.ID}
 	if in.Life > 0 {
 		made.ExpiresAt = made.CreatedAt.Add(in.Life)
 	}
@@ -57,7 +58,15 @@ func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken
 	if b.Open() && (in.Role != access.Admin || !in.AllTenants || in.Life > 0) {
 		return access.Token{}, "", runtime.Invalid("role", "must be ADMIN, for all tenants and without an expiry, for the first token of a server: from then on it needs tokens")
 	}
-	if live, all := b.count(made); live >= maxTokens || all >= 2*maxTokens {
+	if in.Kind == access.KindSession {
+		if err := b.endOldest(ctx, in.Subject); err != nil {
+			return access.Token{}, "", err
+		}
+	}
+	switch live, all := b.count(made); {
+	case in.Kind == access.KindSession && live >= maxTokens:
+		return access.Token{}, "", runtime.Errorf(runtime.CodeLimitExceeded, "the tenant has %d sessions: revoke some, or wait until they end", live)
+	case in.Kind != access.KindSession && (live >= maxTokens || all >= 2*maxTokens):
 		return access.Token{}, "", runtime.Errorf(runtime.CodeLimitExceeded, "the tenant has %d tokens, ended ones of the last 30 days included: revoke those that nobody uses, and wait until they are forgotten", all)
 	}
 	var text string
@@ -72,8 +81,7 @@ func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken
 	return made, text, nil
 }
 
-// count returns how many tokens or sessions a tenant has. Of sessions only those that live count: people make
-// new ones all the time.
+// count returns how many tokens, or sessions, a tenant has.
 func (b *Book) count(with access.Token) (live, all int) {
 	now := time.Now()
 	b.mu.RLock()
@@ -82,12 +90,8 @@ func (b *Book) count(with access.Token) (live, all int) {
 		if t.Kind != with.Kind || t.Tenant != with.Tenant || t.AllTenants != with.AllTenants || b.former(t.Token) {
 			continue
 		}
-		ended := t.Ended(now)
-		if !ended {
+		if all++; !t.Ended(now) {
 			live++
-		}
-		if !ended || t.Kind != access.KindSession {
-			all++
 		}
 	}
 	return live, all

@@ -240,7 +240,7 @@ func BenchmarkHandler(b *testing.B) {
 	l.Close()
 }
 
-// A stream that nobody reads holds up neither Close nor whoever adds lines.
+// A stream that nobody reads delays neither Close nor new lines.
 func TestAStreamThatNobodyReads(t *testing.T) {
 	read, write, err := os.Pipe()
 	if err != nil {

@@ -1,0 +1,75 @@
+package identity
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime/access"
+)
+
+// maxSessions is how many sessions of one person are kept.
+const maxSessions = 20
+
+// endOldest ends sessions of a person, so that one more can begin: the oldest, and before them it forgets those that
+// have ended. Its caller holds changing. A session with which tokens were made is only ended: see RevokeToken.
+func (b *Book) endOldest(ctx context.Context, subject string) error {
+	now := time.Now()
+	var all, ending []*liveToken
+	var deleting []string
+	b.mu.RLock()
+	makers := b.makers()
+	for _, t := range b.tokens {
+		if t.Kind == access.KindSession && t.Subject == subject {
+			all = append(all, t)
+		}
+	}
+	b.mu.RUnlock()
+	slices.SortFunc(all, func(a, b *liveToken) int {
+		if aEnded, bEnded := a.Ended(now), b.Ended(now); aEnded != bEnded {
+			if aEnded {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a.ID, b.ID)
+	})
+	for _, t := range all[:max(0, len(all)-maxSessions+1)] {
+		if makers[t.ID] {
+			ending = append(ending, t)
+		} else {
+			deleting = append(deleting, t.ID)
+		}
+	}
+	if _, err := b.revoke(ctx, ending); err != nil {
+		return err
+	}
+	return b.delete(ctx, deleting)
+}
+
+// makers are the ids of the tokens with which others were made. The caller holds mu.
+func (b *Book) makers() map[string]bool {
+	makers := map[string]bool{}
+	for _, t := range b.tokens {
+		makers[t.CreatedBy] = true
+	}
+	return makers
+}
+
+// delete forgets tokens, which end. Its caller holds changing.
+func (b *Book) delete(ctx context.Context, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	if err := b.store.DeleteTokens(ctx, ids); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, id := range ids {
+		b.tokens[id].end(errRevoked)
+		delete(b.tokens, id)
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package identity
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+)
+
+// signIn begins a session of a person.
+func (b *Book) signIn(t testing.TB, subject string) (access.Token, string) {
+	t.Helper()
+	made, text, err := b.CreateToken(t.Context(), access.Server(), NewToken{Kind: access.KindSession, Name: "somebody", Subject: subject, Tenant: "physics", Role: access.Admin, Life: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made, text
+}
+
+func (b *Book) ends(t testing.TB, what, text string, ended bool) {
+	t.Helper()
+	if _, err := b.Authenticate(text); (err != nil) != ended {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+// TestOnePersonsSessionsAreBounded: the oldest end, and those that had ended are forgotten before. Other people's stay.
+func TestOnePersonsSessionsAreBounded(t *testing.T) {
+	b, m := newBook(t)
+	_, other := b.signIn(t, "Bob")
+	maker, makerText := b.signIn(t, "Ada")
+	madeWith, _ := b.makeBy(t, makerText, NewToken{Role: access.Observer, Tenant: "physics"})
+	_, second := b.signIn(t, "Ada")
+	ctx := func(text string) (ended <-chan struct{}) {
+		known, err := b.Authenticate(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bound, release := known.Bind(t.Context())
+		t.Cleanup(release)
+		return bound.Done()
+	}
+	working := ctx(second)
+	for range 50 {
+		signedOut, _ := b.signIn(t, "Ada")
+		if _, err := b.RevokeToken(t.Context(), access.Server(), signedOut.ID, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.ends(t, "the first one, while others were signed out", makerText, false)
+	if n := m.count(); n > maxSessions+2 {
+		t.Error(n, "are stored")
+	}
+	for range maxSessions - 1 {
+		b.signIn(t, "Ada")
+	}
+	b.ends(t, "the oldest", makerText, true)
+	b.ends(t, "the second one", second, false)
+	_, last := b.signIn(t, "Ada")
+	<-working
+	for _, book := range []*Book{b, load(t, m, Config{})} {
+		book.ends(t, "the oldest", makerText, true)
+		book.ends(t, "the second one", second, true)
+		book.ends(t, "the last one", last, false)
+		book.ends(t, "another's", other, false)
+	}
+	if n := m.count(); n != maxSessions+3 {
+		t.Errorf("%d are stored: %d of hers, the one with which a token was made, that token and another's", n, maxSessions)
+	}
+	if done, err := b.RevokeToken(t.Context(), access.Server(), maker.ID, true); err != nil || done.Made != 1 {
+		t.Errorf("what was made with it, %s: %+v %v", madeWith.ID, done, err)
+	}
+}
+
+// TestSessionsAreBoundedByTenant: one tenant's people leave room for another's. Sessions that ended don't count.
+func TestSessionsAreBoundedByTenant(t *testing.T) {
+	b, _ := newBook(t)
+	ended := access.Token{Kind: access.KindSession, Tenant: "chemistry", Role: access.Observer, RevokedAt: time.Now()}
+	for i := range 2 * maxTokens {
+		id := "made-" + strconv.Itoa(i)
+		one := access.Token{ID: id, Kind: access.KindSession, Subject: id, Tenant: "physics", Role: access.Observer}
+		if i >= maxTokens {
+			one = ended
+			one.ID, one.Subject = id, id
+		}
+		b.tokens[id] = newLive(one)
+		if i < maxTokens {
+			one = ended
+			one.ID, one.Subject = "ended-"+id, id
+			b.tokens[one.ID] = newLive(one)
+		}
+	}
+	for tenant, want := range map[runtime.TenantID]runtime.Code{"physics": runtime.CodeLimitExceeded, "chemistry": "", runtime.DefaultTenant: ""} {
+		_, _, err := b.CreateToken(t.Context(), access.Server(), NewToken{Kind: access.KindSession, Name: "s", Subject: "new", Tenant: tenant, Role: access.Observer, Life: time.Hour})
+		if got := fmt.Sprint(runtime.CodeOf(err)); want == "" && err != nil || want != "" && got != string(want) {
+			t.Errorf("%s: %v", tenant, err)
+		}
+	}
+}
