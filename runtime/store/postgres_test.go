@@ -272,7 +272,8 @@ func TestPostgreSQLThatIsAway(t *testing.T) {
 	left := errors.New("the caller left")
 	ctx, leave := context.WithCancelCause(t.Context())
 	appended := make(chan error, 1)
-	go func() { appended <- s.AppendAudit(&leaving{ctx, func() { leave(left) }, 0}, auditRows(1)) }()
+	go func() { appended <- s.AppendAudit(ctx, auditRows(1)) }()
+	leave(left) // whether it waits for the writer or for its result
 	if err := wait.Receive(t, appended, "the end of entries of the audit log"); !errors.Is(err, left) {
 		t.Error("entries of the audit log:", err)
 	}
