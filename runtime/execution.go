@@ -9,6 +9,8 @@ type Execution struct {
 	EnvironmentID EnvironmentID  `json:"environmentId"`
 	Tenant        TenantID       `json:"tenant,omitempty"` // its runner's, when it began
 	Command       []string       `json:"command"`          // argv
+	Shell         bool           `json:"shell,omitempty"`  // the caller gave a command line, of which Command was made
+	Labels        []Label        `json:"labels,omitempty"` // its claim's and its own, as WithLabels has them
 	TimeLimit     time.Duration  `json:"timeLimit"`
 	OutputLimit   int64          `json:"outputLimit"`
 	Stdin         bool           `json:"stdin"`

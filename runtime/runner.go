@@ -90,12 +90,6 @@ type Claim struct {
 	Labels            []Label       `json:"labels,omitempty"`
 }
 
-// A Label is a name and value that the claimer attached.
-type Label struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
-}
-
 // Tenant returns whose the runner is: its claim's, or while nobody holds it its
 // environment's.
 func (r Runner) Tenant() TenantID {

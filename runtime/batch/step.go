@@ -9,7 +9,9 @@ import (
 // Shared is what all executions of a batch have in common. It is stored until the batch
 // has finished.
 type Shared struct {
-	Command          []string            `json:"command"` // of the cases, which may add arguments
+	Command          []string            `json:"command"`         // of the cases, which may add arguments
+	Shell            bool                `json:"shell,omitempty"` // Command was made of a command line
+	Labels           []runtime.Label     `json:"labels,omitempty"`
 	Variables        []runtime.Variable  `json:"variables,omitempty"`
 	WorkingDirectory string              `json:"workingDirectory,omitempty"`
 	Privileged       bool                `json:"privileged,omitempty"`
@@ -21,6 +23,7 @@ type Shared struct {
 // finished.
 type Step struct {
 	Command []string `json:"command,omitempty"` // instead of the shared one
+	Shell   bool     `json:"shell,omitempty"`   // with Command: that was made of a command line
 	Args    []string `json:"args,omitempty"`
 	Stdin   []byte   `json:"stdin,omitempty"`
 	Bounds
@@ -57,6 +60,14 @@ func (s Step) Argv(shared Shared) []string {
 		return s.Command
 	}
 	return append(shared.Command[:len(shared.Command):len(shared.Command)], s.Args...)
+}
+
+// MadeOfLine reports whether Argv was made of a command line.
+func (s Step) MadeOfLine(shared Shared) bool {
+	if s.Command != nil {
+		return s.Shell
+	}
+	return shared.Shell
 }
 
 // Encode returns what is stored.

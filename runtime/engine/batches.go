@@ -302,7 +302,7 @@ func (e *Engine) startFresh(ctx context.Context, b runtime.Batch, caller string,
 	if stored, found, err := e.store.ExecutionByKey(ctx, x.Key); err != nil || found {
 		return stored, err
 	}
-	claim, err := ClaimInput{Tenant: b.Tenant, WaitFor: shared.WaitFor, Caller: caller}.claim()
+	claim, err := ClaimInput{Tenant: b.Tenant, WaitFor: shared.WaitFor, Labels: shared.Labels, Caller: caller}.claim()
 	if err != nil {
 		return x, err
 	}

@@ -115,14 +115,14 @@ type preparedRun struct {
 }
 
 func (e *Engine) prepareRun(in RunInput) (p preparedRun, err error) {
-	p.start = StartInput{Command: in.Command, Shell: in.Shell, Variables: in.Variables, TimeLimit: in.TimeLimit, Stdin: in.Stdin != nil, Key: in.Key, input: in.Stdin}
+	p.start = StartInput{Command: in.Command, Shell: in.Shell, Labels: in.Labels, Variables: in.Variables, TimeLimit: in.TimeLimit, Stdin: in.Stdin != nil, Key: in.Key, input: in.Stdin}
 	if p.execution, err = p.start.execution(); err != nil {
 		return p, err
 	}
 	if err := files.ValidateUpdate(nil, "files", in.Files); err != nil {
 		return p, err
 	}
-	p.claim, err = ClaimInput{EnvironmentID: in.EnvironmentID, Tenant: in.Tenant, WaitFor: in.WaitFor, Key: in.Key, Caller: in.Caller}.claim()
+	p.claim, err = ClaimInput{EnvironmentID: in.EnvironmentID, Tenant: in.Tenant, WaitFor: in.WaitFor, Key: in.Key, Labels: in.Labels, Caller: in.Caller}.claim()
 	p.claim.Claim.InactivityTimeout = spare // renewed as long as it runs
 	return p, err
 }

@@ -52,7 +52,7 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 		return runtime.Execution{}, err
 	}
 	env := runner.Environment
-	x.EnvironmentID, x.Tenant = env.ID, runner.Tenant()
+	x.EnvironmentID, x.Tenant, x.Labels = env.ID, runner.Tenant(), runtime.WithLabels(runner.Claim.Labels, in.Labels)
 	if in.TimeLimit == nil {
 		x.TimeLimit = env.DefaultTimeLimit
 	}
@@ -173,6 +173,9 @@ func (e *Engine) Execution(ctx context.Context, id runtime.ExecutionID, wait tim
 // Executions returns the first ones after an id, oldest or newest first, and how many
 // match in all.
 func (e *Engine) Executions(ctx context.Context, filter ExecutionFilter, first int, after runtime.ExecutionID, charge func(bytes int) error) (store.ExecutionPage, error) {
+	if err := validateSearch(filter); err != nil {
+		return store.ExecutionPage{}, err
+	}
 	page, err := e.store.Executions(ctx, filter, first, after, charge)
 	for i, x := range page.Executions {
 		if s := e.sessions.get(x.ID); s != nil {
@@ -186,10 +189,13 @@ func (e *Engine) Executions(ctx context.Context, filter ExecutionFilter, first i
 func (in StartInput) execution() (runtime.Execution, error) {
 	x := runtime.Execution{
 		ID: runtime.NewExecutionID(), RunnerID: in.RunnerID, State: runtime.ExecutionPending,
-		Stdin: in.Stdin || in.Terminal != nil, Terminal: in.Terminal, Privileged: in.Privileged,
+		Shell: in.Shell != nil || in.shell, Stdin: in.Stdin || in.Terminal != nil, Terminal: in.Terminal, Privileged: in.Privileged,
 	}
 	var err error
 	if x.Command, err = command(in.Command, in.Shell); err != nil {
+		return x, err
+	}
+	if err := runtime.ValidateLabels(in.Labels); err != nil {
 		return x, err
 	}
 	if err := runtime.ValidateVariables("variables", in.Variables); err != nil {

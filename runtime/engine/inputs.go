@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/batch"
@@ -69,6 +70,7 @@ type StartInput struct {
 	Tenant           runtime.TenantID `json:"-"` // who holds the runner
 	Command          []string
 	Shell            *string
+	Labels           []runtime.Label `json:",omitempty"` // beside those of the claim
 	Variables        []runtime.Variable
 	WorkingDirectory string
 	TimeLimit        *int // seconds; nil: the environment's; 0: none
@@ -84,6 +86,7 @@ type StartInput struct {
 	Keys             string `json:"-"` // as ClaimInput's
 
 	input *string // Execute's: all of the stdin
+	shell bool    // a batch's: Command was made of a command line
 }
 
 // RunInput asks for the whole: claim, write files, start, feed, release.
@@ -93,6 +96,7 @@ type RunInput struct {
 	Files         []runtime.FileWrite
 	Command       []string
 	Shell         *string
+	Labels        []runtime.Label `json:",omitempty"` // of the claim
 	Variables     []runtime.Variable
 	Stdin         *string
 	TimeLimit     *int // seconds
@@ -138,8 +142,31 @@ type RunnerFilter struct {
 	Sees          func(runtime.Runner) bool // nil: all
 	EnvironmentID runtime.EnvironmentID
 	States        []runtime.RunnerState
-	HeldBy        string // in a label of the claim, written as name=value; upper and lower case alike
+	HeldBy        string                // in a label of the claim, written as name=value; upper and lower case alike
+	Labels        []runtime.LabelFilter // of the claim: all match
+	From          time.Time             // of those created then or later
+	To            time.Time             // of those created before
 	NewestFirst   bool
+}
+
+// Validate returns INVALID_INPUT where nothing can match.
+func (f RunnerFilter) Validate() error {
+	return validateFilter(f.Labels, f.From, f.To)
+}
+
+func validateFilter(labels []runtime.LabelFilter, from, to time.Time) error {
+	if !to.IsZero() && !from.IsZero() && !to.After(from) {
+		return runtime.Invalid("to", "must be after from, %s", from.UTC().Format(time.RFC3339Nano))
+	}
+	return runtime.ValidateLabelFilters(labels)
+}
+
+// validateSearch returns INVALID_INPUT where nothing can match.
+func validateSearch(f ExecutionFilter) error {
+	if len(f.Command) > store.SearchedBytes || strings.ContainsRune(f.Command, 0) {
+		return runtime.Invalid("command", "must be at most %d bytes without NUL", store.SearchedBytes)
+	}
+	return validateFilter(f.Labels, f.From, f.To)
 }
 
 func (f RunnerFilter) matches(r runtime.Runner) bool {
@@ -150,6 +177,12 @@ func (f RunnerFilter) matches(r runtime.Runner) bool {
 		return false
 	}
 	if len(f.States) > 0 && !slices.Contains(f.States, r.State) {
+		return false
+	}
+	if !f.From.IsZero() && r.CreatedAt.Before(f.From) || !f.To.IsZero() && !r.CreatedAt.Before(f.To) {
+		return false
+	}
+	if slices.ContainsFunc(f.Labels, func(l runtime.LabelFilter) bool { return !l.Among(r.Claim.Labels) }) {
 		return false
 	}
 	holds := func(label runtime.Label) bool {
@@ -186,7 +219,7 @@ func (of BatchInput) plan(b *runtime.Batch, in StartInput) (shared batch.Shared,
 	if err != nil {
 		return shared, nil, err
 	}
-	shared = batch.Shared{Command: x.Command, Variables: in.Variables, WorkingDirectory: in.WorkingDirectory, Privileged: in.Privileged}
+	shared = batch.Shared{Command: x.Command, Shell: x.Shell, Labels: in.Labels, Variables: in.Variables, WorkingDirectory: in.WorkingDirectory, Privileged: in.Privileged}
 	if in.Shell != nil {
 		shared.Command = append(shared.Command, shellArgumentOne)
 	}
@@ -222,7 +255,7 @@ func (in BuildInput) step() (batch.Step, error) {
 	if err != nil {
 		return batch.Step{}, within("build.", err)
 	}
-	return batch.Step{Command: argv, Bounds: in.Bounds}, nil
+	return batch.Step{Command: argv, Shell: in.Shell != nil, Bounds: in.Bounds}, nil
 }
 
 // step checks a case; left is how many bytes of stdin it may have, and the later ones.
@@ -269,7 +302,7 @@ func boundsOf(in StartInput) batch.Bounds {
 // startCase returns how a case is started.
 func startCase(b runtime.Batch, shared batch.Shared, step batch.Step) StartInput {
 	return StartInput{
-		RunnerID: b.RunnerID, Command: step.Argv(shared), Variables: shared.Variables, WorkingDirectory: shared.WorkingDirectory,
+		RunnerID: b.RunnerID, Command: step.Argv(shared), shell: step.MadeOfLine(shared), Labels: shared.Labels, Variables: shared.Variables, WorkingDirectory: shared.WorkingDirectory,
 		Privileged: shared.Privileged, Stdin: len(step.Stdin) > 0, TimeLimit: step.TimeLimit, OutputLimit: step.OutputLimit,
 		CPUSeconds: step.CPUSeconds, Processes: step.Processes, OpenFiles: step.OpenFiles, FileSize: step.FileSize,
 	}

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/once"
@@ -27,8 +26,6 @@ const (
 	defaultInactivity = 10 * time.Minute
 	maxInactivity     = 30 * 24 * time.Hour
 	maxWait           = time.Hour
-	maxLabels         = 32
-	maxLabelBytes     = 256
 	maxKeyBytes       = 255
 )
 
@@ -292,13 +289,8 @@ func (in ClaimInput) claim() (pool.Claim, error) {
 			return claim, err
 		}
 	}
-	if len(in.Labels) > maxLabels {
-		return claim, runtime.Invalid("labels", "must be at most %d labels, not %d", maxLabels, len(in.Labels))
-	}
-	for _, l := range in.Labels {
-		if l.Name == "" || len(l.Name) > maxLabelBytes || len(l.Value) > maxLabelBytes || !utf8.ValidString(l.Name+l.Value) {
-			return claim, runtime.Invalid("labels", "each must have a name of 1 to %d bytes and a value of at most %d", maxLabelBytes, maxLabelBytes)
-		}
+	if err := runtime.ValidateLabels(in.Labels); err != nil {
+		return claim, err
 	}
 	if err := validateKey(in.Key); err != nil {
 		return claim, err

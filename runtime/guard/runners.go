@@ -30,6 +30,9 @@ func (g *Guard) Runners(ctx context.Context, filter engine.RunnerFilter) ([]runt
 	if err != nil {
 		return nil, err
 	}
+	if err := filter.Validate(); err != nil {
+		return nil, err
+	}
 	filter.Sees = p.SeesRunner
 	return g.engine.Runners(filter), nil
 }

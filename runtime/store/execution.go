@@ -36,9 +36,13 @@ func (s *Store) AddExecution(ctx context.Context, x runtime.Execution, start []b
 				return err
 			}
 		}
-		// This first: a write may be committed in part, and a row without its
+		// These first: a write may be committed in part, and a row without its
 		// execution harms nobody (see Unfinished).
 		if _, err := tx.Exec("INSERT INTO restarts (execution, start) VALUES ($1, $2)", x.ID, start); err != nil {
+			return err
+		}
+		t := termsOf(x)
+		if _, err := tx.Exec("INSERT INTO execution_search (execution, queued, labels, command) VALUES ($1, $2, $3, $4)", x.ID, t.queued, t.labels, t.command); err != nil {
 			return err
 		}
 		var batch, caseNumber any // NULL: it belongs to none
@@ -74,12 +78,16 @@ func (s *Store) FinishExecution(ctx context.Context, x runtime.Execution, bytes 
 	if err != nil {
 		return 0, err
 	}
-	kept = bytes + int64(len(value))
+	t := termsOf(x)
+	kept = bytes + int64(len(value)+len(t.labels)+len(t.command))
 	return kept, s.write(ctx, "store an execution", func(tx *transaction) error {
 		result, err := tx.Exec("UPDATE executions SET state = $1, value = $2, finished = $3, bytes = $4 WHERE id = $5 AND finished IS NULL",
 			x.State, value, x.Marks.FinishedAt.UnixMilli(), kept, x.ID)
 		if err == nil {
 			_, err = tx.Exec("DELETE FROM restarts WHERE execution = $1", x.ID)
+		}
+		if err == nil {
+			_, err = tx.Exec("UPDATE execution_search SET outcome = $1, passed = $2 WHERE execution = $3 AND outcome = ''", t.outcome, t.passed, x.ID)
 		}
 		if err != nil {
 			return err
@@ -135,6 +143,12 @@ type ExecutionFilter struct {
 	EnvironmentID runtime.EnvironmentID
 	Tenant        *runtime.TenantID // nil: all
 	States        []runtime.ExecutionState
+	Outcomes      []runtime.Outcome
+	Failed        *bool                 // whether it ended otherwise than by exit status 0
+	Labels        []runtime.LabelFilter // all match
+	Command       string                // in the first SearchedBytes of the command line; upper and lower case alike
+	From          time.Time             // of those queued then or later
+	To            time.Time             // of those queued before
 	NewestFirst   bool
 }
 
@@ -159,6 +173,9 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 	}
 	if q.Tenant != nil {
 		where, args = where+" AND tenant = "+parameters(len(args)+1, 1), append(args, string(*q.Tenant))
+	}
+	if search, more := q.search(len(args) + 1); search != "" {
+		where, args = where+" AND id IN (SELECT execution FROM execution_search WHERE "+search+")", append(args, more...)
 	}
 	if states := slices.Compact(slices.Sorted(slices.Values(q.States))); len(states) > 0 {
 		where += " AND state IN (" + parameters(len(args)+1, len(states)) + ")"

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"strconv"
 	"sync"
@@ -130,15 +129,11 @@ func limitUnacknowledged(_, _ string, conn syscall.RawConn) error {
 }
 
 func (d *postgresDB) migrate(ctx context.Context) error {
-	files, err := fs.Sub(migrations, "migrations/postgres")
-	if err != nil {
-		return err
-	}
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 60)) // other servers start, too
 	if err != nil {
 		return err
 	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, d.reads, files, goose.WithSessionLocker(locker))
+	provider, err := migrator(goose.DialectPostgres, d.reads, goose.WithSessionLocker(locker))
 	if err != nil {
 		return err
 	}

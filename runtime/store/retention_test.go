@@ -3,7 +3,6 @@ package store
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,11 +28,7 @@ func TestOldDatabaseIsBroughtUpToDate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	files, err := fs.Sub(migrations, "migrations/sqlite")
-	if err != nil {
-		t.Fatal(err)
-	}
-	provider, err := goose.NewProvider(goose.DialectSQLite3, s.db.(*sqliteDB).writes, files)
+	provider, err := migrator(goose.DialectSQLite3, s.db.(*sqliteDB).writes)
 	if err == nil {
 		_, err = provider.DownTo(t.Context(), 1)
 	}

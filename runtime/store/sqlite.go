@@ -3,10 +3,8 @@ package store
 import (
 	"context"
 	"database/sql"
-	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -19,9 +17,6 @@ import (
 
 	"github.com/rockpool/rockpool/runtime/lockfile"
 )
-
-//go:embed migrations/*/*.sql
-var migrations embed.FS
 
 // A sqliteDB is a database in a file, which one process has at a time.
 type sqliteDB struct {
@@ -74,11 +69,7 @@ func (d *sqliteDB) open(ctx context.Context, path string) (fresh bool, err error
 	d.writes.SetMaxOpenConns(1)
 	d.reads = d.openReads(source)
 	d.reads.SetMaxIdleConns(4)
-	files, err := fs.Sub(migrations, "migrations/sqlite")
-	if err != nil {
-		return false, err
-	}
-	provider, err := goose.NewProvider(goose.DialectSQLite3, d.writes, files)
+	provider, err := migrator(goose.DialectSQLite3, d.writes)
 	if err != nil {
 		return false, err
 	}
