@@ -1905,7 +1905,7 @@ func (v *GetExecutionsExecutionsExecutionConnection) GetPageInfo() PageInfo { re
 
 // GetExecutionsResponse is returned by GetExecutions on success.
 type GetExecutionsResponse struct {
-	// Executions, oldest first unless `newestFirst` says otherwise, ended ones included for as long as they are kept. INVALID_INPUT when `first` or `after` can't be used.
+	// Executions, oldest first unless `newestFirst` says otherwise, ended ones included for as long as they are kept. INVALID_INPUT when `labels`, `command`, `to`, `first` or `after` can't be used.
 	Executions GetExecutionsExecutionsExecutionConnection `json:"executions"`
 }
 
@@ -2028,7 +2028,7 @@ func (v *GetRunnerResponse) GetRunner() *Runner { return v.Runner }
 
 // GetRunnersResponse is returned by GetRunners on success.
 type GetRunnersResponse struct {
-	// Runners, oldest first unless `newestFirst` says otherwise. INVALID_INPUT when `first` or `after` can't be used.
+	// Runners, oldest first unless `newestFirst` says otherwise. INVALID_INPUT when `labels`, `to`, `first` or `after` can't be used.
 	Runners GetRunnersRunnersRunnerConnection `json:"runners"`
 }
 
@@ -2184,7 +2184,7 @@ type Image struct {
 // GetState returns Image.State, and is useful for accessing the field via an interface.
 func (v *Image) GetState() runtime.ImageState { return v.State }
 
-// A name and value to attach to a claim.
+// A name and value to attach to a claim or an execution.
 type LabelInput struct {
 	// Its name, 1 to 256 bytes.
 	Name string `json:"name"`
@@ -2228,7 +2228,7 @@ func (v *Lease) GetLabels() []LeaseLabelsLabel { return v.Labels }
 // LeaseLabelsLabel includes the requested fields of the GraphQL type Label.
 // The GraphQL type's documentation follows.
 //
-// A name and value that the claimer attached.
+// A name and value that was attached to a claim or an execution.
 type LeaseLabelsLabel struct {
 	// Its name.
 	Name string `json:"name"`
@@ -3147,6 +3147,8 @@ type RunInput struct {
 	WaitFor *int `json:"waitFor"`
 	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this run only.
 	IdempotencyKey *string `json:"idempotencyKey"`
+	// Names and values to find the execution and its runner's claim again by, at most 32. Those of a batch are those of each of its executions.
+	Labels []LabelInput `json:"labels"`
 	// Makes it a batch: the command is run once for each of these, 1 to 1000, one after the other. `stdin` can't be given beside them; `timeLimit` is that of each case that has none of its own.
 	Cases []CaseInput `json:"cases"`
 	// What is run before the cases, in the same runner; if it ends otherwise than by exit status 0, no case begins. Only with `cases`.
@@ -3183,6 +3185,9 @@ func (v *RunInput) GetWaitFor() *int { return v.WaitFor }
 
 // GetIdempotencyKey returns RunInput.IdempotencyKey, and is useful for accessing the field via an interface.
 func (v *RunInput) GetIdempotencyKey() *string { return v.IdempotencyKey }
+
+// GetLabels returns RunInput.Labels, and is useful for accessing the field via an interface.
+func (v *RunInput) GetLabels() []LabelInput { return v.Labels }
 
 // GetCases returns RunInput.Cases, and is useful for accessing the field via an interface.
 func (v *RunInput) GetCases() []CaseInput { return v.Cases }
@@ -3302,6 +3307,8 @@ type StartExecutionInput struct {
 	Privileged *bool `json:"privileged"`
 	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this execution only.
 	IdempotencyKey *string `json:"idempotencyKey"`
+	// Names and values to find the execution again by, beside those of its claim; at most 32. Those of a batch are those of each of its executions.
+	Labels []LabelInput `json:"labels"`
 	// Makes it a batch: the command is run once for each of these, 1 to 1000, one after the other. `stdin` and `terminal` can't be given beside them; `timeLimit` and `limits` are those of each case that has none of its own.
 	Cases []CaseInput `json:"cases"`
 	// What is run before the cases; if it ends otherwise than by exit status 0, no case begins. Only with `cases`.
@@ -3342,6 +3349,9 @@ func (v *StartExecutionInput) GetPrivileged() *bool { return v.Privileged }
 
 // GetIdempotencyKey returns StartExecutionInput.IdempotencyKey, and is useful for accessing the field via an interface.
 func (v *StartExecutionInput) GetIdempotencyKey() *string { return v.IdempotencyKey }
+
+// GetLabels returns StartExecutionInput.Labels, and is useful for accessing the field via an interface.
+func (v *StartExecutionInput) GetLabels() []LabelInput { return v.Labels }
 
 // GetCases returns StartExecutionInput.Cases, and is useful for accessing the field via an interface.
 func (v *StartExecutionInput) GetCases() []CaseInput { return v.Cases }

@@ -28,12 +28,14 @@ const (
 // decoded, and its command written as JSON, in a buffer that grows.
 const recordMemory = 5
 
-func (r query) Executions(ctx context.Context, runner, env *string, states []runtime.ExecutionState, first *int, after *string, newestFirst *bool) (model.ExecutionConnection, error) {
+func (r query) Executions(ctx context.Context, runner, env *string, states []runtime.ExecutionState, outcomes []runtime.Outcome, failed *bool,
+	labels []runtime.LabelFilter, command *string, from, to *time.Time, first *int, after *string, newestFirst *bool) (model.ExecutionConnection, error) {
 	page, err := pagination.Parse(first, after)
 	if err != nil {
 		return model.ExecutionConnection{}, err
 	}
-	filter := engine.ExecutionFilter{RunnerID: runtime.RunnerID(orZero(runner)), EnvironmentID: runtime.EnvironmentID(orZero(env)), States: states, NewestFirst: orZero(newestFirst)}
+	filter := engine.ExecutionFilter{RunnerID: runtime.RunnerID(orZero(runner)), EnvironmentID: runtime.EnvironmentID(orZero(env)), States: states, NewestFirst: orZero(newestFirst),
+		Outcomes: outcomes, Failed: failed, Labels: labels, Command: orZero(command), From: orZero(from), To: orZero(to)}
 	charge := func(bytes int) error { return transport.Charge(ctx, recordMemory*int64(bytes)) }
 	found, err := r.guard.Executions(ctx, filter, page.First, runtime.ExecutionID(page.After), charge)
 	key := func(execution runtime.Execution) string { return string(execution.ID) }
@@ -70,6 +72,7 @@ func startInput(in generated.StartExecutionInput) engine.StartInput {
 		RunnerID:         runtime.RunnerID(in.RunnerID),
 		Command:          in.Command,
 		Shell:            in.Shell,
+		Labels:           in.Labels,
 		Variables:        in.Variables,
 		WorkingDirectory: orZero(in.WorkingDirectory),
 		TimeLimit:        in.TimeLimit,
@@ -121,7 +124,7 @@ func (r mutation) Run(ctx context.Context, in generated.RunInput) (generated.Run
 		return generated.RunPayload{}, err
 	}
 	run := engine.RunInput{
-		EnvironmentID: runtime.EnvironmentID(in.EnvironmentID), Files: files, Command: in.Command, Shell: in.Shell, Variables: in.Variables,
+		EnvironmentID: runtime.EnvironmentID(in.EnvironmentID), Files: files, Command: in.Command, Shell: in.Shell, Labels: in.Labels, Variables: in.Variables,
 		Stdin: in.Stdin, TimeLimit: in.TimeLimit, WaitFor: in.WaitFor, Key: orZero(in.IdempotencyKey),
 		Caller: callerOf(ctx),
 	}
@@ -146,6 +149,14 @@ func stdinData(in generated.WriteStdinInput) ([]byte, error) {
 	default:
 		return in.Base64, nil
 	}
+}
+
+// lineMemory is what a command line takes for each byte: itself, and its JSON in a buffer that grows.
+const lineMemory = 7
+
+func (r execution) CommandLine(ctx context.Context, of *runtime.Execution) (string, error) {
+	line := of.CommandLine()
+	return line, transport.Charge(ctx, lineMemory*int64(len(line)))
 }
 
 func (r execution) OutputURL(ctx context.Context, of *runtime.Execution) (string, error) {

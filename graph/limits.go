@@ -24,10 +24,14 @@ func complexity() generated.ComplexityRoot {
 // when it reads them.
 func fields() generated.ComplexityRoot {
 	var c generated.ComplexityRoot
-	c.Query.Runners = func(child int, _ *string, _ []runtime.RunnerState, _ *string, first *int, _ *string, _ *bool) int {
+	c.Query.Runners = func(child int, _ *string, _ []runtime.RunnerState, _ *string, _ []runtime.LabelFilter, _, _ *time.Time, first *int, _ *string, _ *bool) int {
 		return page(child, first)
 	}
-	c.Query.Executions = func(child int, _, _ *string, _ []runtime.ExecutionState, first *int, _ *string, _ *bool) int {
+	c.Query.Executions = func(child int, _, _ *string, _ []runtime.ExecutionState, outcomes []runtime.Outcome, failed *bool,
+		labels []runtime.LabelFilter, command *string, from, to *time.Time, first *int, _ *string, _ *bool) int {
+		if len(outcomes) > 0 || failed != nil || len(labels) > 0 || orZero(command) != "" || from != nil || to != nil {
+			return searching + page(child, first)
+		}
 		return page(child, first)
 	}
 	c.Query.Batches = func(child int, _, _ *string, first *int, _ *string, _ *bool) int {
@@ -71,6 +75,10 @@ const historical = 20
 // counting is what it costs to look through all that a scheduler remembers, or all claims
 // that wait, for any page of it: some ms when it is 20,000 entries.
 const counting = 1_000
+
+// searching is what it costs to search all executions that are kept, for any page of it: some 50 ms
+// when they are 100,000.
+const searching = 10_000
 
 // uploading is what a file costs beside its bytes, which come no faster than
 // the request brings them.

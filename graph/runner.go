@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"time"
 
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/model"
@@ -11,13 +12,13 @@ import (
 	"github.com/rockpool/rockpool/runtime/runnerfeed"
 )
 
-func (r query) Runners(ctx context.Context, env *string, states []runtime.RunnerState, heldBy *string, first *int, after *string, newestFirst *bool) (model.RunnerConnection, error) {
+func (r query) Runners(ctx context.Context, env *string, states []runtime.RunnerState, heldBy *string, labels []runtime.LabelFilter, from, to *time.Time, first *int, after *string, newestFirst *bool) (model.RunnerConnection, error) {
 	page, err := pagination.Parse(first, after)
 	if err != nil {
 		return model.RunnerConnection{}, err
 	}
 	page.Descending = orZero(newestFirst)
-	filter := engine.RunnerFilter{EnvironmentID: runtime.EnvironmentID(orZero(env)), States: states, HeldBy: orZero(heldBy), NewestFirst: page.Descending}
+	filter := engine.RunnerFilter{EnvironmentID: runtime.EnvironmentID(orZero(env)), States: states, HeldBy: orZero(heldBy), Labels: labels, From: orZero(from), To: orZero(to), NewestFirst: page.Descending}
 	key := func(runner runtime.Runner) string { return string(runner.ID) }
 	found, err := r.guard.Runners(ctx, filter)
 	return pagination.Cut(found, key, page), err

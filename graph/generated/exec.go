@@ -357,10 +357,12 @@ type ComplexityRoot struct {
 		CaseIndex     func(childComplexity int) int
 		ColdReason    func(childComplexity int) int
 		Command       func(childComplexity int) int
+		CommandLine   func(childComplexity int) int
 		EnvironmentID func(childComplexity int) int
 		ExitCode      func(childComplexity int) int
 		GoneReason    func(childComplexity int) int
 		ID            func(childComplexity int) int
+		Labels        func(childComplexity int) int
 		Marks         func(childComplexity int) int
 		Message       func(childComplexity int) int
 		Outcome       func(childComplexity int) int
@@ -598,12 +600,12 @@ type ComplexityRoot struct {
 		Environment   func(childComplexity int, id string) int
 		Environments  func(childComplexity int) int
 		Execution     func(childComplexity int, id string, waitFor *int) int
-		Executions    func(childComplexity int, runnerID *string, environmentID *string, states []runtime.ExecutionState, first *int, after *string, newestFirst *bool) int
+		Executions    func(childComplexity int, runnerID *string, environmentID *string, states []runtime.ExecutionState, outcomes []runtime.Outcome, failed *bool, labels []runtime.LabelFilter, command *string, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) int
 		Health        func(childComplexity int) int
 		Me            func(childComplexity int) int
 		PoolAlerts    func(childComplexity int) int
 		Runner        func(childComplexity int, id string) int
-		Runners       func(childComplexity int, environmentID *string, states []runtime.RunnerState, heldBy *string, first *int, after *string, newestFirst *bool) int
+		Runners       func(childComplexity int, environmentID *string, states []runtime.RunnerState, heldBy *string, labels []runtime.LabelFilter, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) int
 		Tenants       func(childComplexity int) int
 		Ticket        func(childComplexity int, id string) int
 		Tokens        func(childComplexity int, sessions *bool) int
@@ -888,6 +890,8 @@ type ExecutionResolver interface {
 	BatchID(ctx context.Context, obj *runtime.Execution) (*string, error)
 	CaseIndex(ctx context.Context, obj *runtime.Execution) (*int, error)
 
+	CommandLine(ctx context.Context, obj *runtime.Execution) (string, error)
+
 	Outcome(ctx context.Context, obj *runtime.Execution) (*runtime.Outcome, error)
 	ExitCode(ctx context.Context, obj *runtime.Execution) (*int, error)
 	Signal(ctx context.Context, obj *runtime.Execution) (*string, error)
@@ -942,9 +946,9 @@ type PoolStatusResolver interface {
 type QueryResolver interface {
 	Environments(ctx context.Context) ([]runtime.Environment, error)
 	Environment(ctx context.Context, id string) (*runtime.Environment, error)
-	Runners(ctx context.Context, environmentID *string, states []runtime.RunnerState, heldBy *string, first *int, after *string, newestFirst *bool) (pagination.Connection[runtime.Runner], error)
+	Runners(ctx context.Context, environmentID *string, states []runtime.RunnerState, heldBy *string, labels []runtime.LabelFilter, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) (pagination.Connection[runtime.Runner], error)
 	Runner(ctx context.Context, id string) (*runtime.Runner, error)
-	Executions(ctx context.Context, runnerID *string, environmentID *string, states []runtime.ExecutionState, first *int, after *string, newestFirst *bool) (pagination.Connection[runtime.Execution], error)
+	Executions(ctx context.Context, runnerID *string, environmentID *string, states []runtime.ExecutionState, outcomes []runtime.Outcome, failed *bool, labels []runtime.LabelFilter, command *string, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) (pagination.Connection[runtime.Execution], error)
 	Execution(ctx context.Context, id string, waitFor *int) (*runtime.Execution, error)
 	Batches(ctx context.Context, runnerID *string, environmentID *string, first *int, after *string, newestFirst *bool) (pagination.Connection[runtime.Batch], error)
 	Batch(ctx context.Context, id string) (*runtime.Batch, error)
@@ -2148,6 +2152,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Execution.Command(childComplexity), true
+	case "Execution.commandLine":
+		if e.ComplexityRoot.Execution.CommandLine == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Execution.CommandLine(childComplexity), true
 	case "Execution.environmentId":
 		if e.ComplexityRoot.Execution.EnvironmentID == nil {
 			break
@@ -2172,6 +2182,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Execution.ID(childComplexity), true
+	case "Execution.labels":
+		if e.ComplexityRoot.Execution.Labels == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Execution.Labels(childComplexity), true
 	case "Execution.marks":
 		if e.ComplexityRoot.Execution.Marks == nil {
 			break
@@ -3246,7 +3262,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.Executions(childComplexity, args["runnerId"].(*string), args["environmentId"].(*string), args["states"].([]runtime.ExecutionState), args["first"].(*int), args["after"].(*string), args["newestFirst"].(*bool)), true
+		return e.ComplexityRoot.Query.Executions(childComplexity, args["runnerId"].(*string), args["environmentId"].(*string), args["states"].([]runtime.ExecutionState), args["outcomes"].([]runtime.Outcome), args["failed"].(*bool), args["labels"].([]runtime.LabelFilter), args["command"].(*string), args["from"].(*time.Time), args["to"].(*time.Time), args["first"].(*int), args["after"].(*string), args["newestFirst"].(*bool)), true
 	case "Query.health":
 		if e.ComplexityRoot.Query.Health == nil {
 			break
@@ -3287,7 +3303,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.Runners(childComplexity, args["environmentId"].(*string), args["states"].([]runtime.RunnerState), args["heldBy"].(*string), args["first"].(*int), args["after"].(*string), args["newestFirst"].(*bool)), true
+		return e.ComplexityRoot.Query.Runners(childComplexity, args["environmentId"].(*string), args["states"].([]runtime.RunnerState), args["heldBy"].(*string), args["labels"].([]runtime.LabelFilter), args["from"].(*time.Time), args["to"].(*time.Time), args["first"].(*int), args["after"].(*string), args["newestFirst"].(*bool)), true
 	case "Query.tenants":
 		if e.ComplexityRoot.Query.Tenants == nil {
 			break
@@ -4151,6 +4167,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputDeleteEnvironmentInput,
 		ec.unmarshalInputDrainClusterInput,
 		ec.unmarshalInputFileInput,
+		ec.unmarshalInputLabelFilterInput,
 		ec.unmarshalInputLabelInput,
 		ec.unmarshalInputLimitsInput,
 		ec.unmarshalInputNetworkInput,
@@ -4289,7 +4306,7 @@ type Query {
     id: ID!
   ): Environment
 
-  "Runners, oldest first unless ` + "`" + `newestFirst` + "`" + ` says otherwise. INVALID_INPUT when ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used."
+  "Runners, oldest first unless ` + "`" + `newestFirst` + "`" + ` says otherwise. INVALID_INPUT when ` + "`" + `labels` + "`" + `, ` + "`" + `to` + "`" + `, ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used."
   runners(
     "Only those of this environment; null: of all."
     environmentId: ID
@@ -4297,6 +4314,12 @@ type Query {
     states: [RunnerState!]
     "Only those whose claim has a label that, written as ` + "`" + `name=value` + "`" + `, contains this text, upper and lower case alike; null or empty: whoever holds them, if anybody."
     heldBy: String
+    "Only those whose claim has all of these labels, at most 32; null: any."
+    labels: [LabelFilterInput!]
+    "Only those created at this time or later; null: at any."
+    from: Time
+    "Only those created before this time, which is after ` + "`" + `from` + "`" + `; null: at any."
+    to: Time
     "At most this many, 1 to 1000. Default: 100."
     first: Int
     "Only those after this cursor of an earlier page."
@@ -4311,7 +4334,7 @@ type Query {
     id: ID!
   ): Runner
 
-  "Executions, oldest first unless ` + "`" + `newestFirst` + "`" + ` says otherwise, ended ones included for as long as they are kept. INVALID_INPUT when ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used."
+  "Executions, oldest first unless ` + "`" + `newestFirst` + "`" + ` says otherwise, ended ones included for as long as they are kept. INVALID_INPUT when ` + "`" + `labels` + "`" + `, ` + "`" + `command` + "`" + `, ` + "`" + `to` + "`" + `, ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used."
   executions(
     "Only those in this runner; null: in any."
     runnerId: ID
@@ -4319,6 +4342,18 @@ type Query {
     environmentId: ID
     "Only those in one of these states; null: in any."
     states: [ExecutionState!]
+    "Only those that ended in one of these ways; null: in any, or not yet."
+    outcomes: [Outcome!]
+    "true: only those that ended otherwise than by exit status 0. false: only those that ended with exit status 0. null: all."
+    failed: Boolean
+    "Only those that have all of these labels, at most 32; null: any."
+    labels: [LabelFilterInput!]
+    "Only those with this text in the first 4096 bytes of their ` + "`" + `commandLine` + "`" + `, upper and lower case alike; at most 4096 bytes. null or empty: any."
+    command: String
+    "Only those queued at this time or later; null: at any."
+    from: Time
+    "Only those queued before this time, which is after ` + "`" + `from` + "`" + `; null: at any."
+    to: Time
     "At most this many, 1 to 1000; fewer where their commands are long. Default: 100."
     first: Int
     "Only those after this cursor of an earlier page."
@@ -5572,7 +5607,7 @@ enum TicketState {
   EXPIRED
 }
 
-"A name and value that the claimer attached."
+"A name and value that was attached to a claim or an execution."
 type Label {
   "Its name."
   name: String!
@@ -5651,6 +5686,10 @@ type Execution {
   caseIndex: Int
   "The command as it is run: program and arguments."
   command: [String!]!
+  "The command as its caller gave it: ` + "`" + `shell` + "`" + ` verbatim, or ` + "`" + `command` + "`" + ` quoted as a shell needs it."
+  commandLine: String!
+  "The labels of its runner's claim when it was started, and its own. Its own replace the claim's of the same name."
+  labels: [Label!]!
   "Where it is in its life."
   state: ExecutionState!
   "How it ended; null until it is FINISHED."
@@ -6106,12 +6145,20 @@ enum ClaimWait {
   TICKET
 }
 
-"A name and value to attach to a claim."
+"A name and value to attach to a claim or an execution."
 input LabelInput {
   "Its name, 1 to 256 bytes."
   name: String!
   "Its value, at most 256 bytes."
   value: String!
+}
+
+"A label to search for."
+input LabelFilterInput {
+  "Its name, 1 to 256 bytes."
+  name: String!
+  "Its value, at most 256 bytes; null: any."
+  value: String
 }
 
 "A file or directory to be written. Exactly one of ` + "`" + `text` + "`" + ` and ` + "`" + `base64` + "`" + ` is given for a file, and neither for a directory."
@@ -6165,6 +6212,8 @@ input StartExecutionInput {
   privileged: Boolean
   "Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this execution only."
   idempotencyKey: String
+  "Names and values to find the execution again by, beside those of its claim; at most 32. Those of a batch are those of each of its executions."
+  labels: [LabelInput!]
   "Makes it a batch: the command is run once for each of these, 1 to 1000, one after the other. ` + "`" + `stdin` + "`" + ` and ` + "`" + `terminal` + "`" + ` can't be given beside them; ` + "`" + `timeLimit` + "`" + ` and ` + "`" + `limits` + "`" + ` are those of each case that has none of its own."
   cases: [CaseInput!]
   "What is run before the cases; if it ends otherwise than by exit status 0, no case begins. Only with ` + "`" + `cases` + "`" + `."
@@ -6273,6 +6322,8 @@ input RunInput {
   waitFor: Int
   "Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this run only."
   idempotencyKey: String
+  "Names and values to find the execution and its runner's claim again by, at most 32. Those of a batch are those of each of its executions."
+  labels: [LabelInput!]
   "Makes it a batch: the command is run once for each of these, 1 to 1000, one after the other. ` + "`" + `stdin` + "`" + ` can't be given beside them; ` + "`" + `timeLimit` + "`" + ` is that of each case that has none of its own."
   cases: [CaseInput!]
   "What is run before the cases, in the same runner; if it ends otherwise than by exit status 0, no case begins. Only with ` + "`" + `cases` + "`" + `."
@@ -7303,6 +7354,10 @@ func (ec *executionContext) childFields_Execution(ctx context.Context, field gra
 		return ec.fieldContext_Execution_caseIndex(ctx, field)
 	case "command":
 		return ec.fieldContext_Execution_command(ctx, field)
+	case "commandLine":
+		return ec.fieldContext_Execution_commandLine(ctx, field)
+	case "labels":
+		return ec.fieldContext_Execution_labels(ctx, field)
 	case "state":
 		return ec.fieldContext_Execution_state(ctx, field)
 	case "outcome":
@@ -8856,30 +8911,78 @@ func (ec *executionContext) field_Query_executions_args(ctx context.Context, raw
 		return nil, err
 	}
 	args["states"] = arg2
-	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "first",
-		func(ctx context.Context, v any) (*int, error) {
-			return ec.unmarshalOInt2ᚖint(ctx, v)
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "outcomes",
+		func(ctx context.Context, v any) ([]runtime.Outcome, error) {
+			return ec.unmarshalOOutcome2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutcomeᚄ(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["first"] = arg3
-	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "after",
-		func(ctx context.Context, v any) (*string, error) {
-			return ec.unmarshalOString2ᚖstring(ctx, v)
-		})
-	if err != nil {
-		return nil, err
-	}
-	args["after"] = arg4
-	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "newestFirst",
+	args["outcomes"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "failed",
 		func(ctx context.Context, v any) (*bool, error) {
 			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["newestFirst"] = arg5
+	args["failed"] = arg4
+	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "labels",
+		func(ctx context.Context, v any) ([]runtime.LabelFilter, error) {
+			return ec.unmarshalOLabelFilterInput2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐLabelFilterᚄ(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["labels"] = arg5
+	arg6, err := graphql.ProcessArgField(ctx, rawArgs, "command",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["command"] = arg6
+	arg7, err := graphql.ProcessArgField(ctx, rawArgs, "from",
+		func(ctx context.Context, v any) (*time.Time, error) {
+			return ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["from"] = arg7
+	arg8, err := graphql.ProcessArgField(ctx, rawArgs, "to",
+		func(ctx context.Context, v any) (*time.Time, error) {
+			return ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["to"] = arg8
+	arg9, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg9
+	arg10, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg10
+	arg11, err := graphql.ProcessArgField(ctx, rawArgs, "newestFirst",
+		func(ctx context.Context, v any) (*bool, error) {
+			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["newestFirst"] = arg11
 	return args, nil
 }
 
@@ -8924,30 +9027,54 @@ func (ec *executionContext) field_Query_runners_args(ctx context.Context, rawArg
 		return nil, err
 	}
 	args["heldBy"] = arg2
-	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "labels",
+		func(ctx context.Context, v any) ([]runtime.LabelFilter, error) {
+			return ec.unmarshalOLabelFilterInput2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐLabelFilterᚄ(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["labels"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "from",
+		func(ctx context.Context, v any) (*time.Time, error) {
+			return ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["from"] = arg4
+	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "to",
+		func(ctx context.Context, v any) (*time.Time, error) {
+			return ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["to"] = arg5
+	arg6, err := graphql.ProcessArgField(ctx, rawArgs, "first",
 		func(ctx context.Context, v any) (*int, error) {
 			return ec.unmarshalOInt2ᚖint(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["first"] = arg3
-	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+	args["first"] = arg6
+	arg7, err := graphql.ProcessArgField(ctx, rawArgs, "after",
 		func(ctx context.Context, v any) (*string, error) {
 			return ec.unmarshalOString2ᚖstring(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["after"] = arg4
-	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "newestFirst",
+	args["after"] = arg7
+	arg8, err := graphql.ProcessArgField(ctx, rawArgs, "newestFirst",
 		func(ctx context.Context, v any) (*bool, error) {
 			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["newestFirst"] = arg5
+	args["newestFirst"] = arg8
 	return args, nil
 }
 
@@ -13948,6 +14075,61 @@ func (ec *executionContext) fieldContext_Execution_command(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Execution", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _Execution_commandLine(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Execution_commandLine(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Execution().CommandLine(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Execution_commandLine(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Execution", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Execution_labels(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Execution_labels(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Labels, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []runtime.Label) graphql.Marshaler {
+			return ec.marshalNLabel2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐLabelᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Execution_labels(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Execution",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Label(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Execution_state(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -17938,7 +18120,7 @@ func (ec *executionContext) _Query_runners(ctx context.Context, field graphql.Co
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Runners(ctx, fc.Args["environmentId"].(*string), fc.Args["states"].([]runtime.RunnerState), fc.Args["heldBy"].(*string), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["newestFirst"].(*bool))
+			return ec.Resolvers.Query().Runners(ctx, fc.Args["environmentId"].(*string), fc.Args["states"].([]runtime.RunnerState), fc.Args["heldBy"].(*string), fc.Args["labels"].([]runtime.LabelFilter), fc.Args["from"].(*time.Time), fc.Args["to"].(*time.Time), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["newestFirst"].(*bool))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v pagination.Connection[runtime.Runner]) graphql.Marshaler {
@@ -18026,7 +18208,7 @@ func (ec *executionContext) _Query_executions(ctx context.Context, field graphql
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Executions(ctx, fc.Args["runnerId"].(*string), fc.Args["environmentId"].(*string), fc.Args["states"].([]runtime.ExecutionState), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["newestFirst"].(*bool))
+			return ec.Resolvers.Query().Executions(ctx, fc.Args["runnerId"].(*string), fc.Args["environmentId"].(*string), fc.Args["states"].([]runtime.ExecutionState), fc.Args["outcomes"].([]runtime.Outcome), fc.Args["failed"].(*bool), fc.Args["labels"].([]runtime.LabelFilter), fc.Args["command"].(*string), fc.Args["from"].(*time.Time), fc.Args["to"].(*time.Time), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["newestFirst"].(*bool))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v pagination.Connection[runtime.Execution]) graphql.Marshaler {
@@ -23295,6 +23477,43 @@ func (ec *executionContext) unmarshalInputFileInput(ctx context.Context, obj any
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputLabelFilterInput(ctx context.Context, obj any) (runtime.LabelFilter, error) {
+	var it runtime.LabelFilter
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"name", "value"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "name":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("name"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Name = data
+		case "value":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("value"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Value = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputLabelInput(ctx context.Context, obj any) (runtime.Label, error) {
 	var it runtime.Label
 	if obj == nil {
@@ -23791,7 +24010,7 @@ func (ec *executionContext) unmarshalInputRunInput(ctx context.Context, obj any)
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"environmentId", "files", "command", "shell", "variables", "stdin", "timeLimit", "waitFor", "idempotencyKey", "cases", "build", "stopOnFailure", "freshRunners"}
+	fieldsInOrder := [...]string{"environmentId", "files", "command", "shell", "variables", "stdin", "timeLimit", "waitFor", "idempotencyKey", "labels", "cases", "build", "stopOnFailure", "freshRunners"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -23861,6 +24080,13 @@ func (ec *executionContext) unmarshalInputRunInput(ctx context.Context, obj any)
 				return it, err
 			}
 			it.IdempotencyKey = data
+		case "labels":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("labels"))
+			data, err := ec.unmarshalOLabelInput2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐLabelᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Labels = data
 		case "cases":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("cases"))
 			data, err := ec.unmarshalOCaseInput2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCaseInputᚄ(ctx, v)
@@ -23942,7 +24168,7 @@ func (ec *executionContext) unmarshalInputStartExecutionInput(ctx context.Contex
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"runnerId", "command", "shell", "variables", "workingDirectory", "timeLimit", "limits", "stdin", "terminal", "privileged", "idempotencyKey", "cases", "build", "stopOnFailure"}
+	fieldsInOrder := [...]string{"runnerId", "command", "shell", "variables", "workingDirectory", "timeLimit", "limits", "stdin", "terminal", "privileged", "idempotencyKey", "labels", "cases", "build", "stopOnFailure"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -24026,6 +24252,13 @@ func (ec *executionContext) unmarshalInputStartExecutionInput(ctx context.Contex
 				return it, err
 			}
 			it.IdempotencyKey = data
+		case "labels":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("labels"))
+			data, err := ec.unmarshalOLabelInput2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐLabelᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Labels = data
 		case "cases":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("cases"))
 			data, err := ec.unmarshalOCaseInput2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐCaseInputᚄ(ctx, v)
@@ -27676,6 +27909,49 @@ func (ec *executionContext) _Execution(ctx context.Context, sel ast.SelectionSet
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "command":
 			out.Values[i] = ec._Execution_command(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "commandLine":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Execution_commandLine(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "labels":
+			out.Values[i] = ec._Execution_labels(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
@@ -34157,6 +34433,11 @@ func (ec *executionContext) marshalNLabel2ᚕgithubᚗcomᚋrockpoolᚋrockpool�
 	return ret
 }
 
+func (ec *executionContext) unmarshalNLabelFilterInput2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐLabelFilter(ctx context.Context, v any) (runtime.LabelFilter, error) {
+	res, err := ec.unmarshalInputLabelFilterInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) unmarshalNLabelInput2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐLabel(ctx context.Context, v any) (runtime.Label, error) {
 	res, err := ec.unmarshalInputLabelInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -34168,6 +34449,23 @@ func (ec *executionContext) marshalNMarks2githubᚗcomᚋrockpoolᚋrockpoolᚋr
 
 func (ec *executionContext) marshalNNetwork2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐNetwork(ctx context.Context, sel ast.SelectionSet, v runtime.Network) graphql.Marshaler {
 	return ec._Network(ctx, sel, &v)
+}
+
+func (ec *executionContext) unmarshalNOutcome2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutcome(ctx context.Context, v any) (runtime.Outcome, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.Outcome(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNOutcome2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutcome(ctx context.Context, sel ast.SelectionSet, v runtime.Outcome) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
 }
 
 func (ec *executionContext) marshalNOutputChunk2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋeventsᚐEvent(ctx context.Context, sel ast.SelectionSet, v events.Event) graphql.Marshaler {
@@ -35387,6 +35685,23 @@ func (ec *executionContext) marshalOIsolation2ᚖgithubᚗcomᚋrockpoolᚋrockp
 	return res
 }
 
+func (ec *executionContext) unmarshalOLabelFilterInput2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐLabelFilterᚄ(ctx context.Context, v any) ([]runtime.LabelFilter, error) {
+	if v == nil {
+		return nil, nil
+	}
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]runtime.LabelFilter, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNLabelFilterInput2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐLabelFilter(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
 func (ec *executionContext) unmarshalOLabelInput2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐLabelᚄ(ctx context.Context, v any) ([]runtime.Label, error) {
 	if v == nil {
 		return nil, nil
@@ -35425,6 +35740,42 @@ func (ec *executionContext) unmarshalONetworkInput2ᚖgithubᚗcomᚋrockpoolᚋ
 	}
 	res, err := ec.unmarshalInputNetworkInput(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalOOutcome2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutcomeᚄ(ctx context.Context, v any) ([]runtime.Outcome, error) {
+	if v == nil {
+		return nil, nil
+	}
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]runtime.Outcome, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNOutcome2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutcome(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) marshalOOutcome2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutcomeᚄ(ctx context.Context, sel ast.SelectionSet, v []runtime.Outcome) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNOutcome2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutcome(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) unmarshalOOutcome2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutcome(ctx context.Context, v any) (*runtime.Outcome, error) {
