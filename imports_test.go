@@ -44,7 +44,7 @@ var mayImport = map[string][]string{
 	"runtime/batch":       {"runtime", "runtime/backoff", "runtime/events", "runtime/latest"},
 	"runtime/clustertest": {"agent", "agent/serve", "runtime", "runtime/past", "test/wait"},
 	"runtime/access":      {"runtime"},
-	"runtime/engine":      {"runtime", "runtime/attacks", "runtime/backoff", "runtime/batch", "runtime/events", "runtime/files", "runtime/logdir", "runtime/once", "runtime/output", "runtime/pool", "runtime/runnerfeed", "runtime/session", "runtime/share", "runtime/quota", "runtime/store", "runtime/ticket", "runtime/timing"},
+	"runtime/engine":      {"runtime", "runtime/attacks", "runtime/backoff", "runtime/batch", "runtime/events", "runtime/files", "runtime/logdir", "runtime/once", "runtime/output", "runtime/pool", "runtime/runnerfeed", "runtime/session", "runtime/share", "runtime/quota", "runtime/store", "runtime/ticket", "runtime/timing", "runtime/usage"},
 	"runtime/events":      {"runtime", "runtime/output", "runtime/session"},
 	"runtime/execution":   {"runtime"},
 	"runtime/files":       {"agent", "runtime"},
@@ -70,6 +70,7 @@ var mayImport = map[string][]string{
 	"runtime/ticket":      {"runtime", "runtime/pool", "runtime/share"},
 	"runtime/timing":      {"runtime"},
 	"runtime/turns":       {"runtime"},
+	"runtime/usage":       {"agent", "runtime"},
 
 	"local":                   {"local/driver", "local/evidence", "local/host", "local/image", "local/network/access", "local/placing", "local/sandbox", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/spec", "local/scheduler", "local/taskrunner", "local/tiers", "runtime", "runtime/hints", "runtime/past", "runtime/problems", "runtime/tasks", "runtime/turns"},
 	"local/driver":            {"agent", "local/evidence", "local/host", "local/network/access", "local/process", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/helper", "local/taskrunner", "runtime"},

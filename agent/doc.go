@@ -54,6 +54,8 @@
 //
 // Version 4 adds Warm and Started.Warm. A client without them is unaffected.
 //
+// Version 5 adds AskUsage and Usage.
+//
 // # An interpreter that is loaded
 //
 // A Warm request has the agent load an interpreter with modules, before the runner is used. It then
@@ -124,6 +126,12 @@
 // CAP_DAC_OVERRIDE, CAP_FOWNER and CAP_KILL there, and the same bounding set,
 // no_new_privs and filter. Without CAP_SETGID it keeps the group by which its
 // execution is known. It can end its own agent, and so its runner.
+//
+// # Usage
+//
+// An AskUsage request is answered with what the runner and each execution that runs has used so
+// far, and holds now. Nothing is measured for it unless somebody asks. What an execution has used
+// may be estimated; its Exit has the final figures.
 //
 // # Files
 //

@@ -6,7 +6,7 @@ import "time"
 // Protocol, in the request's own version; a client asks in the oldest version
 // that has what it asks for, so that it can talk to agents older than itself.
 const (
-	Protocol = 4
+	Protocol = 5
 	Oldest   = 1
 )
 
@@ -58,7 +58,8 @@ type Request struct {
 	List     *ListDir  `json:"list,omitempty"`
 	Read     *ReadFile `json:"read,omitempty"`
 	Update   *Update   `json:"update,omitempty"`
-	Warm     *Warm     `json:"warm,omitempty"` // since version 4
+	Warm     *Warm     `json:"warm,omitempty"`  // since version 4
+	Usage    *AskUsage `json:"usage,omitempty"` // since version 5
 }
 
 // A Response answers a Request.
@@ -68,6 +69,7 @@ type Response struct {
 	Version    string      `json:"version,omitempty"`    // the agent's build, for the log
 	Executions []Execution `json:"executions,omitempty"` // to a Ping
 	Warmed     *Warmed     `json:"warmed,omitempty"`     // to a Warm, once all is loaded
+	Usage      *Usage      `json:"usage,omitempty"`      // to an AskUsage
 	Error      *Error      `json:"error,omitempty"`
 }
 

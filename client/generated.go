@@ -206,7 +206,7 @@ func (v *BatchCase) GetExecution() *BatchCaseExecution { return v.Execution }
 // One command in one runner, and what became of it.
 type BatchCaseExecution struct {
 	Ending `json:"-"`
-	// What it used; null until it is FINISHED.
+	// What it used; while it runs, what it has used so far, at most a second old: then it is measured, so ask for it once a second at most. Null until it is started, and where nobody can tell. It never falls.
 	Usage *BatchCaseExecutionUsage `json:"usage"`
 }
 
@@ -296,9 +296,9 @@ func (v *BatchCaseExecution) __premarshalJSON() (*__premarshalBatchCaseExecution
 // BatchCaseExecutionUsage includes the requested fields of the GraphQL type Usage.
 // The GraphQL type's documentation follows.
 //
-// What an execution used.
+// What an execution used, or has used so far.
 type BatchCaseExecutionUsage struct {
-	// Milliseconds from its start to its end.
+	// Milliseconds from its start to its end, or to when this was measured.
 	WallMs int64 `json:"wallMs"`
 }
 
@@ -1569,7 +1569,7 @@ func (v *GetBatchBatch) __premarshalJSON() (*__premarshalGetBatchBatch, error) {
 // One command in one runner, and what became of it.
 type GetBatchBatchBuildExecution struct {
 	Ending `json:"-"`
-	// What it used; null until it is FINISHED.
+	// What it used; while it runs, what it has used so far, at most a second old: then it is measured, so ask for it once a second at most. Null until it is started, and where nobody can tell. It never falls.
 	Usage *GetBatchBatchBuildExecutionUsage `json:"usage"`
 }
 
@@ -1659,9 +1659,9 @@ func (v *GetBatchBatchBuildExecution) __premarshalJSON() (*__premarshalGetBatchB
 // GetBatchBatchBuildExecutionUsage includes the requested fields of the GraphQL type Usage.
 // The GraphQL type's documentation follows.
 //
-// What an execution used.
+// What an execution used, or has used so far.
 type GetBatchBatchBuildExecutionUsage struct {
-	// Milliseconds from its start to its end.
+	// Milliseconds from its start to its end, or to when this was measured.
 	WallMs int64 `json:"wallMs"`
 }
 
@@ -2296,7 +2296,7 @@ type ListedExecution struct {
 	GoneReason *runtime.GoneReason `json:"goneReason"`
 	// Its outcome in words; null until it is FINISHED.
 	Message *string `json:"message"`
-	// What it used; null until it is FINISHED.
+	// What it used; while it runs, what it has used so far, at most a second old: then it is measured, so ask for it once a second at most. Null until it is started, and where nobody can tell. It never falls.
 	Usage *ListedExecutionUsage `json:"usage"`
 	// When what happened.
 	Marks ListedExecutionMarks `json:"marks"`
@@ -2368,9 +2368,9 @@ func (v *ListedExecutionMarks) GetFinishedAt() *time.Time { return v.FinishedAt 
 // ListedExecutionUsage includes the requested fields of the GraphQL type Usage.
 // The GraphQL type's documentation follows.
 //
-// What an execution used.
+// What an execution used, or has used so far.
 type ListedExecutionUsage struct {
-	// Milliseconds from its start to its end.
+	// Milliseconds from its start to its end, or to when this was measured.
 	WallMs int64 `json:"wallMs"`
 	// Milliseconds of CPU time in user mode.
 	UserMs int64 `json:"userMs"`
@@ -2941,7 +2941,7 @@ type Result struct {
 	// Where it is in its life.
 	State  runtime.ExecutionState `json:"state"`
 	Ending `json:"-"`
-	// What it used; null until it is FINISHED.
+	// What it used; while it runs, what it has used so far, at most a second old: then it is measured, so ask for it once a second at most. Null until it is started, and where nobody can tell. It never falls.
 	Usage *Usage `json:"usage"`
 	// What it has printed so far, from the beginning or from a cursor. It doesn't wait. INVALID_INPUT for a cursor that isn't one of this execution's, or a `maxBytes` out of its range.
 	Output Output `json:"output"`
@@ -3753,9 +3753,9 @@ func (v *UpdateFilesUpdateFilesUpdateFilesPayloadFailedFileFailure) GetMessage()
 // Usage includes the requested fields of the GraphQL type Usage.
 // The GraphQL type's documentation follows.
 //
-// What an execution used.
+// What an execution used, or has used so far.
 type Usage struct {
-	// Milliseconds from its start to its end.
+	// Milliseconds from its start to its end, or to when this was measured.
 	WallMs int64 `json:"wallMs"`
 	// Bytes that it printed, standard output and standard error together.
 	OutputBytes int64 `json:"outputBytes"`
@@ -4615,7 +4615,7 @@ func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinished) GetExe
 // One command in one runner, and what became of it.
 type batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution struct {
 	Ending `json:"-"`
-	// What it used; null until it is FINISHED.
+	// What it used; while it runs, what it has used so far, at most a second old: then it is measured, so ask for it once a second at most. Null until it is started, and where nobody can tell. It never falls.
 	Usage *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionUsage `json:"usage"`
 }
 
@@ -4719,9 +4719,9 @@ func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutio
 // batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionUsage includes the requested fields of the GraphQL type Usage.
 // The GraphQL type's documentation follows.
 //
-// What an execution used.
+// What an execution used, or has used so far.
 type batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionUsage struct {
-	// Milliseconds from its start to its end.
+	// Milliseconds from its start to its end, or to when this was measured.
 	WallMs int64 `json:"wallMs"`
 	// Bytes that it printed, standard output and standard error together.
 	OutputBytes int64 `json:"outputBytes"`

@@ -48,30 +48,3 @@ func (r execution) GoneReason(_ context.Context, of *runtime.Execution) (*runtim
 func (r execution) Message(_ context.Context, of *runtime.Execution) (*string, error) {
 	return orNull(of.End.Message), nil
 }
-
-func (r execution) Usage(_ context.Context, of *runtime.Execution) (*runtime.Usage, error) {
-	if of.State != runtime.ExecutionFinished {
-		return nil, nil
-	}
-	return &of.Usage, nil
-}
-
-func (r usage) WallMs(_ context.Context, of *runtime.Usage) (int64, error) {
-	return of.Wall.Milliseconds(), nil
-}
-
-func (r usage) UserMs(_ context.Context, of *runtime.Usage) (int64, error) {
-	return of.User.Milliseconds(), nil
-}
-
-func (r usage) SystemMs(_ context.Context, of *runtime.Usage) (int64, error) {
-	return of.System.Milliseconds(), nil
-}
-
-func (r usage) PeakProcesses(_ context.Context, of *runtime.Usage) (*int, error) {
-	return orNull(of.PeakProcesses), nil
-}
-
-func (r usage) PeakMemory(_ context.Context, of *runtime.Usage) (*int64, error) {
-	return orNull(of.PeakMemory), nil
-}

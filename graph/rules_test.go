@@ -36,7 +36,7 @@ var reachedBy = map[string]string{
 	"PoolStatus": "Environment and poolStatus", "ImageStatus": "PoolStatus", "PoolAlert": "poolAlerts",
 	"Cluster": "cluster and drainCluster", "Capacity": "Cluster", "Draining": "Cluster", "TaskEvent": "Runner.events and Cluster.taskEvents",
 	"Evaluation": "Cluster", "Shortage": "Evaluation", "Allocation": "Cluster",
-	"Runner": "runner, runners, runnerEvents and claimRunner", "RunnerEvent": "runnerEvents", "Claim": "Runner", "Label": "Claim and Execution", "Loaded": "Runner", "PortMapping": "Runner", "File": "Runner.files",
+	"Runner": "runner, runners, runnerEvents and claimRunner", "RunnerEvent": "runnerEvents", "Claim": "Runner", "Label": "Claim and Execution", "Loaded": "Runner", "RunnerUsage": "Runner", "PortMapping": "Runner", "File": "Runner.files",
 	"Execution": "execution, executions and what starts them", "Usage": "Execution", "Marks": "Execution", "OutputPage": "Execution.output", "OutputChunk": "OutputPage",
 	"ExecutionEvent": "executionEvents and BatchExecutionEvent", "ExecutionStarted": "ExecutionEvent", "ExecutionOutput": "ExecutionEvent", "ExecutionOutputLost": "ExecutionEvent", "ExecutionResized": "ExecutionEvent", "ExecutionFinished": "ExecutionEvent",
 	"Batch": "batch, batches and what starts them", "BatchCase": "Batch", "BatchEvent": "batchEvents", "BatchExecutionEvent": "BatchEvent", "BatchFinished": "BatchEvent",

@@ -109,7 +109,8 @@ type End struct {
 	Message    string     `json:"message,omitempty"`    // the outcome in words
 }
 
-// Usage is what an execution used. A zero PeakMemory or PeakProcesses, and a nil,
+// Usage is what an execution used, or has used so far. A zero Memory, Processes,
+// PeakMemory or PeakProcesses, and a nil,
 // mean that nobody could tell.
 type Usage struct {
 	Wall        time.Duration `json:"wall"`
@@ -121,6 +122,10 @@ type Usage struct {
 	PeakProcesses int    `json:"peakProcesses,omitempty"` // and threads
 	BytesRead     *int64 `json:"bytesRead,omitempty"`     // from disks
 	BytesWritten  *int64 `json:"bytesWritten,omitempty"`
+
+	// What is held now, while it runs.
+	Memory    int64 `json:"-"` // bytes
+	Processes int   `json:"-"` // and threads
 }
 
 // Marks are the times of what happened; zero means not yet, or never.

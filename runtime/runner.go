@@ -20,6 +20,17 @@ type Runner struct {
 	URL         string        `json:"-"` // where the cluster's own pages show it; "": nowhere
 }
 
+// A RunnerUsage is what is used in a runner at a time, beside what it may use. A zero Memory or
+// Processes means that nobody could tell.
+type RunnerUsage struct {
+	CPU          time.Duration // processor time since it was made
+	Memory       int64         // bytes
+	MemoryLimit  int64
+	Processes    int // and threads
+	ProcessLimit int
+	At           time.Time
+}
+
 // A RunnerState is where a runner is in its life. It only moves forward:
 //
 //	STARTING → IDLE → CLAIMING → CLAIMED → STOPPING → GONE

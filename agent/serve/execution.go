@@ -28,6 +28,9 @@ type execution struct {
 	at      time.Time     // of the start
 	in      *stdin
 
+	measuring sync.Mutex // held while the process is asked what it uses, which takes as long as reading /proc; guards closed
+	closed    bool       // the process is
+
 	mu        sync.Mutex // guards what is below
 	news      *sync.Cond // there is something to send, or the stream was displaced
 	backlog   backlog
@@ -146,7 +149,7 @@ func (x *execution) run() {
 	}
 	feeding.Wait()
 	copies.Wait()
-	usage := x.process.Close()
+	usage := x.close()
 
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -44,6 +44,7 @@ type fakeProcess struct {
 	ended          chan struct{}
 	status         serve.Status
 	lost           bool
+	asked          int            // how often what it uses was; guarded by the host's mu
 	background     sync.WaitGroup // what outlives the command
 }
 
@@ -132,6 +133,22 @@ func (p *fakeProcess) Measure() serve.Measure {
 		}
 	}
 	return serve.Measure{CPU: used, Processes: 3}
+}
+
+// Now is of [serve.Process]: it grows with each call.
+func (p *fakeProcess) Now() (now serve.Now) {
+	p.host.mu.Lock()
+	defer p.host.mu.Unlock()
+	p.asked++
+	now.User, now.System = time.Duration(p.asked)*time.Second, time.Second
+	now.Memory, now.PeakMemory, now.Processes, now.PeakProcesses = 10<<20, 20<<20, 2, 3
+	return now
+}
+
+// Now is of [serve.Host].
+func (h *fakeHost) Now() (now serve.Now) {
+	now.User, now.Memory, now.Processes = time.Minute, 30<<20, 4
+	return now
 }
 
 // Excessive is of [serve.Process].

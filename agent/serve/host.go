@@ -21,6 +21,8 @@ type Host interface {
 	// kernel enforce, and as root if it is Privileged. The limits of time and
 	// output, and the checks of Measure, are the server's business.
 	Start(start agent.Start) (Process, error)
+	// Now returns what is used in the whole place, by commands that ended, too.
+	Now() Now
 	Files
 }
 
@@ -75,6 +77,8 @@ type Process interface {
 	Signal(name string) bool
 	// Measure returns what all that runs uses now. It may be called until Close.
 	Measure() Measure
+	// Now returns what all that runs has used so far, and holds. It may be called until Close is.
+	Now() Now
 	// Refused returns how many forks the kernel refused to this command and all
 	// that it started, because the runner was full of processes; 0 where it isn't
 	// counted for it alone. It is called periodically while the command runs, so
@@ -106,6 +110,13 @@ type Ender interface{ End() error }
 type Measure struct {
 	CPU       time.Duration
 	Processes int
+}
+
+// Now is what was used up to now, and what is held now. What is unknown is 0.
+type Now struct {
+	Usage
+	Memory    int64 // bytes
+	Processes int   // and threads
 }
 
 // Usage is what a command and all that it started used.

@@ -169,6 +169,8 @@ func (s *Server) serve(conn net.Conn, frames *agent.FrameReader, request agent.R
 			return err
 		}
 		return s.follow(x, conn, frames, *request.Attach, hello)
+	case request.Usage != nil:
+		return s.visible(s.usage(conn, request))
 	case request.Warm != nil:
 		return s.visible(s.warm(conn, *request.Warm))
 	case request.List != nil, request.Read != nil, request.Update != nil:
@@ -350,12 +352,8 @@ func (s *Server) remove(x *execution) {
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
-	executions := make([]*execution, 0, len(s.executions))
-	for _, x := range s.executions {
-		executions = append(executions, x)
-	}
 	s.mu.Unlock()
-	for _, x := range executions {
+	for _, x := range s.all() {
 		<-x.ready
 		if x.err == nil {
 			x.kill(agent.CauseKill, 0)

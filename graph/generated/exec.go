@@ -55,6 +55,7 @@ type ResolverRoot interface {
 	PoolStatus() PoolStatusResolver
 	Query() QueryResolver
 	Runner() RunnerResolver
+	RunnerUsage() RunnerUsageResolver
 	Subscription() SubscriptionResolver
 	Tenant() TenantResolver
 	Ticket() TicketResolver
@@ -669,6 +670,7 @@ type ComplexityRoot struct {
 		Revision      func(childComplexity int) int
 		State         func(childComplexity int) int
 		Tenant        func(childComplexity int) int
+		Usage         func(childComplexity int) int
 	}
 
 	RunnerConnection struct {
@@ -686,6 +688,15 @@ type ComplexityRoot struct {
 	RunnerEvent struct {
 		At     func(childComplexity int) int
 		Runner func(childComplexity int) int
+	}
+
+	RunnerUsage struct {
+		At           func(childComplexity int) int
+		CPUMs        func(childComplexity int) int
+		Memory       func(childComplexity int) int
+		MemoryLimit  func(childComplexity int) int
+		ProcessLimit func(childComplexity int) int
+		Processes    func(childComplexity int) int
 	}
 
 	Shortage struct {
@@ -778,9 +789,11 @@ type ComplexityRoot struct {
 	Usage struct {
 		BytesRead     func(childComplexity int) int
 		BytesWritten  func(childComplexity int) int
+		Memory        func(childComplexity int) int
 		OutputBytes   func(childComplexity int) int
 		PeakMemory    func(childComplexity int) int
 		PeakProcesses func(childComplexity int) int
+		Processes     func(childComplexity int) int
 		SystemMs      func(childComplexity int) int
 		UserMs        func(childComplexity int) int
 		WallMs        func(childComplexity int) int
@@ -971,10 +984,17 @@ type RunnerResolver interface {
 	Message(ctx context.Context, obj *runtime.Runner) (*string, error)
 	Claim(ctx context.Context, obj *runtime.Runner) (*runtime.Claim, error)
 
+	Usage(ctx context.Context, obj *runtime.Runner) (*runtime.RunnerUsage, error)
 	ClusterURL(ctx context.Context, obj *runtime.Runner) (*string, error)
 	Events(ctx context.Context, obj *runtime.Runner) ([]runtime.TaskEvent, error)
 	Files(ctx context.Context, obj *runtime.Runner, path *string, recursive *bool, first *int, after *string) (pagination.Connection[runtime.File], error)
 	File(ctx context.Context, obj *runtime.Runner, path string) (*runtime.File, error)
+}
+type RunnerUsageResolver interface {
+	CPUMs(ctx context.Context, obj *runtime.RunnerUsage) (int64, error)
+	Memory(ctx context.Context, obj *runtime.RunnerUsage) (*int64, error)
+
+	Processes(ctx context.Context, obj *runtime.RunnerUsage) (*int, error)
 }
 type SubscriptionResolver interface {
 	ExecutionEvents(ctx context.Context, executionID string, after *string, resizes *bool) (<-chan model.ExecutionEvent, error)
@@ -1001,7 +1021,9 @@ type UsageResolver interface {
 	WallMs(ctx context.Context, obj *runtime.Usage) (int64, error)
 	UserMs(ctx context.Context, obj *runtime.Usage) (int64, error)
 	SystemMs(ctx context.Context, obj *runtime.Usage) (int64, error)
+	Memory(ctx context.Context, obj *runtime.Usage) (*int64, error)
 	PeakMemory(ctx context.Context, obj *runtime.Usage) (*int64, error)
+	Processes(ctx context.Context, obj *runtime.Usage) (*int, error)
 	PeakProcesses(ctx context.Context, obj *runtime.Usage) (*int, error)
 }
 type WaitingClaimResolver interface {
@@ -3571,6 +3593,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Runner.Tenant(childComplexity), true
+	case "Runner.usage":
+		if e.ComplexityRoot.Runner.Usage == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Runner.Usage(childComplexity), true
 
 	case "RunnerConnection.edges":
 		if e.ComplexityRoot.RunnerConnection.Edges == nil {
@@ -3622,6 +3650,43 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RunnerEvent.Runner(childComplexity), true
+
+	case "RunnerUsage.at":
+		if e.ComplexityRoot.RunnerUsage.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RunnerUsage.At(childComplexity), true
+	case "RunnerUsage.cpuMs":
+		if e.ComplexityRoot.RunnerUsage.CPUMs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RunnerUsage.CPUMs(childComplexity), true
+	case "RunnerUsage.memory":
+		if e.ComplexityRoot.RunnerUsage.Memory == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RunnerUsage.Memory(childComplexity), true
+	case "RunnerUsage.memoryLimit":
+		if e.ComplexityRoot.RunnerUsage.MemoryLimit == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RunnerUsage.MemoryLimit(childComplexity), true
+	case "RunnerUsage.processLimit":
+		if e.ComplexityRoot.RunnerUsage.ProcessLimit == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RunnerUsage.ProcessLimit(childComplexity), true
+	case "RunnerUsage.processes":
+		if e.ComplexityRoot.RunnerUsage.Processes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RunnerUsage.Processes(childComplexity), true
 
 	case "Shortage.capacity":
 		if e.ComplexityRoot.Shortage.Capacity == nil {
@@ -4000,6 +4065,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Usage.BytesWritten(childComplexity), true
+	case "Usage.memory":
+		if e.ComplexityRoot.Usage.Memory == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Usage.Memory(childComplexity), true
 	case "Usage.outputBytes":
 		if e.ComplexityRoot.Usage.OutputBytes == nil {
 			break
@@ -4018,6 +4089,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Usage.PeakProcesses(childComplexity), true
+	case "Usage.processes":
+		if e.ComplexityRoot.Usage.Processes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Usage.Processes(childComplexity), true
 	case "Usage.systemMs":
 		if e.ComplexityRoot.Usage.SystemMs == nil {
 			break
@@ -5449,6 +5526,8 @@ type Runner {
   loaded: Loaded
   "When its start was asked for."
   createdAt: Time!
+  "What is used in it, at most a second old: then it is measured, so ask for it once a second at most. Null while it starts or stops, and where nobody can tell."
+  usage: RunnerUsage
   "Where its cluster's own pages show it: its job in Nomad. Null on this machine, and where those pages have no address that a browser reaches; see the setting nomad-ui-url."
   clusterUrl: String
   "What happened to it, the oldest first: the latest ten. See Cluster.taskEvents for one that is gone."
@@ -5469,6 +5548,22 @@ type Runner {
     "Absolute inside the runner, or below /workspace."
     path: String!
   ): File
+}
+
+"What is used in a runner at a time, beside what may be. Where commands have control groups of their own it is theirs; else the runner's agent is in it."
+type RunnerUsage {
+  "Milliseconds of CPU time since it was made."
+  cpuMs: Int64!
+  "The memory that is held, in bytes, files in memory included. Null where nobody could tell."
+  memory: Int64
+  "The memory that may be held, in bytes."
+  memoryLimit: Int64!
+  "Processes and threads. Null where nobody could tell."
+  processes: Int
+  "How many there may be."
+  processLimit: Int!
+  "When this was measured."
+  at: Time!
 }
 
 "Where a runner is in its life. It only moves forward, and may skip states."
@@ -5702,7 +5797,7 @@ type Execution {
   goneReason: GoneReason
   "Its outcome in words; null until it is FINISHED."
   message: String
-  "What it used; null until it is FINISHED."
+  "What it used; while it runs, what it has used so far, at most a second old: then it is measured, so ask for it once a second at most. Null until it is started, and where nobody can tell. It never falls."
   usage: Usage
   "Whether it was started from the interpreter that its runner has loaded (` + "`" + `warm` + "`" + ` of the environment). Null until it has started, and where the runner has none."
   startedWarm: Boolean
@@ -5765,16 +5860,20 @@ enum Outcome {
   FAILED
 }
 
-"What an execution used."
+"What an execution used, or has used so far."
 type Usage {
-  "Milliseconds from its start to its end."
+  "Milliseconds from its start to its end, or to when this was measured."
   wallMs: Int64!
   "Milliseconds of CPU time in user mode."
   userMs: Int64!
   "Milliseconds of CPU time in the kernel."
   systemMs: Int64!
+  "The memory that it holds now, in bytes, counted as ` + "`" + `peakMemory` + "`" + ` is; where the machine doesn't tell that, the sum of its processes'. Null once it has ended, and where nobody could tell."
+  memory: Int64
   "The most memory that it held at once, in bytes, all of its processes together with the files in memory that they wrote, where the machine tells that; else that of its largest process. Null where nobody could tell."
   peakMemory: Int64
+  "The processes and threads that it has now. Null once it has ended, and where nobody could tell."
+  processes: Int
   "The most processes and threads that it was seen with at once; what lived for less than a tenth of a second may be missing. Null where nobody could tell."
   peakProcesses: Int
   "Bytes that were read for it from disks: not what was in memory already, and not from its workspace, which is there. Null where nobody could tell."
@@ -7808,6 +7907,8 @@ func (ec *executionContext) childFields_Runner(ctx context.Context, field graphq
 		return ec.fieldContext_Runner_loaded(ctx, field)
 	case "createdAt":
 		return ec.fieldContext_Runner_createdAt(ctx, field)
+	case "usage":
+		return ec.fieldContext_Runner_usage(ctx, field)
 	case "clusterUrl":
 		return ec.fieldContext_Runner_clusterUrl(ctx, field)
 	case "events":
@@ -7852,6 +7953,24 @@ func (ec *executionContext) childFields_RunnerEvent(ctx context.Context, field g
 		return ec.fieldContext_RunnerEvent_at(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RunnerEvent", field.Name)
+}
+
+func (ec *executionContext) childFields_RunnerUsage(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cpuMs":
+		return ec.fieldContext_RunnerUsage_cpuMs(ctx, field)
+	case "memory":
+		return ec.fieldContext_RunnerUsage_memory(ctx, field)
+	case "memoryLimit":
+		return ec.fieldContext_RunnerUsage_memoryLimit(ctx, field)
+	case "processes":
+		return ec.fieldContext_RunnerUsage_processes(ctx, field)
+	case "processLimit":
+		return ec.fieldContext_RunnerUsage_processLimit(ctx, field)
+	case "at":
+		return ec.fieldContext_RunnerUsage_at(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RunnerUsage", field.Name)
 }
 
 func (ec *executionContext) childFields_Shortage(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -8018,8 +8137,12 @@ func (ec *executionContext) childFields_Usage(ctx context.Context, field graphql
 		return ec.fieldContext_Usage_userMs(ctx, field)
 	case "systemMs":
 		return ec.fieldContext_Usage_systemMs(ctx, field)
+	case "memory":
+		return ec.fieldContext_Usage_memory(ctx, field)
 	case "peakMemory":
 		return ec.fieldContext_Usage_peakMemory(ctx, field)
+	case "processes":
+		return ec.fieldContext_Usage_processes(ctx, field)
 	case "peakProcesses":
 		return ec.fieldContext_Usage_peakProcesses(ctx, field)
 	case "bytesRead":
@@ -19571,6 +19694,38 @@ func (ec *executionContext) fieldContext_Runner_createdAt(_ context.Context, fie
 	return graphql.NewScalarFieldContext("Runner", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _Runner_usage(ctx context.Context, field graphql.CollectedField, obj *runtime.Runner) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Runner_usage(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Runner().Usage(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *runtime.RunnerUsage) graphql.Marshaler {
+			return ec.marshalORunnerUsage2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐRunnerUsage(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Runner_usage(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Runner",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_RunnerUsage(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Runner_clusterUrl(ctx context.Context, field graphql.CollectedField, obj *runtime.Runner) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -19941,6 +20096,144 @@ func (ec *executionContext) _RunnerEvent_at(ctx context.Context, field graphql.C
 }
 func (ec *executionContext) fieldContext_RunnerEvent_at(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("RunnerEvent", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _RunnerUsage_cpuMs(ctx context.Context, field graphql.CollectedField, obj *runtime.RunnerUsage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RunnerUsage_cpuMs(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.RunnerUsage().CPUMs(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RunnerUsage_cpuMs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RunnerUsage", field, true, true, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _RunnerUsage_memory(ctx context.Context, field graphql.CollectedField, obj *runtime.RunnerUsage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RunnerUsage_memory(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.RunnerUsage().Memory(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOInt642ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_RunnerUsage_memory(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RunnerUsage", field, true, true, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _RunnerUsage_memoryLimit(ctx context.Context, field graphql.CollectedField, obj *runtime.RunnerUsage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RunnerUsage_memoryLimit(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.MemoryLimit, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RunnerUsage_memoryLimit(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RunnerUsage", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _RunnerUsage_processes(ctx context.Context, field graphql.CollectedField, obj *runtime.RunnerUsage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RunnerUsage_processes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.RunnerUsage().Processes(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_RunnerUsage_processes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RunnerUsage", field, true, true, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _RunnerUsage_processLimit(ctx context.Context, field graphql.CollectedField, obj *runtime.RunnerUsage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RunnerUsage_processLimit(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ProcessLimit, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RunnerUsage_processLimit(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RunnerUsage", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _RunnerUsage_at(ctx context.Context, field graphql.CollectedField, obj *runtime.RunnerUsage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RunnerUsage_at(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.At, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RunnerUsage_at(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RunnerUsage", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
 func (ec *executionContext) _Shortage_dimension(ctx context.Context, field graphql.CollectedField, obj *runtime.Shortage) (ret graphql.Marshaler) {
@@ -21452,6 +21745,29 @@ func (ec *executionContext) fieldContext_Usage_systemMs(_ context.Context, field
 	return graphql.NewScalarFieldContext("Usage", field, true, true, errors.New("field of type Int64 does not have child fields"))
 }
 
+func (ec *executionContext) _Usage_memory(ctx context.Context, field graphql.CollectedField, obj *runtime.Usage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Usage_memory(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Usage().Memory(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOInt642ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Usage_memory(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Usage", field, true, true, errors.New("field of type Int64 does not have child fields"))
+}
+
 func (ec *executionContext) _Usage_peakMemory(ctx context.Context, field graphql.CollectedField, obj *runtime.Usage) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -21473,6 +21789,29 @@ func (ec *executionContext) _Usage_peakMemory(ctx context.Context, field graphql
 }
 func (ec *executionContext) fieldContext_Usage_peakMemory(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Usage", field, true, true, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _Usage_processes(ctx context.Context, field graphql.CollectedField, obj *runtime.Usage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Usage_processes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Usage().Processes(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Usage_processes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Usage", field, true, true, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _Usage_peakProcesses(ctx context.Context, field graphql.CollectedField, obj *runtime.Usage) (ret graphql.Marshaler) {
@@ -31202,6 +31541,44 @@ func (ec *executionContext) _Runner(ctx context.Context, sel ast.SelectionSet, o
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "usage":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Runner_usage(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "clusterUrl":
 			field := field
 
@@ -31492,6 +31869,168 @@ func (ec *executionContext) _RunnerEvent(ctx context.Context, sel ast.SelectionS
 			out.Values[i] = ec._RunnerEvent_at(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var runnerUsageImplementors = []string{"RunnerUsage"}
+
+func (ec *executionContext) _RunnerUsage(ctx context.Context, sel ast.SelectionSet, obj *runtime.RunnerUsage) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, runnerUsageImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("RunnerUsage")
+		case "cpuMs":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._RunnerUsage_cpuMs(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "memory":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._RunnerUsage_memory(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "memoryLimit":
+			out.Values[i] = ec._RunnerUsage_memoryLimit(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "processes":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._RunnerUsage_processes(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "processLimit":
+			out.Values[i] = ec._RunnerUsage_processLimit(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "at":
+			out.Values[i] = ec._RunnerUsage_at(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
@@ -32471,6 +33010,44 @@ func (ec *executionContext) _Usage(ctx context.Context, sel ast.SelectionSet, ob
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "memory":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Usage_memory(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "peakMemory":
 			field := field
 
@@ -32481,6 +33058,44 @@ func (ec *executionContext) _Usage(ctx context.Context, sel ast.SelectionSet, ob
 					}
 				}()
 				res = ec._Usage_peakMemory(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "processes":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Usage_processes(ctx, field, obj)
 				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
@@ -35892,6 +36507,13 @@ func (ec *executionContext) marshalORunnerState2ᚕgithubᚗcomᚋrockpoolᚋroc
 	}
 
 	return ret
+}
+
+func (ec *executionContext) marshalORunnerUsage2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐRunnerUsage(ctx context.Context, sel ast.SelectionSet, v *runtime.RunnerUsage) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._RunnerUsage(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalOString2ᚕstringᚄ(ctx context.Context, v any) ([]string, error) {

@@ -212,6 +212,18 @@ func (p *program) Measure() serve.Measure {
 	return serve.Measure{CPU: time.Second, Processes: 2}
 }
 
+// Now implements serve.Process.
+func (p *program) Now() (now serve.Now) {
+	now.User, now.Memory, now.Processes = time.Second, 1<<20, 2
+	return now
+}
+
+// Now implements serve.Host.
+func (h *programs) Now() (now serve.Now) {
+	now.User, now.Memory, now.Processes = time.Minute, 2<<20, 3
+	return now
+}
+
 // Excessive implements serve.Process.
 func (p *program) Excessive() bool { return false }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/runtime/ticket"
+	"github.com/rockpool/rockpool/runtime/usage"
 )
 
 // Config are an engine's settings.
@@ -79,6 +80,7 @@ type Engine struct {
 	tickets  *ticket.Book
 	claims   *once.Group[runtime.RunnerID]  // while their runners live
 	runs     *once.Group[runtime.Execution] // while they are under way
+	agents   *usage.Agents
 }
 
 // New returns an engine over a cluster and a store, which stay the caller's to
@@ -102,6 +104,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		claims:   once.Keeping[runtime.RunnerID](),
 		runs:     once.Passing[runtime.Execution](),
 	}
+	e.agents = usage.New(cluster.Dial, e.jobs.add)
 	e.holdings = newHoldings(config, e.Runner)
 	e.Access = files.New(reach{e})
 	e.tickets = ticket.New(ticket.Options{Spawn: e.jobs.add, Release: e.releaseUnseen, Grace: config.Grace})

@@ -86,6 +86,12 @@ func (g *Guard) Execution(ctx context.Context, id runtime.ExecutionID, wait time
 	return g.engine.Execution(ctx, id, wait)
 }
 
+// ExecutionUsage returns what an execution that the caller has got used; see
+// [engine.Engine.ExecutionUsage].
+func (g *Guard) ExecutionUsage(ctx context.Context, x runtime.Execution) (*runtime.Usage, error) {
+	return g.engine.ExecutionUsage(ctx, x)
+}
+
 // Executions returns the caller's; see [engine.Engine.Executions].
 func (g *Guard) Executions(ctx context.Context, filter engine.ExecutionFilter, first int, after runtime.ExecutionID, charge func(bytes int) error) (store.ExecutionPage, error) {
 	p, err := g.caller(ctx, "executions")

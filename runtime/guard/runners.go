@@ -37,6 +37,12 @@ func (g *Guard) Runners(ctx context.Context, filter engine.RunnerFilter) ([]runt
 	return g.engine.Runners(filter), nil
 }
 
+// RunnerUsage returns what is used in a runner that the caller has got; see
+// [engine.Engine.RunnerUsage].
+func (g *Guard) RunnerUsage(ctx context.Context, r runtime.Runner) *runtime.RunnerUsage {
+	return g.engine.RunnerUsage(ctx, r)
+}
+
 // WatchRunners is as [engine.Engine.WatchRunners], for the caller's runners.
 func (g *Guard) WatchRunners(ctx context.Context, id runtime.EnvironmentID) (<-chan runnerfeed.Event, error) {
 	p, err := g.watches(ctx, "runnerEvents", id)

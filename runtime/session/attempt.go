@@ -57,7 +57,7 @@ func (a *attempt) connect(ctx context.Context) (*agent.Session, error) {
 	a.dialed.Store(max(1, int64(time.Since(a.began))))
 	x := a.Execution()
 	if a.attach {
-		return agent.AttachExecution(ctx, conn, agent.Attach{ID: string(x.ID), Offset: a.record.received, Resizes: x.Terminal != nil, Resized: a.record.log.Resized()})
+		return agent.AttachExecution(ctx, conn, agent.Attach{ID: string(x.ID), Offset: a.record.received.Load(), Resizes: x.Terminal != nil, Resized: a.record.log.Resized()})
 	}
 	start := agent.Start{
 		ID: string(x.ID), Argv: x.Command, Env: a.begin.Env, Defaults: a.begin.Defaults, Dir: a.begin.Dir, Stdin: x.Stdin,

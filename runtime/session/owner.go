@@ -92,10 +92,10 @@ func (s *Session) Run(ctx context.Context, pool Pool) {
 	}
 	exit := end.exit
 	usage := runtime.Usage{
-		Wall: exit.Wall, User: exit.User, System: exit.System, PeakMemory: exit.PeakMemory, OutputBytes: s.record.received,
+		Wall: exit.Wall, User: exit.User, System: exit.System, PeakMemory: exit.PeakMemory, OutputBytes: s.record.received.Load(),
 		PeakProcesses: exit.PeakProcesses, BytesRead: exit.BytesRead, BytesWritten: exit.BytesWritten,
 	}
-	s.finish(ctx, pool, execution.Finished(s.Execution(), execution.Decide(end.facts), usage, time.Now()))
+	s.finish(ctx, pool, execution.Finished(s.Execution(), execution.Decide(end.facts), s.shown.end(usage), time.Now()))
 }
 
 // lead returns how the execution ended; nil: ctx ended first.
@@ -191,7 +191,7 @@ func (o *owner) attempted(ctx context.Context, now time.Time) {
 		facts.Refused = refused.Error()
 	default:
 		o.stream.Set(nil)
-		o.tries.pause(o.record.received)
+		o.tries.pause(o.record.received.Load())
 		return
 	}
 	o.end = &result{facts, a.exit}

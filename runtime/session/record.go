@@ -22,9 +22,9 @@ import (
 type record struct {
 	session   *Session
 	log       *output.Log
-	received  int64 // output bytes that came from the agent
-	unwritten int64 // of those, that aren't in the log yet
-	sized     bool  // a size of the terminal came that wasn't acknowledged
+	received  atomic.Int64 // output bytes that came from the agent
+	unwritten int64        // of those, that aren't in the log yet
+	sized     bool         // a size of the terminal came that wasn't acknowledged
 	stall     stall
 	guessed   bool // when it started is not known exactly yet
 }
@@ -89,7 +89,7 @@ func (r *record) add(ctx context.Context, stream *agent.Session, record output.R
 		_ = stream.Close()
 		return
 	}
-	r.received = record.End()
+	r.received.Store(record.End())
 	r.unwritten += int64(len(record.Data))
 	if !stream.Buffered() || r.log.Pending() >= output.FlushBytes {
 		r.flush(ctx, stream)
@@ -119,7 +119,7 @@ func (r *record) flush(ctx context.Context, stream *agent.Session) bool {
 	case err == nil:
 		disk.Wrote(r.unwritten)
 		if r.unwritten > 0 {
-			r.wrote(ctx, r.received-r.unwritten)
+			r.wrote(ctx, r.received.Load()-r.unwritten)
 		}
 	case ctx.Err() != nil:
 		if stream != nil {
@@ -129,12 +129,12 @@ func (r *record) flush(ctx context.Context, stream *agent.Session) bool {
 	default:
 		disk.Lost(r.unwritten, err)
 		if r.unwritten > 0 {
-			r.lose(ctx, r.received-r.unwritten, unwritten(err))
+			r.lose(ctx, r.received.Load()-r.unwritten, unwritten(err))
 		}
 	}
 	r.unwritten = 0
 	if stream != nil {
-		_ = stream.Ack(r.received) // a broken stream shows at the next read
+		_ = stream.Ack(r.received.Load()) // a broken stream shows at the next read
 		if r.sized {
 			_ = stream.AckResized(r.log.Resized())
 		}

@@ -65,7 +65,8 @@ func (h *Host) Resume(ctx context.Context, u store.Unfinished, runner *runtime.R
 		runner = &runtime.Runner{ID: x.RunnerID}
 	}
 	s := h.New(*runner, x, begin, log)
-	s.left, s.record.received, s.input.end = &left{killed: u.Killed}, log.Next(), u.InputEnd
+	s.left, s.input.end = &left{killed: u.Killed}, u.InputEnd
+	s.record.received.Store(log.Next())
 	if runner.State != runtime.RunnerClaimed { // else its removal was never begun
 		s.left.gone = u.Gone
 	}
@@ -147,7 +148,7 @@ func recoverLog(at output.Place, again func(error) bool) (*output.Log, error) {
 // known anywhere else.
 func (s *Session) neverBegun(refused *agent.Error) bool {
 	return s.left != nil && s.begin.Env != nil && refused.Code == agent.ErrNotFound &&
-		s.record.received == 0 && s.Execution().State == runtime.ExecutionPending
+		s.record.received.Load() == 0 && s.Execution().State == runtime.ExecutionPending
 }
 
 // isBehind reports whether the agent refused to go on because it doesn't have the output
@@ -176,14 +177,14 @@ func (r *record) catchUp(ctx context.Context) bool {
 		return false
 	}
 	held := answer.Executions[i].Held
-	if held <= r.received || held > x.OutputLimit { // it lies
+	if held <= r.received.Load() || held > x.OutputLimit { // it lies
 		return false
 	}
-	s.host.Logger.Warn("output was lost", zap.String("execution", string(x.ID)), zap.Int64("bytes", held-r.received))
+	s.host.Logger.Warn("output was lost", zap.String("execution", string(x.ID)), zap.Int64("bytes", held-r.received.Load()))
 	if r.log.Torn() {
-		r.lose(ctx, r.received, runtime.LossDamaged)
+		r.lose(ctx, r.received.Load(), runtime.LossDamaged)
 	}
-	r.received = held
+	r.received.Store(held)
 	r.log.Skip(held)
 	r.wrote(ctx, held) // what the agent still has isn't lost
 	return true

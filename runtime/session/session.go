@@ -80,6 +80,7 @@ type Session struct {
 	left   *left // what an earlier server left; nil: this one recorded the execution
 	record record
 	input  input
+	shown  shown
 
 	now     atomic.Pointer[runtime.Execution]
 	stream  latest.Value[*agent.Session] // the one to write to; nil: there is none
@@ -103,7 +104,7 @@ func (h *Host) New(runner runtime.Runner, x runtime.Execution, begin Begin, log 
 		kills:   make(chan runtime.Outcome, 1),
 		goes:    make(chan runtime.GoneReason, 1),
 	}
-	s.record = record{session: s, log: log.Within(h.Quota)}
+	s.record.session, s.record.log = s, log.Within(h.Quota)
 	s.now.Store(&x)
 	s.stream.Set(nil)
 	return s

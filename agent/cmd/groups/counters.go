@@ -21,7 +21,7 @@ type Counters struct {
 	name  string
 	kept  *keptFiles
 	start counts
-	peak  int64        // the most processes that were seen
+	peak  atomic.Int64 // the most processes that were seen
 	keeps atomic.Int64 // a process that waits in the group for its commands; 0: none
 
 	whole  bool  // the group is the whole runner's: Whole
@@ -30,9 +30,9 @@ type Counters struct {
 
 	// Version 2 forgets a peak of memory for a descriptor of the file only.
 	memoryPeak *os.File
-	devices    bool      // version 2: what is read and written is counted
-	seen       int64     // the most memory that was seen, where the kernel can't forget a peak
-	together   *refusals // version 2: shared by all groups of a runner
+	devices    bool         // version 2: what is read and written is counted
+	seen       atomic.Int64 // the most memory that was seen, where the kernel can't forget a peak
+	together   *refusals    // version 2: shared by all groups of a runner
 }
 
 // Counts are the counters at a time.
@@ -68,7 +68,9 @@ func (c *Counters) Begin() {
 		c.forgetPeak()
 		c.resets = c.memoryPeak != nil
 	}
-	c.start, c.peak, c.seen = c.now(), 0, 0
+	c.start = c.now()
+	c.peak.Store(0)
+	c.seen.Store(0)
 }
 
 func (c *Counters) now() (n counts) {
@@ -148,9 +150,9 @@ func (c *Counters) CPU() time.Duration {
 // Refused returns how many forks were refused since the start, and notes how many processes
 // there are. One goroutine at a time calls it.
 func (c *Counters) Refused() int64 {
-	c.peak = max(c.peak, c.number("pids", "pids.current", "")-c.launchers())
+	c.peak.Store(max(c.peak.Load(), c.processes()))
 	if !c.resets {
-		c.seen = max(c.seen, c.memoryNow())
+		c.seen.Store(max(c.seen.Load(), c.memoryNow()))
 	}
 	own := c.number("pids", "pids.events", "max") - c.start.refused
 	if c.isUnified() && !c.whole {
@@ -161,11 +163,26 @@ func (c *Counters) Refused() int64 {
 
 // End adds what was counted since the start to the usage that waits for processes returned.
 func (c *Counters) End(u *serve.Usage) {
-	end := c.now()
+	c.add(u, c.now())
 	if c.whole && c.memoryPeak != nil { // each command's own, unlike a group's
 		_ = c.memoryPeak.Close()
 		c.memoryPeak = nil
 	}
+}
+
+// Now is as End while the command runs, and says what it holds. It isn't called after End.
+func (c *Counters) Now(now *serve.Now) {
+	at := c.now()
+	c.add(&now.Usage, at)
+	now.Memory, now.Processes = max(0, at.memory-c.start.memory), int(max(0, c.processes()))
+	now.PeakMemory, now.PeakProcesses = max(now.PeakMemory, now.Memory), max(now.PeakProcesses, now.Processes)
+}
+
+// processes returns how many the group has that are of commands, and threads.
+func (c *Counters) processes() int64 { return c.number("pids", "pids.current", "") - c.launchers() }
+
+// add adds what was counted from the start until end.
+func (c *Counters) add(u *serve.Usage, end counts) {
 	u.Refused, u.OOMKills = end.refused-c.start.refused+end.refusedTogether-c.start.refusedTogether, end.oomKills-c.start.oomKills
 	// No wait returned the rest. Only how it is divided is a guess.
 	if rest := time.Duration(end.cpu-c.start.cpu) - u.User - u.System; rest > 0 {
@@ -175,7 +192,7 @@ func (c *Counters) End(u *serve.Usage) {
 	}
 	// What an earlier command left in files isn't this one's.
 	u.PeakMemory = max(u.PeakMemory, c.mostMemory(end)-c.start.memory)
-	u.PeakProcesses = int(max(c.peak, 1))
+	u.PeakProcesses = int(max(c.peak.Load(), 1))
 	if end.mostProcesses > c.start.mostProcesses {
 		u.PeakProcesses = int(end.mostProcesses - c.launchers())
 	}
@@ -185,11 +202,22 @@ func (c *Counters) End(u *serve.Usage) {
 	}
 }
 
+// total adds what the group's processes used since it was made, and hold.
+func (c *Counters) total(now *serve.Now) {
+	now.Memory, now.Processes = c.memoryNow(), int(c.number("pids", "pids.current", ""))
+	all, user := c.number("cpuacct", "cpuacct.usage", ""), c.number("cpuacct", "cpuacct.usage_user", "")
+	if c.isUnified() {
+		all, user, _ = c.processorTime()
+	}
+	now.User = time.Duration(min(user, all))
+	now.System = time.Duration(all) - now.User
+}
+
 // mostMemory returns the peak of memory, where the group's may be that of an
 // earlier command only as far as it was seen.
 func (c *Counters) mostMemory(end counts) int64 {
 	if !c.resets && end.mostMemory == c.start.mostMemory {
-		return c.seen
+		return c.seen.Load()
 	}
 	return end.mostMemory
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/confinement"
 	"github.com/rockpool/rockpool/agent/cmd/launch"
 	"github.com/rockpool/rockpool/agent/cmd/proc"
+	"github.com/rockpool/rockpool/agent/serve"
 )
 
 // Names of the groups.
@@ -44,7 +45,10 @@ type Groups struct {
 	free []*Group   // by name
 	made int
 	rest *Group
-	root *Group // rest, for commands of root
+	root *Group   // rest, for commands of root
+	all  []*Group // that were opened
+
+	together *Counters // of all groups
 }
 
 // A Group is one in each tree. [Group.Counters] are of one command at a time.
@@ -60,7 +64,9 @@ type Group struct {
 // t.
 func Open(names string, first int, t *confinement.Thread, fork func(group int) launch.Func) (*Groups, error) {
 	g := &Groups{}
+	trees := map[string]int{}
 	if names == unified {
+		trees[unified] = first
 		together := &refusals{by: map[string]int64{}}
 		g.open = func(name string, root bool) (*Group, error) { return openUnified(first, name, root, t, fork, together) }
 		g.zygote = func(t *confinement.Thread) (launch.Func, error) {
@@ -74,7 +80,6 @@ func Open(names string, first int, t *confinement.Thread, fork func(group int) l
 			}, nil
 		}
 	} else {
-		trees := map[string]int{}
 		for i, name := range strings.Split(names, ",") {
 			trees[name] = first + i
 		}
@@ -92,7 +97,8 @@ func Open(names string, first int, t *confinement.Thread, fork func(group int) l
 	if err != nil {
 		return nil, err
 	}
-	g.free, g.made = append(g.free, one), 1
+	g.free, g.made, g.all = append(g.free, one), 1, append(g.all, one)
+	g.together = &Counters{trees: trees, name: ".", kept: newKeptFiles()}
 	return g, nil
 }
 
@@ -119,15 +125,28 @@ func (g *Groups) Take(root bool) (*Group, error) {
 		return *keep, nil
 	}
 	one, err := g.open(name, root)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
+	}
+	g.all = append(g.all, one)
+	switch {
 	case keep != nil:
 		*keep = one
 	default:
 		g.made++
 	}
 	return one, nil
+}
+
+// Now adds what all commands used since the runner was made, and hold.
+func (g *Groups) Now(now *serve.Now) {
+	g.together.total(now)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, one := range g.all {
+		now.Processes -= int(one.launchers())
+	}
+	now.Processes = max(0, now.Processes)
 }
 
 // Give gives a group back, in which nothing runs any more.

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent/serve"
 )
 
 // Whole is the group that a whole runner is in, its agent included, where the agent has none for
@@ -105,6 +107,11 @@ func below(group, root, mountPoint string) (path string, ok bool) {
 		return "", false
 	}
 	return mountPoint + rest, true
+}
+
+// Now adds what the runner used since it was made, and holds, its agent included.
+func (w *Whole) Now(now *serve.Now) {
+	(&Counters{trees: w.trees, name: ".", kept: w.kept}).total(now)
 }
 
 // Begin notes the counters before a command is started.

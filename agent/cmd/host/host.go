@@ -71,6 +71,9 @@ func (h *host) Start(start agent.Start) (serve.Process, error) {
 	return h.starter.Start(start, dir, candidates)
 }
 
+// Now implements [serve.Host].
+func (h *host) Now() serve.Now { return h.starter.Now() }
+
 // Serve confines this process, and serves until the listener fails or a signal ends it. It always
 // returns an error.
 func Serve(listener net.Listener, o Options) error {

@@ -120,32 +120,40 @@ func PIDs() (found []int, all bool) {
 // tick is the unit of processor times in /proc: USER_HZ, 100 on every Linux.
 const tick = 10 * time.Millisecond
 
-// ReadStat returns a process's processor time, including that of the children that it waited
-// for, and its number of threads, 0 for a dead one. Both are 0 if it can't be read.
-func ReadStat(pid int) (cpu time.Duration, threads int) {
+// Stat is what /proc/PID/stat says.
+type Stat struct {
+	User, System time.Duration // including that of the children that it waited for
+	Threads      int           // 0 for a dead process
+	Memory       int64         // bytes that are resident
+}
+
+// ReadStat reads /proc/PID/stat. It is zero if it can't be read.
+func ReadStat(pid int) Stat {
 	var buf [1024]byte
 	text, err := read("/proc/"+strconv.Itoa(pid)+"/stat", buf[:])
 	if err != nil {
-		return 0, 0
+		return Stat{}
 	}
 	return parseStat(text)
 }
 
 // parseStat parses /proc/PID/stat. The name, which may hold anything, ends with the last
 // parenthesis.
-func parseStat(text []byte) (cpu time.Duration, threads int) {
+func parseStat(text []byte) (s Stat) {
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if len(fields) < 18 {
-		return 0, 0
+	if len(fields) < 22 {
+		return Stat{}
 	}
-	for _, field := range fields[11:15] { // utime, stime, cutime, cstime
-		ticks, _ := strconv.ParseInt(string(field), 10, 64)
-		cpu += time.Duration(ticks) * tick
+	number := func(field int) int64 {
+		n, _ := strconv.ParseInt(string(fields[field]), 10, 64)
+		return n
 	}
+	s.User = time.Duration(number(11)+number(13)) * tick   // utime, cutime
+	s.System = time.Duration(number(12)+number(14)) * tick // stime, cstime
 	if state := fields[0][0]; state != 'Z' && state != 'X' {
-		threads, _ = strconv.Atoi(string(fields[17]))
+		s.Threads, s.Memory = int(number(17)), number(21)*int64(os.Getpagesize())
 	}
-	return cpu, threads
+	return s
 }
 
 // Executed reports whether a process has executed a program since its fork. It is true of one that

@@ -92,23 +92,11 @@ func (p *process) owns(pid int, all map[int]proc.Status, only bool) bool {
 // waited for: a process whose parent ignores SIGCHLD is missing once it has ended.
 func (p *process) Measure() (m serve.Measure) {
 	count := func(pid int) {
-		cpu, threads := proc.ReadStat(pid)
-		m.CPU += cpu
-		m.Processes += threads
+		s := proc.ReadStat(pid)
+		m.CPU += s.User + s.System
+		m.Processes += s.Threads
 	}
-	if p.starter.marking {
-		pids, _ := proc.PIDs()
-		for _, pid := range pids { // the dead count too, until they are waited for
-			if s, err := proc.ReadStatus(pid); err == nil && s.Mark == p.mark {
-				count(pid)
-			}
-		}
-	} else {
-		members, _ := p.members()
-		for _, pid := range members {
-			count(pid)
-		}
-	}
+	p.each(count)
 	p.starter.reaper.mu.Lock()
 	defer p.starter.reaper.mu.Unlock()
 	m.CPU += p.usage.User + p.usage.System
@@ -116,6 +104,24 @@ func (p *process) Measure() (m serve.Measure) {
 		m.CPU = max(m.CPU, p.group.CPU()) // which misses no process
 	}
 	return m
+}
+
+// each calls do with every process of p's. The dead count, too, until they are waited for, where
+// processes are marked.
+func (p *process) each(do func(pid int)) {
+	if !p.starter.marking {
+		members, _ := p.members()
+		for _, pid := range members {
+			do(pid)
+		}
+		return
+	}
+	pids, _ := proc.PIDs()
+	for _, pid := range pids {
+		if s, err := proc.ReadStatus(pid); err == nil && s.Mark == p.mark {
+			do(pid)
+		}
+	}
 }
 
 // Refused implements serve.Process.

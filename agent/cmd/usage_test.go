@@ -1,0 +1,57 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// TestUsageWhileItRuns: what a command holds and has used is seen while it runs, beside another
+// one, without control groups: each has its own figures. Local's TestLiveUsage has the groups.
+func TestUsageWhileItRuns(t *testing.T) {
+	b := newBed(t, 0)
+	session := func(id, script string) *agent.Session {
+		s, err := b.session(t, agent.Start{ID: id, Argv: []string{"perl", "-e", script}, Env: testEnv, Stdin: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	// Its child holds the memory. Each ends with its stdin.
+	holds := session("holds", `if (!fork) { $x = "x" x 100_000_000; <STDIN>; exit } wait`)
+	spins := session("spins", `alarm 600; 1 while do { @t = times; $t[0] + $t[1] < 0.5 }; <STDIN>`)
+	defer holds.Close()
+	defer spins.Close()
+	var last agent.Usage
+	wait.For(t, "both are seen", func() bool {
+		usage, err := agent.ReadUsage(t.Context(), b.dial(t))
+		if err != nil || len(usage.Executions) != 2 || usage.Executions[0].ID != "holds" {
+			t.Fatalf("%+v: %v", usage, err)
+		}
+		last = usage
+		h, s := usage.Executions[0], usage.Executions[1]
+		return h.Memory >= 100_000_000 && h.Processes == 2 && s.User+s.System >= 450*time.Millisecond
+	})
+	h, s := last.Executions[0], last.Executions[1]
+	if h.PeakMemory < h.Memory || h.PeakProcesses < 2 || h.Memory > 300<<20 || h.Wall <= 0 {
+		t.Errorf("holds: %+v", h)
+	}
+	if s.Memory <= 0 || s.Memory > 90_000_000 || s.Processes != 1 || s.User+s.System > time.Minute {
+		t.Errorf("spins: %+v", s)
+	}
+	if r := last.Runner; r.Memory < h.Memory || r.Processes < 3 || r.User+r.System < s.User+s.System {
+		t.Errorf("the runner: %+v", r)
+	}
+	for _, x := range []*agent.Session{holds, spins} {
+		if err := x.CloseStdin(); err != nil {
+			t.Fatal(err)
+		}
+		b.finish(t, x)
+	}
+	usage, err := agent.ReadUsage(t.Context(), b.dial(t))
+	if err != nil || len(usage.Executions) != 0 || usage.Runner.User+usage.Runner.System < s.User+s.System {
+		t.Errorf("after their end: %+v, %v", usage, err)
+	}
+}

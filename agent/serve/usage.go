@@ -1,0 +1,72 @@
+package serve
+
+import (
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rockpool/rockpool/agent"
+)
+
+// usage answers what the runner and the executions that run there use.
+func (s *Server) usage(conn net.Conn, request agent.Request) error {
+	usage := agent.Usage{Runner: used(s.host.Now())}
+	for _, x := range s.all() {
+		if now, ok := x.usage(); ok {
+			usage.Executions = append(usage.Executions, now)
+		}
+	}
+	slices.SortFunc(usage.Executions, func(a, b agent.ExecutionUsed) int { return strings.Compare(a.ID, b.ID) })
+	response := s.response(request)
+	response.Usage = &usage
+	frame, err := agent.AppendJSON(nil, agent.KindResponse, response)
+	if err == nil {
+		_, err = conn.Write(frame)
+	}
+	return err
+}
+
+// all returns the executions that there are.
+func (s *Server) all() []*execution {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*execution, 0, len(s.executions))
+	for _, x := range s.executions {
+		all = append(all, x)
+	}
+	return all
+}
+
+// usage returns what an execution uses, and false if it isn't one that runs.
+func (x *execution) usage() (agent.ExecutionUsed, bool) {
+	select {
+	case <-x.ready:
+	default:
+		return agent.ExecutionUsed{}, false
+	}
+	if x.err != nil {
+		return agent.ExecutionUsed{}, false
+	}
+	x.measuring.Lock() // the process is closed only after it
+	defer x.measuring.Unlock()
+	if x.closed {
+		return agent.ExecutionUsed{}, false
+	}
+	return agent.ExecutionUsed{ID: x.start.ID, Wall: time.Since(x.at), Used: used(x.process.Now())}, true
+}
+
+// close closes the process, once it isn't measured any more.
+func (x *execution) close() Usage {
+	x.measuring.Lock()
+	defer x.measuring.Unlock()
+	x.closed = true
+	return x.process.Close()
+}
+
+func used(now Now) agent.Used {
+	return agent.Used{
+		User: now.User, System: now.System, Memory: now.Memory, PeakMemory: now.PeakMemory,
+		Processes: now.Processes, PeakProcesses: now.PeakProcesses, BytesRead: now.BytesRead, BytesWritten: now.BytesWritten,
+	}
+}

@@ -1,0 +1,55 @@
+package graph
+
+import (
+	"context"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+func (r execution) Usage(ctx context.Context, of *runtime.Execution) (*runtime.Usage, error) {
+	return r.guard.ExecutionUsage(ctx, *of)
+}
+
+func (r usage) WallMs(_ context.Context, of *runtime.Usage) (int64, error) {
+	return of.Wall.Milliseconds(), nil
+}
+
+func (r usage) UserMs(_ context.Context, of *runtime.Usage) (int64, error) {
+	return of.User.Milliseconds(), nil
+}
+
+func (r usage) SystemMs(_ context.Context, of *runtime.Usage) (int64, error) {
+	return of.System.Milliseconds(), nil
+}
+
+func (r usage) PeakProcesses(_ context.Context, of *runtime.Usage) (*int, error) {
+	return orNull(of.PeakProcesses), nil
+}
+
+func (r usage) PeakMemory(_ context.Context, of *runtime.Usage) (*int64, error) {
+	return orNull(of.PeakMemory), nil
+}
+
+func (r usage) Memory(_ context.Context, of *runtime.Usage) (*int64, error) {
+	return orNull(of.Memory), nil
+}
+
+func (r usage) Processes(_ context.Context, of *runtime.Usage) (*int, error) {
+	return orNull(of.Processes), nil
+}
+
+func (r runner) Usage(ctx context.Context, of *runtime.Runner) (*runtime.RunnerUsage, error) {
+	return r.guard.RunnerUsage(ctx, *of), nil
+}
+
+func (r runnerUsage) CPUMs(_ context.Context, of *runtime.RunnerUsage) (int64, error) {
+	return of.CPU.Milliseconds(), nil
+}
+
+func (r runnerUsage) Memory(_ context.Context, of *runtime.RunnerUsage) (*int64, error) {
+	return orNull(of.Memory), nil
+}
+
+func (r runnerUsage) Processes(_ context.Context, of *runtime.RunnerUsage) (*int, error) {
+	return orNull(of.Processes), nil
+}

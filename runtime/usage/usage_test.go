@@ -1,0 +1,156 @@
+package usage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A world has agents, and runs what an Agents spawns.
+type world struct {
+	*Agents
+	asked   atomic.Int64
+	spawned sync.WaitGroup
+	end     context.CancelFunc
+}
+
+// newWorld has agents that answer as they are told.
+func newWorld(t *testing.T, answer func(n int64, id runtime.RunnerID, conn net.Conn)) *world {
+	w := &world{}
+	ctx, end := context.WithCancel(t.Context())
+	w.end = end
+	w.Agents = New(func(_ context.Context, id runtime.RunnerID) (net.Conn, error) {
+		n := w.asked.Add(1)
+		ours, theirs := net.Pipe()
+		w.spawned.Go(func() {
+			defer theirs.Close()
+			if _, _, err := agent.NewFrameReader(theirs, agent.AgentSide).Next(); err == nil {
+				answer(n, id, theirs)
+			}
+		})
+		return ours, nil
+	}, func(f func(context.Context)) error {
+		w.spawned.Go(func() { f(ctx) })
+		return nil
+	})
+	return w
+}
+
+func (w *world) close() {
+	w.end()
+	w.spawned.Wait()
+}
+
+// counts answers how often any agent was asked.
+func counts(n int64, _ runtime.RunnerID, conn net.Conn) {
+	frame, err := agent.AppendJSON(nil, agent.KindResponse, agent.Response{Protocol: agent.Protocol, Usage: &agent.Usage{Runner: agent.Used{Memory: n}}})
+	if err == nil {
+		_, _ = conn.Write(frame)
+	}
+}
+
+// hangs answers nothing until it is left.
+func hangs(_ int64, _ runtime.RunnerID, conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
+
+// TestOnceASecond: an agent is asked once a second for any number of callers, and not at all
+// without any.
+func TestOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, counts)
+		defer w.close()
+		for second := int64(1); second <= 3; second++ {
+			began := time.Now()
+			for range 2 {
+				var callers sync.WaitGroup
+				for range 500 {
+					callers.Go(func() {
+						if usage, at := w.Of(t.Context(), "r"); usage.Runner.Memory != second || !at.Equal(began) {
+							t.Errorf("second %d: %+v at %v", second, usage, at)
+						}
+					})
+				}
+				callers.Wait()
+				time.Sleep(every/2 + time.Millisecond)
+			}
+		}
+		time.Sleep(time.Hour)
+		if n := w.asked.Load(); n != 3 || len(w.Agents.asked) != 0 {
+			t.Errorf("asked %d times, %d are kept", n, len(w.Agents.asked))
+		}
+	})
+}
+
+// TestBoundedWait: however many agents don't answer, no caller waits longer than a second. The
+// others' answers come, and who failed isn't asked, or waited for, for a while.
+func TestBoundedWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(n int64, id runtime.RunnerID, conn net.Conn) {
+			if id[0] == 'h' {
+				hangs(n, id, conn)
+			} else {
+				counts(n, id, conn)
+			}
+		})
+		defer w.close()
+		page := func(most time.Duration) (answers int64) {
+			var callers sync.WaitGroup
+			var answered atomic.Int64
+			began := time.Now()
+			for i := range 1000 {
+				id := runtime.RunnerID(fmt.Sprintf("a%d", i))
+				if i%10 == 0 { // fewer than are asked at once
+					id = runtime.RunnerID(fmt.Sprintf("h%d", i))
+				}
+				callers.Go(func() {
+					if _, at := w.Of(t.Context(), id); !at.IsZero() {
+						answered.Add(1)
+					}
+				})
+			}
+			callers.Wait()
+			if took := time.Since(began); took > most {
+				t.Errorf("the page took %v", took)
+			}
+			return answered.Load()
+		}
+		if n := page(patience); n != 900 {
+			t.Errorf("%d answers", n)
+		}
+		time.Sleep(time.Millisecond)
+		if n := page(0); n != 900 || w.asked.Load() != 1900 {
+			t.Errorf("%d answers, asked %d times", n, w.asked.Load())
+		}
+		time.Sleep(again)
+		if page(patience); w.asked.Load() != 2900 {
+			t.Errorf("asked %d times after a while", w.asked.Load())
+		}
+	})
+}
+
+// TestNobodyCanTell: a caller that leaves, and what can't be asked, is no answer.
+func TestNobodyCanTell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, hangs)
+		defer w.close()
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		if _, at := w.Of(ctx, "r"); !at.IsZero() || time.Since(began) != 300*time.Millisecond {
+			t.Errorf("the caller left after %v", time.Since(began))
+		}
+		refused := New(nil, func(func(context.Context)) error { return errors.New("stopping") })
+		if _, at := refused.Of(t.Context(), "r"); !at.IsZero() || len(refused.asked) != 0 {
+			t.Error("a server that stops asked")
+		}
+	})
+}
