@@ -3937,6 +3937,7 @@ type __GetAuditLogInput struct {
 	Actor       *string    `json:"actor"`
 	Action      *string    `json:"action"`
 	Object      *string    `json:"object"`
+	Failed      *bool      `json:"failed"`
 	From        *time.Time `json:"from"`
 	To          *time.Time `json:"to"`
 	First       *int       `json:"first"`
@@ -3952,6 +3953,9 @@ func (v *__GetAuditLogInput) GetAction() *string { return v.Action }
 
 // GetObject returns __GetAuditLogInput.Object, and is useful for accessing the field via an interface.
 func (v *__GetAuditLogInput) GetObject() *string { return v.Object }
+
+// GetFailed returns __GetAuditLogInput.Failed, and is useful for accessing the field via an interface.
+func (v *__GetAuditLogInput) GetFailed() *bool { return v.Failed }
 
 // GetFrom returns __GetAuditLogInput.From, and is useful for accessing the field via an interface.
 func (v *__GetAuditLogInput) GetFrom() *time.Time { return v.From }
@@ -5903,8 +5907,8 @@ func DrainCluster(
 
 // The query executed by GetAuditLog.
 const GetAuditLog_Operation = `
-query GetAuditLog ($actor: ID, $action: String, $object: ID, $from: Time, $to: Time, $first: Int, $after: String, $newestFirst: Boolean) {
-	auditLog(actorId: $actor, action: $action, objectId: $object, from: $from, to: $to, first: $first, after: $after, newestFirst: $newestFirst) {
+query GetAuditLog ($actor: ID, $action: String, $object: ID, $failed: Boolean, $from: Time, $to: Time, $first: Int, $after: String, $newestFirst: Boolean) {
+	auditLog(actorId: $actor, action: $action, objectId: $object, failed: $failed, from: $from, to: $to, first: $first, after: $after, newestFirst: $newestFirst) {
 		edges {
 			cursor
 			node {
@@ -5942,6 +5946,7 @@ func GetAuditLog(
 	actor *string,
 	action *string,
 	object *string,
+	failed *bool,
 	from *time.Time,
 	to *time.Time,
 	first *int,
@@ -5955,6 +5960,7 @@ func GetAuditLog(
 			Actor:       actor,
 			Action:      action,
 			Object:      object,
+			Failed:      failed,
 			From:        from,
 			To:          to,
 			First:       first,
