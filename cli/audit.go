@@ -19,6 +19,7 @@ type auditCommand struct {
 	Actor  string `placeholder:"ID" help:"Only what the token, session or grant with this id did, or what callers without an id did, by their kind, for example UNKNOWN."`
 	Action string `placeholder:"NAME" help:"Only this action, for example claimRunner, createToken, signIn or authenticate."`
 	Object string `placeholder:"ID" help:"Only what was done to the object with this id: a runner, an execution, a token …"`
+	Failed bool   `help:"Only what failed: whose outcome isn't OK."`
 	From   string `placeholder:"TIME" help:"Only what was done since then: a time as in 2026-11-20T21:27:00Z, or a duration before now as in 24h."`
 	To     string `placeholder:"TIME" help:"Only what was done before then; as --from."`
 	Lines  int    `short:"n" default:"100" placeholder:"N" help:"How many entries, the newest ones; 0: all. (${default})"`
@@ -32,7 +33,8 @@ func (auditCommand) Help() string {
 
     rockpool audit
     rockpool audit --from 24h --action createToken
-    rockpool audit --object "$runner" --lines 0 --json | jq -r 'select(.outcome != "OK") | .actorName'
+    rockpool audit --object "$runner" --lines 0 --json | jq -r .actorName
+    rockpool audit --from 24h --failed
     rockpool audit --actor UNKNOWN                # callers that showed no valid token
     rockpool audit --follow`
 }
@@ -157,7 +159,7 @@ func (r *auditReader) follow(ctx context.Context, errs io.Writer) error {
 // page returns a page. It notes whether the server said beside it that entries are missing.
 func (r *auditReader) page(ctx context.Context, first int, after *string, newestFirst bool) (edges []client.AuditEdge, more bool, err error) {
 	ask := func(sender client.Sender) (*client.GetAuditLogResponse, error) {
-		return client.GetAuditLog(ctx, sender, unless(r.c.Actor), unless(r.c.Action), unless(r.c.Object), r.from, r.to, &first, after, &newestFirst)
+		return client.GetAuditLog(ctx, sender, unless(r.c.Actor), unless(r.c.Action), unless(r.c.Object), unless(r.c.Failed), r.from, r.to, &first, after, &newestFirst)
 	}
 	out, err := ask(r.server)
 	var refused *client.Error

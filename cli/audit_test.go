@@ -53,6 +53,7 @@ func TestAuditCommand(t *testing.T) {
 		{"--to 1h", nil},
 		{"--from 2999-01-01T00:00:00Z", nil},
 		{"--actor nobody", nil},
+		{"--failed", nil},
 	} {
 		if got := audit(strings.Fields(test.arguments)...); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %q, not %q", test.arguments, got, test.want)
@@ -78,6 +79,10 @@ func TestAuditCommand(t *testing.T) {
 	}
 	if got := entries(t, followed.out.String()); !slices.Equal(got, []string{"createToken", "putTenant", "putTenant"}) {
 		t.Errorf("followed: %q", got)
+	}
+	s.fails("no tenant nobody", "token", "create", "x", "--role", "CLIENT", "--tenant", "nobody")
+	if got := audit("--failed"); !slices.Equal(got, []string{"createToken"}) {
+		t.Errorf("failed: %q", got)
 	}
 
 	s.as(physics)

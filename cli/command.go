@@ -51,8 +51,8 @@ func text(value *string) string {
 }
 
 // unless returns an optional argument, which is null where a flag wasn't given.
-func unless(flag string) *string {
-	if flag == "" {
+func unless[T comparable](flag T) *T {
+	if flag == *new(T) {
 		return nil
 	}
 	return &flag

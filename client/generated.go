@@ -3947,6 +3947,7 @@ type __GetAuditLogInput struct {
 	Actor       *string    `json:"actor"`
 	Action      *string    `json:"action"`
 	Object      *string    `json:"object"`
+	Failed      *bool      `json:"failed"`
 	From        *time.Time `json:"from"`
 	To          *time.Time `json:"to"`
 	First       *int       `json:"first"`
@@ -3962,6 +3963,9 @@ func (v *__GetAuditLogInput) GetAction() *string { return v.Action }
 
 // GetObject returns __GetAuditLogInput.Object, and is useful for accessing the field via an interface.
 func (v *__GetAuditLogInput) GetObject() *string { return v.Object }
+
+// GetFailed returns __GetAuditLogInput.Failed, and is useful for accessing the field via an interface.
+func (v *__GetAuditLogInput) GetFailed() *bool { return v.Failed }
 
 // GetFrom returns __GetAuditLogInput.From, and is useful for accessing the field via an interface.
 func (v *__GetAuditLogInput) GetFrom() *time.Time { return v.From }
@@ -5913,8 +5917,8 @@ func DrainCluster(
 
 // The query executed by GetAuditLog.
 const GetAuditLog_Operation = `
-query GetAuditLog ($actor: ID, $action: String, $object: ID, $from: Time, $to: Time, $first: Int, $after: String, $newestFirst: Boolean) {
-	auditLog(actorId: $actor, action: $action, objectId: $object, from: $from, to: $to, first: $first, after: $after, newestFirst: $newestFirst) {
+query GetAuditLog ($actor: ID, $action: String, $object: ID, $failed: Boolean, $from: Time, $to: Time, $first: Int, $after: String, $newestFirst: Boolean) {
+	auditLog(actorId: $actor, action: $action, objectId: $object, failed: $failed, from: $from, to: $to, first: $first, after: $after, newestFirst: $newestFirst) {
 		edges {
 			cursor
 			node {
@@ -5952,6 +5956,7 @@ func GetAuditLog(
 	actor *string,
 	action *string,
 	object *string,
+	failed *bool,
 	from *time.Time,
 	to *time.Time,
 	first *int,
@@ -5965,6 +5970,7 @@ func GetAuditLog(
 			Actor:       actor,
 			Action:      action,
 			Object:      object,
+			Failed:      failed,
 			From:        from,
 			To:          to,
 			First:       first,

@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/audit"
 )
 
-func (r query) AuditLog(ctx context.Context, tenant, actor, action, object *string, from, to *time.Time, first *int, after *string, newestFirst *bool) (model.AuditEntryConnection, error) {
+func (r query) AuditLog(ctx context.Context, tenant, actor, action, object *string, failed *bool, from, to *time.Time, first *int, after *string, newestFirst *bool) (model.AuditEntryConnection, error) {
 	page, err := pagination.Parse(first, after)
 	if err != nil {
 		return model.AuditEntryConnection{}, err
@@ -23,7 +23,7 @@ func (r query) AuditLog(ctx context.Context, tenant, actor, action, object *stri
 		return model.AuditEntryConnection{}, err
 	}
 	filter := audit.Filter{
-		Tenant: only, Actor: orZero(actor), Action: orZero(action), Object: orZero(object), From: orZero(from), To: orZero(to), NewestFirst: orZero(newestFirst),
+		Tenant: only, Actor: orZero(actor), Action: orZero(action), Object: orZero(object), Failed: failed, From: orZero(from), To: orZero(to), NewestFirst: orZero(newestFirst),
 	}
 	charge := func(bytes int) error { return transport.Charge(ctx, recordMemory*int64(bytes)) }
 	found, err := r.guard.AuditLog(ctx, filter, page.First, page.After, charge)

@@ -56,6 +56,12 @@ func TestChangesAreInTheAuditLog(t *testing.T) {
 			t.Errorf("%+v is missing in %s", want, data)
 		}
 	}
+	for filter, both := range map[string][2]bool{"failed: true": {false, true}, "failed: false": {true, false}, "failed: null": {true, true}} {
+		data, _ := json.Marshal(b.as(testToken, `{ auditLog(`+filter+`) { nodes { outcome } } }`).Data)
+		if got := [2]bool{strings.Contains(string(data), `"OK"`), strings.Contains(string(data), `"FORBIDDEN"`)}; got != both {
+			t.Errorf("%s: %s", filter, data)
+		}
+	}
 	asked(t, b, client, `mutation { releaseRunner(id: "none") { released } }`)
 	b.as(testToken, `mutation { releaseRunner(id: "`+runner+`") { released } }`)
 	b.as(testToken, `mutation { putTenant(input: {id: "chemistry"}) { created } }`)

@@ -39,7 +39,7 @@ func fields() generated.ComplexityRoot {
 	}
 	c.Query.Tokens = func(child int, _ *bool) int { return listed * (1 + child) }
 	c.Query.Tenants = func(child int) int { return listed * (1 + child) }
-	c.Query.AuditLog = func(child int, _, _, _, _ *string, _, _ *time.Time, first *int, _ *string, _ *bool) int {
+	c.Query.AuditLog = func(child int, _, _, _, _ *string, _ *bool, _, _ *time.Time, first *int, _ *string, _ *bool) int {
 		return page(child, first)
 	}
 	c.Query.WaitingClaims = func(child int, _, _ *string, first *int, _ *string) int { return counting + page(child, first) }

@@ -594,7 +594,7 @@ type ComplexityRoot struct {
 	}
 
 	Query struct {
-		AuditLog      func(childComplexity int, tenant *string, actorID *string, action *string, objectID *string, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) int
+		AuditLog      func(childComplexity int, tenant *string, actorID *string, action *string, objectID *string, failed *bool, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) int
 		Batch         func(childComplexity int, id string) int
 		Batches       func(childComplexity int, runnerID *string, environmentID *string, first *int, after *string, newestFirst *bool) int
 		Cluster       func(childComplexity int) int
@@ -973,7 +973,7 @@ type QueryResolver interface {
 	Version(ctx context.Context) (string, error)
 	Me(ctx context.Context) (access.Principal, error)
 	Tokens(ctx context.Context, sessions *bool) ([]access.Token, error)
-	AuditLog(ctx context.Context, tenant *string, actorID *string, action *string, objectID *string, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) (pagination.Connection[audit.Entry], error)
+	AuditLog(ctx context.Context, tenant *string, actorID *string, action *string, objectID *string, failed *bool, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) (pagination.Connection[audit.Entry], error)
 	Tenants(ctx context.Context) ([]runtime.Tenant, error)
 }
 type RunnerResolver interface {
@@ -3217,7 +3217,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.AuditLog(childComplexity, args["tenant"].(*string), args["actorId"].(*string), args["action"].(*string), args["objectId"].(*string), args["from"].(*time.Time), args["to"].(*time.Time), args["first"].(*int), args["after"].(*string), args["newestFirst"].(*bool)), true
+		return e.ComplexityRoot.Query.AuditLog(childComplexity, args["tenant"].(*string), args["actorId"].(*string), args["action"].(*string), args["objectId"].(*string), args["failed"].(*bool), args["from"].(*time.Time), args["to"].(*time.Time), args["first"].(*int), args["after"].(*string), args["newestFirst"].(*bool)), true
 	case "Query.batch":
 		if e.ComplexityRoot.Query.Batch == nil {
 			break
@@ -4516,6 +4516,8 @@ type Query {
     action: String
     "Only those about the object with this id; null: any."
     objectId: ID
+    "true: only those whose outcome isn't OK; false: only those whose outcome is OK; null: all."
+    failed: Boolean
     "Only those since then; null: from the first."
     from: Time
     "Only those before then; null: to the last."
@@ -8868,46 +8870,54 @@ func (ec *executionContext) field_Query_auditLog_args(ctx context.Context, rawAr
 		return nil, err
 	}
 	args["objectId"] = arg3
-	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "from",
-		func(ctx context.Context, v any) (*time.Time, error) {
-			return ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
-		})
-	if err != nil {
-		return nil, err
-	}
-	args["from"] = arg4
-	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "to",
-		func(ctx context.Context, v any) (*time.Time, error) {
-			return ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
-		})
-	if err != nil {
-		return nil, err
-	}
-	args["to"] = arg5
-	arg6, err := graphql.ProcessArgField(ctx, rawArgs, "first",
-		func(ctx context.Context, v any) (*int, error) {
-			return ec.unmarshalOInt2ᚖint(ctx, v)
-		})
-	if err != nil {
-		return nil, err
-	}
-	args["first"] = arg6
-	arg7, err := graphql.ProcessArgField(ctx, rawArgs, "after",
-		func(ctx context.Context, v any) (*string, error) {
-			return ec.unmarshalOString2ᚖstring(ctx, v)
-		})
-	if err != nil {
-		return nil, err
-	}
-	args["after"] = arg7
-	arg8, err := graphql.ProcessArgField(ctx, rawArgs, "newestFirst",
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "failed",
 		func(ctx context.Context, v any) (*bool, error) {
 			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["newestFirst"] = arg8
+	args["failed"] = arg4
+	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "from",
+		func(ctx context.Context, v any) (*time.Time, error) {
+			return ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["from"] = arg5
+	arg6, err := graphql.ProcessArgField(ctx, rawArgs, "to",
+		func(ctx context.Context, v any) (*time.Time, error) {
+			return ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["to"] = arg6
+	arg7, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg7
+	arg8, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg8
+	arg9, err := graphql.ProcessArgField(ctx, rawArgs, "newestFirst",
+		func(ctx context.Context, v any) (*bool, error) {
+			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["newestFirst"] = arg9
 	return args, nil
 }
 
@@ -18790,7 +18800,7 @@ func (ec *executionContext) _Query_auditLog(ctx context.Context, field graphql.C
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().AuditLog(ctx, fc.Args["tenant"].(*string), fc.Args["actorId"].(*string), fc.Args["action"].(*string), fc.Args["objectId"].(*string), fc.Args["from"].(*time.Time), fc.Args["to"].(*time.Time), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["newestFirst"].(*bool))
+			return ec.Resolvers.Query().AuditLog(ctx, fc.Args["tenant"].(*string), fc.Args["actorId"].(*string), fc.Args["action"].(*string), fc.Args["objectId"].(*string), fc.Args["failed"].(*bool), fc.Args["from"].(*time.Time), fc.Args["to"].(*time.Time), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["newestFirst"].(*bool))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v pagination.Connection[audit.Entry]) graphql.Marshaler {

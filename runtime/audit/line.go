@@ -67,7 +67,7 @@ func (e Entry) row() (store.AuditRow, error) {
 		l.Detail[d.name] = d.value
 	}
 	value, err := json.Marshal(l)
-	return store.AuditRow{ID: e.ID, At: e.At, Tenant: e.Tenant, Actor: e.Actor.key(), Action: e.Action, Object: e.ObjectID, Value: value}, err
+	return store.AuditRow{ID: e.ID, At: e.At, Tenant: e.Tenant, Actor: e.Actor.key(), Action: e.Action, Object: e.ObjectID, Failed: e.Outcome != OK, Value: value}, err
 }
 
 // entryOf returns the entry of a row.

@@ -68,7 +68,9 @@ func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (r
 	if !later {
 		claim.WaitFor = max(claim.WaitFor-time.Since(began), 0)
 	}
+	h.ledger.Pend(tenant, 1)
 	r, err := p.Claim(ctx, claim)
+	h.ledger.Pend(tenant, -1)
 	if err != nil {
 		h.ledger.Release(tenant, quota.Runners)
 		return r, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -105,6 +106,44 @@ func TestClaimsThatWaitTwiceCountOnce(t *testing.T) {
 	close(starts)
 	if err := <-answer; err != nil || b.Usage("a").Waiting.Used != 0 {
 		t.Errorf("%v, %+v", err, b.Usage("a"))
+	}
+}
+
+// A refusal says how many runners the tenant holds, and how many of its claims wait in a pool with room that the quota gave them.
+func TestClaimsThatWaitAreNotHeldRunners(t *testing.T) {
+	b := newBed(t)
+	b.stop()
+	b.config.Quotas = quota.New()
+	b.config.Quotas.SetTenant(runtime.Tenant{ID: "a", Quotas: runtime.Quotas{Runners: ptr(2)}})
+	b.start(t)
+	if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "a", Shared: ptr(true), PoolSize: ptr(0)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Tenant: "a", WaitFor: ptr(60)}); err != nil {
+		t.Fatal(err)
+	}
+	starts := make(chan struct{})
+	b.fake.OnStart(func(runtime.RunnerID) error { <-starts; return nil })
+	answer := make(chan error)
+	go func() {
+		_, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Tenant: "a", WaitFor: ptr(600)})
+		answer <- err
+	}()
+	wait.For(t, "it waits for a runner", func() bool { s, _ := b.PoolStatus("a"); return s.Waiting == 1 })
+	_, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Tenant: "a"})
+	if got := refused(t, err); got.Quota != "runners" || got.Limit != 2 || got.Used != 1 || !strings.Contains(err.Error(), "holds 1 runners of at most 2, and 1 of its claims wait") {
+		t.Errorf("%v: %+v", err, got)
+	}
+	if used := b.Usage("a").Runners.Used; used != 1 {
+		t.Errorf("%d runners are used", used)
+	}
+	close(starts)
+	if err := <-answer; err != nil {
+		t.Fatal(err)
+	}
+	_, err = b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Tenant: "a"})
+	if got := refused(t, err); got.Used != 2 || strings.Contains(err.Error(), "wait") || b.Usage("a").Runners.Used != 2 {
+		t.Errorf("%v: %+v", err, got)
 	}
 }
 

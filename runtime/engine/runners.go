@@ -157,8 +157,11 @@ func keyOf(scope, key string) string {
 	if scope == "" {
 		return key
 	}
-	return "tenant/" + scope + "/" + key
+	return keysOf(scope) + key
 }
+
+// keysOf returns how all stored keys of a scope begin.
+func keysOf(scope string) string { return "tenant/" + scope + "/" }
 
 func keyConflict() error {
 	return runtime.Errorf(runtime.CodeConflict, "this idempotencyKey was used before with another input")

@@ -23,7 +23,8 @@ func (e *Engine) DeleteTenant(ctx context.Context, id runtime.TenantID, remove f
 }
 
 // FreeTenant returns CONFLICT while runners, waiting claims or executions of a deleted tenant with this
-// name exist, since a new tenant would see them. The error says which, and when they go if that is known.
+// name exist, since a new tenant would see them. The error says which, and when they go if that is known. Otherwise
+// it forgets the tenant's spent keys and ended tickets.
 func (e *Engine) FreeTenant(ctx context.Context, id runtime.TenantID) error {
 	conflict := func(format string, args ...any) error {
 		return runtime.Errorf(runtime.CodeConflict, "a deleted tenant "+id.String()+" "+format, args...)
@@ -43,7 +44,8 @@ func (e *Engine) FreeTenant(ctx context.Context, id runtime.TenantID) error {
 	case kept.Unfinished > 0:
 		return conflict("has %d executions or batches that haven't ended: cancel them, or choose another name", kept.Unfinished)
 	case kept.Executions == 0:
-		return nil
+		e.tickets.Forget(id)
+		return e.store.ForgetSpentKeys(ctx, keysOf(id.String()))
 	case e.keep == 0:
 		return conflict("left %d executions, which this server keeps for ever (--keep-executions 0): choose another name", kept.Executions)
 	default:

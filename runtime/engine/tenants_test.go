@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/ticket"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -61,6 +62,78 @@ func TestNameOfADeletedTenantIsFreeOnceNothingIsLeft(t *testing.T) {
 		if err := b.FreeTenant(t.Context(), physics); err != nil {
 			t.Error("once nothing is left:", err)
 		}
+	}
+}
+
+// TestKeysOfADeletedTenantAreNotItsSuccessors: with the same keys a new tenant gets a runner, a ticket and an execution of its own.
+func TestKeysOfADeletedTenantAreNotItsSuccessors(t *testing.T) {
+	b, _ := keeping(t, Config{Keep: time.Hour})
+	physics := runtime.TenantID("physics")
+	if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "b", Shared: ptr(true), PoolSize: ptr(1)}); err != nil {
+		t.Fatal(err)
+	}
+	claim := func(tenant runtime.TenantID, keys, key string) (runtime.Runner, error) {
+		return b.Claim(t.Context(), ClaimInput{EnvironmentID: "b", Tenant: tenant, Keys: keys, Key: key, WaitFor: ptr(60)})
+	}
+	later := func() ticket.Ticket {
+		t.Helper()
+		got, err := b.ClaimLater(t.Context(), ClaimInput{EnvironmentID: "b", Tenant: physics, Keys: "physics", Key: "later", WaitFor: ptr(60)}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wait.For(t, "the ticket has its runner", func() bool {
+			got, err = b.Ticket(t.Context(), got.ID)
+			return err != nil || got.Runner != ""
+		})
+		return got
+	}
+	release := func(id runtime.RunnerID) {
+		t.Helper()
+		if _, err := b.Release(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		wait.For(t, "the runner goes", func() bool { _, there := b.Runner(id); return !there })
+	}
+	var collected []runtime.ExecutionID
+	live := func() []runtime.RunnerID {
+		t.Helper()
+		r, err := claim(physics, "physics", "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Tenant: physics, Keys: "physics", Key: "k", Command: []string{"true"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.await(t, x.ID)
+		release(r.ID)
+		ofTicket := later().Runner
+		release(ofTicket)
+		collected = append(collected, x.ID)
+		return []runtime.RunnerID{r.ID, ofTicket}
+	}
+	other, err := claim("physics-2", "physics-2", "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	release(other.ID)
+	before := live()
+	if err := b.store.DeleteExecutions(t.Context(), collected, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := claim(physics, "physics", "k"); runtime.CodeOf(err) != runtime.CodeRunnerGone {
+		t.Error("its own key isn't spent:", err)
+	}
+	if err := b.FreeTenant(t.Context(), physics); err != nil {
+		t.Fatal(err)
+	}
+	for i, id := range live() {
+		if id == before[i] {
+			t.Error("the new tenant got the old one's runner", id)
+		}
+	}
+	if _, err := claim("physics-2", "physics-2", "k"); runtime.CodeOf(err) != runtime.CodeRunnerGone {
+		t.Error("another tenant's key isn't spent any more:", err)
 	}
 }
 

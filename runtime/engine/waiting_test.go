@@ -57,9 +57,17 @@ func TestWaitingClaims(t *testing.T) {
 	}
 	list := func(filter WaitingFilter, first int, after string) (rows []row, last string, total int) {
 		var all []WaitingClaim
-		wait.For(t, "the places are known", func() bool { // of one that came a moment ago it isn't
+		type place struct {
+			env      runtime.EnvironmentID
+			position int
+		}
+		wait.For(t, "the places are known", func() bool { // when one has just come, its place or those of others aren't
 			all, total = b.WaitingClaims(t.Context(), filter, first, after)
-			return !slices.ContainsFunc(all, func(c WaitingClaim) bool { return c.Position == 0 })
+			places := map[place]bool{}
+			for _, c := range all {
+				places[place{c.EnvironmentID, c.Position}] = true
+			}
+			return len(places) == len(all) && !slices.ContainsFunc(all, func(c WaitingClaim) bool { return c.Position == 0 })
 		})
 		for _, c := range all {
 			rows, last = append(rows, row{c.EnvironmentID, c.Tenant, c.Position}), c.ID

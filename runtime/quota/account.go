@@ -17,6 +17,7 @@ type account struct {
 	mu      sync.Mutex // guards what follows
 	limits  limits
 	taken   [resources]int64
+	pending int64                // of taken[Runners]: what claims have that wait for a runner
 	waiting [resources]list.List // of chan struct{}: each is closed when it has one; none waits while there is room
 	claims  window
 	day     string // of what follows, in UTC
@@ -52,9 +53,23 @@ func (a *account) room(r Resource) error {
 // full returns QUOTA_EXCEEDED if no more may be taken. The caller holds mu.
 func (a *account) full(r Resource) error {
 	if a.limits.reached(r, a.taken[r]) {
-		return a.exceeded(r, a.taken[r], 0)
+		return a.exceeded(r, a.held(r), 0)
 	}
 	return nil
+}
+
+// held is what the tenant has of what is taken. The caller holds mu.
+func (a *account) held(r Resource) int64 {
+	if r == Runners {
+		return a.taken[r] - a.pending
+	}
+	return a.taken[r]
+}
+
+func (a *account) pend(n int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.pending += n
 }
 
 func (a *account) release(r Resource) {
@@ -105,7 +120,7 @@ func (a *account) wait(ctx context.Context, r Resource, longest time.Duration) e
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return a.exceeded(r, a.taken[r], 0)
+	return a.exceeded(r, a.held(r), 0)
 }
 
 func (a *account) adopt(r Resource, n int) {
@@ -163,7 +178,7 @@ func (a *account) usage() Usage {
 	defer a.mu.Unlock()
 	a.claims.forget(time.Since(a.began))
 	a.turn(time.Now())
-	held := func(r Resource) Amount { return a.limits.amount(r, a.taken[r]) }
+	held := func(r Resource) Amount { return a.limits.amount(r, a.held(r)) }
 	return Usage{
 		Tenant: a.tenant, Runners: held(Runners), Waiting: held(Waiting), Executions: held(Executions), Subscriptions: held(Subscriptions),
 		ClaimsPerMinute:   a.limits.amount(claims, a.claims.len()),

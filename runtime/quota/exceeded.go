@@ -20,7 +20,7 @@ var messages = [quotas]string{
 
 // advice says when there is room again without a time for it.
 var advice = [resources]string{
-	Runners:       "release one, then try again",
+	Runners:       "try again when one is released, or a claim gave up",
 	Waiting:       "try again when one has a runner, or gave up",
 	Executions:    "try again when one has ended",
 	Subscriptions: "close one, then try again",
@@ -38,7 +38,11 @@ func (a *account) exceeded(r Resource, used int64, after time.Duration) error {
 	default:
 		then = advice[r]
 	}
-	e := runtime.Errorf(runtime.CodeQuotaExceeded, messages[r]+": %s", a.tenant, used, limit, then)
+	message := fmt.Sprintf(messages[r], a.tenant, used, limit)
+	if r == Runners && a.pending > 0 {
+		message += fmt.Sprintf(", and %d of its claims wait for one each", a.pending)
+	}
+	e := runtime.Errorf(runtime.CodeQuotaExceeded, "%s: %s", message, then)
 	e.Exceeded = &runtime.Exceeded{Quota: r.String(), Limit: limit, Used: used, RetryAfter: after}
 	return e
 }

@@ -20,16 +20,17 @@ type AuditRow struct {
 	Actor  string
 	Action string
 	Object string
+	Failed bool // its outcome isn't OK
 	Value  []byte
 }
 
 // auditColumns are as many as an AuditRow has fields.
-const auditColumns = 7
+const auditColumns = 8
 
 // MostAuditRows is how many rows AppendAudit takes at once.
 const MostAuditRows = mostParameters / auditColumns
 
-const insertAudit = "INSERT INTO audit (id, tenant, actor, action, object, at, value) VALUES "
+const insertAudit = "INSERT INTO audit (id, tenant, actor, action, object, at, failed, value) VALUES "
 
 // AppendAudit stores rows, at most MostAuditRows: all of them or none. One that is stored already stays as it is. If ctx
 // ends first, it returns ctx's cause, and the rows may be stored or not: append them again.
@@ -41,7 +42,7 @@ func (s *Store) AppendAudit(ctx context.Context, rows []AuditRow) error {
 	args := make([]any, 0, auditColumns*len(rows))
 	for i, r := range rows {
 		values[i] = "(" + parameters(len(args)+1, auditColumns) + ")"
-		args = append(args, r.ID, r.Tenant, r.Actor, r.Action, r.Object, r.At.UnixMilli(), r.Value)
+		args = append(args, r.ID, r.Tenant, r.Actor, r.Action, r.Object, r.At.UnixMilli(), bit(r.Failed), r.Value)
 	}
 	// One statement: a write that fails must leave nothing.
 	statement := insertAudit + strings.Join(values, ", ") + " ON CONFLICT (id) DO NOTHING"
@@ -61,6 +62,7 @@ type AuditFilter struct {
 	Actor       string
 	Action      string
 	Object      string
+	Failed      *bool     // nil: whatever the outcome
 	From, To    time.Time // by the time in the id, in milliseconds; To isn't included
 	NewestFirst bool
 }
@@ -88,6 +90,9 @@ func (s *Store) Audit(ctx context.Context, q AuditFilter, first int, after strin
 	if q.Object != "" {
 		where("object <> '' AND object =", q.Object) // so that the index is used
 	}
+	if q.Failed != nil {
+		conditions = append(conditions, fmt.Sprint("failed = ", bit(*q.Failed))) // a constant, so that the index is used
+	}
 	if !q.From.IsZero() {
 		where("id >=", firstID(q.From))
 	}
@@ -104,7 +109,7 @@ func (s *Store) Audit(ctx context.Context, q AuditFilter, first int, after strin
 		order = "id DESC"
 	}
 	args = append(args, first+1)
-	rows, err := s.reads.QueryContext(ctx, fmt.Sprintf("SELECT id, tenant, actor, action, object, at, value FROM audit WHERE %s ORDER BY %s LIMIT $%d",
+	rows, err := s.reads.QueryContext(ctx, fmt.Sprintf("SELECT id, tenant, actor, action, object, at, failed = 1, value FROM audit WHERE %s ORDER BY %s LIMIT $%d",
 		strings.Join(conditions, " AND "), order, len(args)), args...)
 	if hasState(err, stateNoText) { // no column has NUL
 		return nil, false, nil
@@ -116,7 +121,7 @@ func (s *Store) Audit(ctx context.Context, q AuditFilter, first int, after strin
 	for rows.Next() {
 		var r AuditRow
 		var at int64
-		if err := rows.Scan(&r.ID, &r.Tenant, &r.Actor, &r.Action, &r.Object, &at, &r.Value); err != nil {
+		if err := rows.Scan(&r.ID, &r.Tenant, &r.Actor, &r.Action, &r.Object, &at, &r.Failed, &r.Value); err != nil {
 			return nil, false, typed(err, doing)
 		}
 		if len(page) == first {
@@ -164,4 +169,11 @@ func firstID(t time.Time) string {
 	}
 	text := hex.EncodeToString(bytes[:])
 	return text[:8] + "-" + text[8:]
+}
+
+func bit(set bool) int {
+	if set {
+		return 1
+	}
+	return 0
 }

@@ -5,13 +5,16 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"github.com/pressly/goose/v3"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/wait"
@@ -24,7 +27,7 @@ func auditRows(n int) (rows []AuditRow) {
 		at := start.Add(time.Duration(i) * time.Second)
 		rows = append(rows, AuditRow{
 			ID: firstID(at) + fmt.Sprintf("-7000-8000-%012x", i), At: at.Local(), Tenant: []runtime.TenantID{"", "a"}[i%2], Actor: fmt.Sprint("actor", i%3),
-			Action: []string{"claimRunner", "signIn"}[i/10%2], Object: []string{"", "r1", "r2"}[i%3], Value: fmt.Append(nil, i),
+			Action: []string{"claimRunner", "signIn"}[i/10%2], Object: []string{"", "r1", "r2"}[i%3], Failed: i%7 == 4, Value: fmt.Append(nil, i),
 		})
 	}
 	return rows
@@ -67,9 +70,11 @@ func TestAuditPages(t *testing.T) {
 		{"of an actor", AuditFilter{Actor: "actor1"}, 100, -1, 100, "1 4 7 10 13 16 19", false},
 		{"of an action", AuditFilter{Action: "signIn", NewestFirst: true}, 100, 12, 100, "11 10", false},
 		{"of an object", AuditFilter{Object: "r2"}, 100, 5, 100, "8 11 14 17", false},
+		{"that failed", AuditFilter{Failed: new(true)}, 2, -1, 100, "4 11", true},
+		{"that didn't fail", AuditFilter{Failed: new(false), NewestFirst: true}, 3, -1, 100, "19 17 16", true},
 		{"from a time", AuditFilter{From: rows[17].At}, 100, -1, 100, "17 18 19", false},
 		{"to a time", AuditFilter{To: rows[2].At}, 100, -1, 100, "0 1", false},
-		{"all of that", AuditFilter{Tenant: &tenant, Actor: "actor1", Object: "r1", Action: "claimRunner", From: rows[1].At, To: rows[7].At, NewestFirst: true}, 100, -1, 100, "1", false},
+		{"all of that", AuditFilter{Tenant: &tenant, Actor: "actor1", Object: "r1", Action: "claimRunner", Failed: new(false), From: rows[1].At, To: rows[7].At, NewestFirst: true}, 100, -1, 100, "1", false},
 		{"of nobody", AuditFilter{Actor: "\x00"}, 100, -1, 100, "", false},
 		{"memory for two", AuditFilter{}, 100, -1, 2, "0 1", true},
 	} {
@@ -99,6 +104,49 @@ func TestAuditPages(t *testing.T) {
 	page, _, err := s.Audit(t.Context(), AuditFilter{}, 1, rows[6].ID, free)
 	if err != nil || len(page) != 1 || cmp.Diff(rows[7], page[0]) != "" {
 		t.Error(err, cmp.Diff(rows[7:8], page))
+	}
+}
+
+// TestAuditOfEarlierServersFailed: of rows that were stored before there was a column for it, the value says it.
+func TestAuditOfEarlierServersFailed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	s := open(t, path)
+	rows := auditRows(3)
+	for i, outcome := range []string{"OK", "FORBIDDEN", "OK"} {
+		rows[i].Failed, rows[i].Value = false, fmt.Appendf(nil, `{"actor":{"name":"\"outcome\":\"OK\""},"outcome":"%s","detail":{"a":"b"}}`, outcome)
+	}
+	appendRows(t, s, rows)
+	dialect, db := goose.DialectSQLite3, s.reads.db
+	switch of := s.db.(type) {
+	case *sqliteDB:
+		db = of.writes
+	case *postgresDB:
+		dialect = goose.DialectPostgres
+	}
+	files, err := fs.Sub(migrations, "migrations/"+map[goose.Dialect]string{goose.DialectSQLite3: "sqlite", goose.DialectPostgres: "postgres"}[dialect])
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider, err := goose.NewProvider(dialect, db, files)
+	if err == nil {
+		_, err = provider.Down(t.Context())
+	}
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, path)
+	for failed, want := range map[bool][]string{false: {rows[0].ID, rows[2].ID}, true: {rows[1].ID}} {
+		page, _, err := s.Audit(t.Context(), AuditFilter{Failed: &failed}, 9, "", free)
+		var got []string
+		for _, r := range page {
+			got = append(got, r.ID)
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("failed %t: %s, not %s, %v", failed, got, want, err)
+		}
+	}
+	if _, err := s.reads.db.ExecContext(t.Context(), "UPDATE audit SET failed = 0"); err == nil || !strings.Contains(err.Error(), "never change") {
+		t.Error("an update:", err)
 	}
 }
 

@@ -262,6 +262,14 @@ func (s *Store) PutSpentKey(ctx context.Context, k SpentKey, now time.Time) erro
 	})
 }
 
+// ForgetSpentKeys forgets all keys that begin so.
+func (s *Store) ForgetSpentKeys(ctx context.Context, prefix string) error {
+	return s.write(ctx, "forget spent keys", func(tx *transaction) error {
+		_, err := tx.Exec("DELETE FROM spent_keys WHERE substr(key, 1, length($1)) = $1", prefix)
+		return err
+	})
+}
+
 // SpentKey returns what is remembered of a key at this time, and whether
 // anything is.
 func (s *Store) SpentKey(ctx context.Context, key string, now time.Time) (SpentKey, bool, error) {

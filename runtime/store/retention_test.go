@@ -138,3 +138,22 @@ func TestOfTenant(t *testing.T) {
 		}
 	}
 }
+
+// TestForgetSpentKeys: those that begin so, and no others.
+func TestForgetSpentKeys(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "rockpool.db"))
+	keys := map[string]bool{"tenant/a_/claim/k": false, "tenant/a_/start/ö": false, "tenant/ab/claim/k": true, "tenant/A_/claim/k": true, "claim/k": true}
+	for key := range keys {
+		if err := s.PutSpentKey(t.Context(), SpentKey{Key: key, Expires: time.Unix(2000, 0)}, time.Unix(1000, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.ForgetSpentKeys(t.Context(), "tenant/a_/"); err != nil {
+		t.Fatal(err)
+	}
+	for key, stays := range keys {
+		if _, found, err := s.SpentKey(t.Context(), key, time.Unix(1001, 0)); err != nil || found != stays {
+			t.Errorf("%s: %v, %v", key, found, err)
+		}
+	}
+}

@@ -220,6 +220,18 @@ func (b *Book) forget(t *entry) {
 	}
 }
 
+// Forget cancels a deleted tenant's tickets, and forgets them with their keys.
+func (b *Book) Forget(tenant runtime.TenantID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, t := range b.byID {
+		if t.order.Tenant == tenant {
+			b.end(t, "its tenant was deleted")
+			b.forget(t)
+		}
+	}
+}
+
 // unkey lets the key of a ticket give another one. The caller holds mu.
 func (b *Book) unkey(t *entry) {
 	if b.byKey[t.order.key()] == t {

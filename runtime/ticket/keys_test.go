@@ -95,3 +95,33 @@ func TestKeysOfEndedTicketsClaimAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestDeletedTenantsTicketsAreForgotten: a new tenant with the name has the keys for itself. Other tenants keep theirs.
+func TestDeletedTenantsTicketsAreForgotten(t *testing.T) {
+	run(t, Options{}, func(t *testing.T, b *bed) {
+		keyed := func(tenant runtime.TenantID, key string) Order {
+			order := b.order(tenant, time.Hour)
+			order.Key, order.Input = key, "x"
+			return order
+		}
+		got := b.open(t, keyed("t", "a"))
+		b.starts <- struct{}{}
+		settle(time.Second)
+		b.is(t, got.ID, Claimed)
+		waits, foreign := b.open(t, keyed("t", "b")), b.open(t, keyed("u", "a"))
+		b.Forget("t")
+		settle(time.Second)
+		for _, id := range []runtime.TicketID{got.ID, waits.ID} {
+			if _, err := b.Tenant(id); runtime.CodeOf(err) != runtime.CodeTicketNotFound {
+				t.Error(err)
+			}
+		}
+		b.is(t, foreign.ID, Waiting)
+		if again := b.open(t, keyed("t", "a")); again.ID == got.ID || again.State != Waiting {
+			t.Errorf("%+v", again)
+		}
+		if waiting := b.pool.Status().Waiting; waiting != 2 {
+			t.Errorf("%d claims wait", waiting)
+		}
+	})
+}

@@ -25,7 +25,7 @@ type Hold struct {
 	peer  *caller
 	shown Shown
 	token *token // of whom it counts; nil: nothing yet
-	owner *token // whose memory it takes; nil: nobody's yet
+	owner *token // whose memory it takes, and among whose grants it counts; nil: nobody's yet
 	bytes int64
 	one   func(t *takings) *budget // operation or subscription; nil: neither yet
 }
@@ -35,7 +35,8 @@ func subscriptions(t *takings) *budget { return &t.subscriptions }
 
 // Shown is the token or grant of a request. The holders of a grant share its bounds of operations
 // and subscriptions. These are separate from the bounds of the token that made it, since a platform
-// hands a grant to each of its users. Their memory counts as the token's.
+// hands a grant to each of its users. All grants of one token together have 16 times as much. Their
+// memory counts as the token's.
 type Shown struct {
 	Token string // the id of the token, or of the token that made the grant; "": the caller shows none
 	Grant string // the grant's id; "": the caller shows no grant
@@ -70,28 +71,37 @@ func (p *Peers) Keep(ctx context.Context) (forget func()) {
 }
 
 // Operate counts an operation.
-func (h *Hold) Operate() error { return h.count(operations, PeerOperations, TokenOperations) }
+func (h *Hold) Operate() error {
+	return h.count(operations, PeerOperations, TokenOperations, GrantOperations)
+}
 
 // Subscribe counts it as a subscription from now on.
 func (h *Hold) Subscribe() error {
-	return h.count(subscriptions, PeerSubscriptions, TokenSubscriptions)
+	return h.count(subscriptions, PeerSubscriptions, TokenSubscriptions, GrantSubscriptions)
 }
 
-func (h *Hold) count(what func(t *takings) *budget, ofPeer, ofToken Bound) error {
+func (h *Hold) count(what func(t *takings) *budget, ofPeer, ofToken, ofGrants Bound) error {
 	if h.peers == nil {
 		return nil
-	}
-	if h.peer != nil && !what(&h.peer.takings).take(1) {
-		return h.peers.refuse(ofPeer)
 	}
 	if h.token == nil {
 		h.token = h.peers.held(h.shown)
 	}
-	if !what(&h.token.takings).take(1) {
-		if h.peer != nil {
-			what(&h.peer.takings).give(1)
+	if h.owner == nil {
+		h.owner = h.peers.held(Shown{Token: h.shown.Token})
+	}
+	refusals := [...]Bound{ofPeer, ofToken, ofGrants}
+	counted := h.counted()
+	for i, of := range counted {
+		if of == nil || what(of).take(1) {
+			continue
 		}
-		return h.peers.refuse(ofToken)
+		for _, taken := range counted[:i] {
+			if taken != nil {
+				what(taken).give(1)
+			}
+		}
+		return h.peers.refuse(refusals[i])
 	}
 	what(&h.peers.all).take(1) // which isn't bounded
 	h.uncount()
@@ -99,14 +109,27 @@ func (h *Hold) count(what func(t *takings) *budget, ofPeer, ofToken Bound) error
 	return nil
 }
 
+// counted are the takings in which it counts: of the peer, of what it shows, and of all grants of its token. nil: none.
+func (h *Hold) counted() (of [3]*takings) {
+	if h.peer != nil {
+		of[0] = &h.peer.takings
+	}
+	of[1] = &h.token.takings
+	if h.shown.Grant != "" {
+		of[2] = &h.owner.grants
+	}
+	return of
+}
+
 func (h *Hold) uncount() {
 	if h.one == nil {
 		return
 	}
 	h.one(&h.peers.all).give(1)
-	h.one(&h.token.takings).give(1)
-	if h.peer != nil {
-		h.one(&h.peer.takings).give(1)
+	for _, of := range h.counted() {
+		if of != nil {
+			h.one(of).give(1)
+		}
 	}
 	h.one = nil
 }

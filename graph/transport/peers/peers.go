@@ -42,13 +42,15 @@ const (
 	TokenOperations
 	TokenSubscriptions
 	TokenBodies
+	GrantOperations
+	GrantSubscriptions
 	Bodies
 	Framing // a request whose length was sent twice; see package framing
 	Fields  // a request with too many header fields
 	bounds  // how many there are
 )
 
-var boundNames = [bounds]string{"CONNECTIONS", "PEER_CONNECTIONS", "PEER_OPERATIONS", "PEER_SUBSCRIPTIONS", "PEER_BODIES", "TOKEN_OPERATIONS", "TOKEN_SUBSCRIPTIONS", "TOKEN_BODIES", "BODIES", "FRAMING", "FIELDS"}
+var boundNames = [bounds]string{"CONNECTIONS", "PEER_CONNECTIONS", "PEER_OPERATIONS", "PEER_SUBSCRIPTIONS", "PEER_BODIES", "TOKEN_OPERATIONS", "TOKEN_SUBSCRIPTIONS", "TOKEN_BODIES", "GRANT_OPERATIONS", "GRANT_SUBSCRIPTIONS", "BODIES", "FRAMING", "FIELDS"}
 
 func (b Bound) String() string { return boundNames[b] }
 
@@ -62,6 +64,8 @@ var refusals = [bounds]string{
 	TokenOperations:    "callers with this token or grant, or all callers without one, have reached the limit of concurrent operations (--token-operations): try again when some have ended",
 	TokenSubscriptions: "callers with this token or grant, or all callers without one, have reached the limit of subscriptions (--token-subscriptions): end some",
 	TokenBodies:        "all callers with this token and its grants have reached the limit of memory for requests and answers (three quarters of --body-memory): try again when some have ended",
+	GrantOperations:    "all grants of one token have reached the limit of concurrent operations (16 times --token-operations): try again when some have ended",
+	GrantSubscriptions: "all grants of one token have reached the limit of subscriptions (16 times --token-subscriptions): end some",
 	Bodies:             "all callers together have as much memory for requests and answers as they may have (--body-memory): try again later",
 }
 
@@ -108,10 +112,15 @@ type Peers struct {
 	tokens map[Shown]*token
 }
 
+// grantShare is how many times the bounds of one grant all grants of a token have together: a token makes any
+// number of grants.
+const grantShare = 16
+
 // A token counts what all callers with the same token or grant use. It exists as long as they use
 // something.
 type token struct {
 	takings
+	grants  takings // of all grants that the token made
 	name    Shown
 	bodies  budget
 	holders int
@@ -125,6 +134,7 @@ func (p *Peers) held(name Shown) *token {
 	if of == nil {
 		of = &token{name: name}
 		of.operations.most, of.subscriptions.most = int64(p.bounds.TokenOperations), int64(p.bounds.TokenSubscriptions)
+		of.grants.operations.most, of.grants.subscriptions.most = grantShare*of.operations.most, grantShare*of.subscriptions.most
 		if name.Token != "" {
 			of.bodies.most = p.bounds.TokenBodies
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -120,5 +121,44 @@ func TestGrantsHaveSeparateBounds(t *testing.T) {
 	t.Cleanup(other.Release)
 	if err := other.Grow(10); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestGrantsOfATokenHaveAJointBound: who makes many grants has 16 times what one caller has. Other tokens' grants and the
+// token itself keep theirs.
+func TestGrantsOfATokenHaveAJointBound(t *testing.T) {
+	p := New(Bounds{TokenOperations: 2, TokenSubscriptions: 1})
+	for _, count := range []struct {
+		most    int
+		take    func(*Hold) error
+		refused Bound
+	}{{32, (*Hold).Operate, GrantOperations}, {16, (*Hold).Subscribe, GrantSubscriptions}} {
+		var holds []*Hold
+		take := func(token, grant string) error {
+			h := p.Hold(t.Context(), Shown{Token: token, Grant: grant})
+			holds = append(holds, &h)
+			return count.take(&h)
+		}
+		for i := range count.most {
+			if err := take("t", strconv.Itoa(i)); err != nil {
+				t.Fatalf("%s: grant %d: %v", count.refused, i, err)
+			}
+		}
+		if err := take("t", "one more"); err == nil || err.Error() != count.refused.refusal().Error() {
+			t.Errorf("%s: one more grant got %v", count.refused, err)
+		}
+		if err := errors.Join(take("t", ""), take("other", "0")); err != nil {
+			t.Errorf("%s: %v", count.refused, err)
+		}
+		holds[0].Release()
+		if err := take("t", "one more"); err != nil {
+			t.Errorf("%s: after one ended: %v", count.refused, err)
+		}
+		for _, h := range holds {
+			h.Release()
+		}
+		if u := p.Usage(); u.Refused[count.refused] != 1 || u.Operations+u.Subscriptions != 0 || len(p.tokens) != 0 {
+			t.Errorf("%s: %+v, and %d tokens are known", count.refused, u, len(p.tokens))
+		}
 	}
 }

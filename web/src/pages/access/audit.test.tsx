@@ -92,6 +92,19 @@ test("an age that is offered narrows the log", async () => {
   expect(Date.now() - Date.parse(asked.at(-1)!.from as string)).toBeGreaterThanOrEqual(24 * 3_600_000);
 });
 
+test.each([["?outcome=failed", true], ["?outcome=ok", false], ["?outcome=x", null], ["", null]])("an outcome in the address narrows the log: %s", async (address, failed) => {
+  const asked = show(`/access/audit${address}`, null, { data: log });
+  await waitFor(() => screen.getByText("1 entry"));
+  expect(asked.at(-1)).toMatchObject({ failed });
+});
+
+test("the outcome is chosen", async () => {
+  const asked = show("/access/audit", null, { data: log });
+  await waitFor(() => screen.getByText("1 entry"));
+  fireEvent.change(screen.getByLabelText("Outcome"), { target: { value: "failed" } });
+  await waitFor(() => expect(asked.at(-1)).toMatchObject({ failed: true }));
+});
+
 test("a tenant in the address is ignored where no filter can clear it", async () => {
   const asked = show("/access/audit?tenant=b", "a", { data: log });
   await waitFor(() => screen.getByText("1 entry"));

@@ -15,6 +15,11 @@ const ages = [
   ["168", "The last week"],
 ] as const;
 
+const outcomes = [
+  ["failed", "Failed"],
+  ["ok", "OK"],
+] as const;
+
 export interface Narrowing {
   actor: (id: string) => void;
   action: (name: string) => void;
@@ -69,21 +74,24 @@ export default function Audit() {
   const [action, setAction] = useFilter("action");
   const [actor, setActor] = useFilter("actor");
   const [object, setObject] = useFilter("object");
+  const [outcome, setOutcome] = useFilter("outcome");
   const [inAddress, setAge] = useFilter("age");
   const age = ages.find(([hours]) => hours === inAddress)?.[0] ?? "";
+  const failed = outcome === "failed" ? true : outcome === "ok" ? false : null;
   const source = useMemo(() => {
     const from = age ? new Date(Date.now() - Number(age) * 3_600_000).toISOString() : null;
-    return entriesOf({ tenant: tenant || null, action: action || null, actorId: actor || null, objectId: object || null, from });
-  }, [tenant, action, actor, object, age]);
+    return entriesOf({ tenant: tenant || null, action: action || null, actorId: actor || null, objectId: object || null, failed, from });
+  }, [tenant, action, actor, object, failed, age]);
   const { rows, more, hasMore, loading: asking, error, note, again } = usePages(source, 3_000);
   const loading = asking || !caller; // until it is known which columns there are
   const columns = auditColumns({ actor: setActor, action: setAction, object: setObject });
-  const filtered = tenant || action || actor || object || age;
+  const filtered = tenant || action || actor || object || failed !== null || age;
   return (
     <Page title="Audit log">
       <p className="soft">Who changed what, or tried to. A click on a caller, an action or an object shows only entries with the same.</p>
       <div className="filters">
         <Search label="Action" value={action} onChange={setAction} placeholder="Exact action: claimRunner" />
+        <Choice label="Outcome" value={outcome} onChange={setOutcome} all="Any outcome" options={outcomes} />
         <Choice label="Since when" value={age} onChange={setAge} all="Any time" options={ages} />
         {actor && <Narrowed to={`caller ${short(actor)}`} all="show all callers" onClear={() => setActor("")} />}
         {object && <Narrowed to={`object ${short(object)}`} all="show all objects" onClear={() => setObject("")} />}

@@ -22,8 +22,8 @@ export type Entry = ResultOf<typeof EntryFragment>;
 
 const AuditQuery = graphql(
   `
-    query AuditLog($tenant: String, $actorId: ID, $action: String, $objectId: ID, $from: Time, $first: Int, $after: String) {
-      auditLog(tenant: $tenant, actorId: $actorId, action: $action, objectId: $objectId, from: $from, first: $first, after: $after, newestFirst: true) {
+    query AuditLog($tenant: String, $actorId: ID, $action: String, $objectId: ID, $failed: Boolean, $from: Time, $first: Int, $after: String) {
+      auditLog(tenant: $tenant, actorId: $actorId, action: $action, objectId: $objectId, failed: $failed, from: $from, first: $first, after: $after, newestFirst: true) {
         nodes {
           ...EntryParts
         }
