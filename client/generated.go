@@ -1166,7 +1166,7 @@ type EnvironmentPoolPoolStatus struct {
 	Stopping int `json:"stopping"`
 	// Claims that wait for a runner.
 	Waiting int `json:"waiting"`
-	// Why no runner is available, or why the pool stays short of its `size`: a start has waited for something for 10 s, for room for example, or has taken 60 s and the cluster doesn't say why. Null where neither is so, also while runners are just starting.
+	// Why no runner is available, or why the pool stays short of its `size`, also while some runners are idle: its starts have waited for something for 2 s, for room for example, or one has taken 60 s and the cluster doesn't say why. Null where neither is so, also while runners are just starting.
 	Reason *string `json:"reason"`
 }
 
@@ -2593,7 +2593,7 @@ type Pool struct {
 	Claimed int `json:"claimed"`
 	// Runners that are being removed.
 	Stopping int `json:"stopping"`
-	// Why no runner is available, or why the pool stays short of its `size`: a start has waited for something for 10 s, for room for example, or has taken 60 s and the cluster doesn't say why. Null where neither is so, also while runners are just starting.
+	// Why no runner is available, or why the pool stays short of its `size`, also while some runners are idle: its starts have waited for something for 2 s, for room for example, or one has taken 60 s and the cluster doesn't say why. Null where neither is so, also while runners are just starting.
 	Reason string `json:"reason"`
 	// How far this machine is with the image that this revision is pinned to; null for `host`, and for what isn't pinned. On Nomad it is READY: nodes get it by its digest.
 	// Until it is READY the revision before goes on being served.

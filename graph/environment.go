@@ -118,6 +118,14 @@ func (r query) PoolAlerts(ctx context.Context) ([]runtime.PoolAlert, error) {
 	return r.guard.PoolAlerts(ctx)
 }
 
+func (r query) PoolAlertHistory(ctx context.Context) ([]runtime.PoolAlert, error) {
+	return r.guard.PoolAlertHistory(ctx)
+}
+
+func (r query) Activity(ctx context.Context) (runtime.Activity, error) {
+	return r.guard.Activity(ctx)
+}
+
 func (r subscription) PoolAlerts(ctx context.Context, id *string) (<-chan runtime.PoolAlert, error) {
 	return r.guard.WatchPoolAlerts(ctx, runtime.EnvironmentID(orZero(id)))
 }

@@ -33,7 +33,7 @@ var guardedFields = map[string]string{
 var reachedBy = map[string]string{
 	"Environment": "environment, environments and putEnvironment", "Resources": "Environment and Allocation", "Network": "Environment", "Variable": "Environment",
 	"Warm": "Environment", "ClaimStats": "Environment", "PoolHistory": "Environment", "Durations": "Environment",
-	"PoolStatus": "Environment and poolStatus", "ImageStatus": "PoolStatus", "PoolAlert": "poolAlerts",
+	"PoolStatus": "Environment and poolStatus", "ImageStatus": "PoolStatus", "PoolAlert": "poolAlerts and poolAlertHistory", "Activity": "activity",
 	"Cluster": "cluster and drainCluster", "Capacity": "Cluster", "Draining": "Cluster", "TaskEvent": "Runner.events and Cluster.taskEvents",
 	"Evaluation": "Cluster", "Shortage": "Evaluation", "Allocation": "Cluster",
 	"Runner": "runner, runners, runnerEvents and claimRunner", "RunnerEvent": "runnerEvents", "Claim": "Runner", "Label": "Claim and Execution", "Loaded": "Runner", "RunnerUsage": "Runner", "PortMapping": "Runner", "File": "Runner.files",

@@ -98,6 +98,7 @@ func TestListsShowOneTenant(t *testing.T) {
 		"{ executions { nodes { id tenant } totalCount } }":            {w.own.execution, w.another.execution},
 		"{ batches { nodes { id tenant } totalCount } }":               {w.own.batch, w.another.batch},
 		"{ poolAlerts { environmentId } }":                             {w.own.low},
+		"{ poolAlertHistory { environmentId state } }":                 {w.own.low},
 		"{ health { components { name } } }":                           {w.own.environment, w.own.low},
 		"{ tenants { id } }":                                           {"physics"},
 		"{ tokens { id tenant } }":                                     {w.own.token, w.another.token},

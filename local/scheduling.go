@@ -38,13 +38,13 @@ func (c *Cluster) drainingStatus() *runtime.Draining {
 	return d
 }
 
-// drainingProblem has health say so.
-func drainingProblem(d runtime.Draining) runtime.Problem {
+// drainingRemark has health say so. It is meant, and no fault.
+func drainingRemark(d runtime.Draining) string {
 	left := "no runner is left"
 	if d.Claimed+d.Leaving > 0 {
 		left = fmt.Sprintf("%d claimed runners are left, and %d others that go", d.Claimed, d.Leaving)
 	}
-	return runtime.Problem{Subject: "draining", Message: "no runner starts until that is ended (rockpool drain --off); " + left, Since: d.Since}
+	return "draining: no runner starts until that is ended (rockpool drain --off); " + left
 }
 
 // Evaluations returns a page of the scheduler's evaluations, the youngest first,

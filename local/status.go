@@ -24,14 +24,14 @@ func (c *Cluster) Status(context.Context) (runtime.ClusterStatus, error) {
 	if why := c.host.Machine.Undivided; why != nil && len(c.host.Machine.Lacks) == 0 {
 		remarks = append(remarks, fmt.Sprintf("commands share their runner's control groups, since %v: where several run at once, a memory or process limit can't always be told from a failure", why))
 	}
-	status.Remark = strings.Join(remarks, "; ")
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	status.Problems = c.visible()
 	if d := c.drainingStatus(); d != nil {
 		status.Draining = d
-		status.Problems = slices.Insert(status.Problems, 0, drainingProblem(*d))
+		remarks = slices.Insert(remarks, 0, drainingRemark(*d))
 	}
+	status.Remark = strings.Join(remarks, "; ")
 	return status, nil
 }
 

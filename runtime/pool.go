@@ -42,6 +42,15 @@ func (a PoolAlert) Standing() bool {
 	return a.State == PoolAlertRaised || a.State == PoolAlertReloading
 }
 
+// An Activity is what goes on now, of what the caller sees.
+type Activity struct {
+	ExecutionsRunning int
+	ExecutionsPending int
+	FailuresPerMinute int // executions that failed in the last minute
+	ClaimsWaiting     int
+	Draining          bool // the cluster is being drained
+}
+
 // SampleEvery is how long after one another a pool's samples are.
 const SampleEvery = 10 * time.Second
 

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/activity"
 	"github.com/rockpool/rockpool/runtime/attacks"
 	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/files"
@@ -67,6 +68,8 @@ type Engine struct {
 	jobs     jobs
 	restored restoration
 	counts   *counts
+	failures activity.Failures
+	alerts   activity.Alerts
 	led      func(ctx context.Context) error // nil: nothing
 	keep     time.Duration                   // of finished executions; 0: for ever
 	health   healthBook
@@ -217,7 +220,7 @@ func (e *Engine) openPool(ctx context.Context, env runtime.Environment, known []
 	p := e.catalog.addPool(env.ID, func() *pool.Pool {
 		e.counts.claims.LoadOrStore(env.ID, newClaimCounts())
 		return pool.New(env, known, pool.Options{
-			Cluster: leading{e.cluster, e.store}, Logger: e.logger, Alert: e.alert, Busy: busy, Observe: e.observe, Ending: e.ending, Draining: e.Draining, Image: e.imageStatus,
+			Cluster: leading{e.cluster, e.store}, Logger: e.logger, Alert: e.alert, Busy: busy, Observe: e.observe, Ending: e.ending, Draining: e.Draining, Alerted: e.alerts.Add, Image: e.imageStatus,
 		})
 	})
 	if p == nil {

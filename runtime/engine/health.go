@@ -210,7 +210,7 @@ func (e *Engine) poolHealth(id runtime.EnvironmentID) ComponentHealth {
 	if alert := e.poolAlert(id); alert.Standing() {
 		c.Message = fmt.Sprintf("%d of %d runners are idle: %s", alert.Idle, alert.Size, alert.Reason)
 	}
-	if c.Message != "" {
+	if c.Message != "" && !e.Draining() { // what is drained is meant to be empty
 		c.Status = HealthDegraded
 	}
 	return c

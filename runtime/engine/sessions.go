@@ -69,10 +69,31 @@ func (t *sessionTable) len() int {
 	return len(t.byID)
 }
 
+// count returns how many of a tenant, nil of all, run and how many are still to be started.
+func (t *sessionTable) count(tenant *runtime.TenantID) (running, pending int) {
+	t.mu.Lock()
+	all := make([]*session.Session, 0, len(t.byID))
+	for _, s := range t.byID {
+		all = append(all, s)
+	}
+	t.mu.Unlock()
+	for _, s := range all {
+		switch x := s.Execution(); {
+		case tenant != nil && x.Tenant != *tenant:
+		case x.State == runtime.ExecutionPending:
+			pending++
+		case x.State == runtime.ExecutionRunning:
+			running++
+		}
+	}
+	return running, pending
+}
+
 // ended is of [session.Host].
 func (e *Engine) ended(s *session.Session) {
 	x := s.Execution()
 	e.counts.finished[x.End.Outcome].Add(1)
+	e.failures.Ended(time.Now(), x)
 	e.sessions.remove(s)
 	e.holdings.ended(x)
 }

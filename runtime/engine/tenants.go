@@ -19,7 +19,11 @@ func (e *Engine) DeleteTenant(ctx context.Context, id runtime.TenantID, remove f
 			return false, runtime.Errorf(runtime.CodeConflict, "tenant %s still has the environment %s: delete its environments first", id, env.ID)
 		}
 	}
-	return remove(ctx, id)
+	removed, err := remove(ctx, id)
+	if err == nil {
+		e.alerts.Forget(id)
+	}
+	return removed, err
 }
 
 // FreeTenant returns CONFLICT while runners, waiting claims or executions of a deleted tenant with this

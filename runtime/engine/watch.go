@@ -78,6 +78,21 @@ func (e *Engine) PoolAlerts(sees func(runtime.Environment) bool) []runtime.PoolA
 	return alerts
 }
 
+// PoolAlertHistory returns the latest alerts that were raised or resolved since this server began, the
+// newest first, of environments that the caller saw then.
+func (e *Engine) PoolAlertHistory(sees func(runtime.Environment) bool) []runtime.PoolAlert {
+	return e.alerts.Latest(sees)
+}
+
+// Activity returns what goes on now, of a tenant or, with nil, of all.
+func (e *Engine) Activity(ctx context.Context, tenant *runtime.TenantID) runtime.Activity {
+	a := runtime.Activity{Draining: e.Draining()}
+	a.ExecutionsRunning, a.ExecutionsPending = e.sessions.count(tenant)
+	a.FailuresPerMinute = e.failures.Count(time.Now(), func(id runtime.TenantID) bool { return tenant == nil || id == *tenant })
+	_, a.ClaimsWaiting = e.WaitingClaims(ctx, WaitingFilter{Tenant: tenant}, 0, "")
+	return a
+}
+
 func (e *Engine) poolAlert(id runtime.EnvironmentID) runtime.PoolAlert {
 	p := e.catalog.pool(id)
 	if p == nil {

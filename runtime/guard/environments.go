@@ -108,6 +108,15 @@ func (g *Guard) PoolAlerts(ctx context.Context) ([]runtime.PoolAlert, error) {
 	return g.engine.PoolAlerts(p.SeesEnvironment), nil
 }
 
+// PoolAlertHistory is as [engine.Engine.PoolAlertHistory], for what the caller sees.
+func (g *Guard) PoolAlertHistory(ctx context.Context) ([]runtime.PoolAlert, error) {
+	p, err := g.caller(ctx, "poolAlertHistory")
+	if err != nil {
+		return nil, err
+	}
+	return g.engine.PoolAlertHistory(p.SeesEnvironment), nil
+}
+
 // WatchPools is as [engine.Engine.WatchPools], for what the caller sees.
 func (g *Guard) WatchPools(ctx context.Context, id runtime.EnvironmentID) (<-chan runtime.PoolStatus, error) {
 	p, err := g.watches(ctx, "poolStatus", id)

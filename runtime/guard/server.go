@@ -36,6 +36,15 @@ func (g *Guard) Health(ctx context.Context) (engine.Health, error) {
 	return health, nil
 }
 
+// Activity is as [engine.Engine.Activity], for the caller's tenant.
+func (g *Guard) Activity(ctx context.Context) (runtime.Activity, error) {
+	p, err := g.caller(ctx, "activity")
+	if err != nil {
+		return runtime.Activity{}, err
+	}
+	return g.engine.Activity(ctx, scope(p)), nil
+}
+
 // ClusterStatus is as [engine.Engine.ClusterStatus].
 func (g *Guard) ClusterStatus(ctx context.Context) (runtime.ClusterStatus, error) {
 	if _, err := g.caller(ctx, "cluster"); err != nil {

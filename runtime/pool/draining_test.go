@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -82,4 +83,53 @@ func testDraining(t *testing.T, size int) {
 	if err := fake.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestDrainingResolvesAlerts: a pool that is short alerts. A drained one doesn't: it is meant to be
+// empty. Each alert that is raised or resolved is reported once.
+func TestDrainingResolvesAlerts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var drains atomic.Bool
+		var mu sync.Mutex
+		var reported []string
+		fake := clustertest.NewFake()
+		fake.StartDelay(time.Hour * 24)
+		p := New(runtime.Environment{ID: "a", Revision: 1, RunnerRevision: 1, PoolSize: 2}, nil, Options{
+			Cluster: fake, Logger: zap.NewNop(), Observe: func(runtime.Runner) {}, Alert: AlertRule{Threshold: 0.5, Timeout: alertAfter},
+			Ending: func(context.Context, runtime.Runner) error { return nil }, Draining: drains.Load,
+			Alerted: func(env runtime.Environment, alert runtime.PoolAlert) {
+				mu.Lock()
+				defer mu.Unlock()
+				reported = append(reported, string(env.ID)+" "+string(alert.State))
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		group.Go(func() { _ = p.Run(ctx) })
+		group.Go(func() { _ = fake.Watch(ctx, func(runtime.EnvironmentID) { p.Hint() }) })
+		settle(5*alertAfter + time.Second)
+		if alert, _ := p.WatchAlert(); !alert.Standing() {
+			t.Errorf("a short pool: %+v", alert)
+		}
+		drains.Store(true)
+		p.Hint()
+		settle(5 * alertAfter)
+		if alert, _ := p.WatchAlert(); alert.State != runtime.PoolAlertResolved || alert.Reason != "the cluster is being drained" {
+			t.Errorf("while it drains: %+v", alert)
+		}
+		drains.Store(false)
+		p.Hint()
+		settle(5 * alertAfter)
+		if alert, _ := p.WatchAlert(); !alert.Standing() {
+			t.Errorf("afterwards: %+v", alert)
+		}
+		cancel()
+		group.Wait()
+		if want := []string{"a RAISED", "a RESOLVED", "a RAISED"}; !slices.Equal(reported, want) {
+			t.Errorf("reported %q, want %q", reported, want)
+		}
+		if err := fake.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -19,7 +19,7 @@ type entry struct {
 	work      chan struct{}    // closed when the last of them is done; nil: there was none
 	change    int              // the last change of ours
 	skipped   bool             // a list could not be believed about it
-	stall     stall            // of its start
+	silent    stall            // its start takes its time, and the cluster doesn't say why
 	renewal   renewal          // of its claim
 	whenGone  []func()         // to be called then
 }

@@ -29,7 +29,8 @@ type owner struct {
 	changes changes
 
 	failures Failures
-	stuckAt  time.Time // when the next start that waits for something is stuck; zero: none will be
+	short    stall     // the pool is short of its size, and starts wait for something
+	stuckAt  time.Time // when the next stall has lasted for too long; zero: none will
 	alarm    alarm
 }
 

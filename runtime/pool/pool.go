@@ -51,6 +51,10 @@ type Options struct {
 	// change. It must not block, nor call the pool.
 	Observe func(runtime.Runner)
 
+	// Alerted is called by the owner with each alert that is raised or resolved. It must not
+	// block, nor call the pool. nil: nothing is called.
+	Alerted func(runtime.Environment, runtime.PoolAlert)
+
 	// Ending is called before a runner that was claimed is removed, and again
 	// if the removal has to be tried again. An error delays the removal.
 	Ending func(context.Context, runtime.Runner) error

@@ -27,7 +27,7 @@ func (c *tight) Runners(ctx context.Context, env runtime.EnvironmentID) ([]runti
 }
 
 // TestShortPoolSaysWhy: half of a pool is idle, the others' starts take for ever. Once
-// they have waited for something for stuckAfter, that is why, until they don't any
+// they have waited for something for shortAfter, that is why, until they don't any
 // more. Once they have taken silentAfter without saying why, that is.
 func TestShortPoolSaysWhy(t *testing.T) {
 	run(t, 0, func(t *testing.T, b *bed) {
@@ -67,7 +67,7 @@ func TestShortPoolSaysWhy(t *testing.T) {
 		want("when they have been starting for long", 2, "runners that have been starting for over a minute: 2; the cluster doesn't say what they wait for")
 		says("memory exhausted")
 		hint()
-		settle(stuckAfter - time.Second)
+		settle(shortAfter - time.Second)
 		want("while they wait a little", 2, "")
 		says("disk exhausted")
 		hint()
@@ -79,7 +79,7 @@ func TestShortPoolSaysWhy(t *testing.T) {
 		want("when they wait for nothing", 2, "")
 		says("memory exhausted")
 		hint()
-		settle(stuckAfter - time.Second)
+		settle(shortAfter - time.Second)
 		want("when they wait again", 2, "")
 		settle(time.Second)
 		want("when they have waited again", 2, "memory exhausted")
@@ -87,5 +87,65 @@ func TestShortPoolSaysWhy(t *testing.T) {
 		settle(time.Millisecond)
 		hint()
 		want("when all are idle", 4, "")
+	})
+}
+
+// TestBusyPoolSaysWhy: a pool of which runners come and go all the time is short, too, although no
+// single start waits for long.
+func TestBusyPoolSaysWhy(t *testing.T) {
+	run(t, 0, func(t *testing.T, b *bed) {
+		b.env.ID, b.env.PoolSize = "busy", 5
+		b.fake.StartDelay(0)
+		var starts atomic.Int32
+		var mu sync.Mutex
+		var waiting []chan struct{} // starts, the oldest first
+		b.fake.OnStart(func(runtime.RunnerID) error {
+			if starts.Add(1) <= 2 {
+				return nil
+			}
+			room := make(chan struct{})
+			mu.Lock()
+			waiting = append(waiting, room)
+			mu.Unlock()
+			<-room
+			return nil
+		})
+		place := func() {
+			mu.Lock()
+			defer mu.Unlock()
+			close(waiting[0])
+			waiting = waiting[1:]
+		}
+		cluster := &tight{Cluster: b.fake}
+		text := "memory exhausted"
+		cluster.waitsFor.Store(&text)
+		busy := b.over(cluster)
+		ctx, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		group.Go(func() { _ = busy.Run(ctx) })
+		group.Go(func() { _ = b.fake.Watch(ctx, func(runtime.EnvironmentID) { busy.Hint() }) })
+		defer group.Wait()
+		defer func() {
+			cancel()
+			for range 3 {
+				place()
+			}
+		}()
+		settle(time.Millisecond)
+		for range 2 * int(shortAfter/time.Second) {
+			r, err := busy.Claim(t.Context(), Claim{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := busy.Release(t.Context(), r.ID); err != nil {
+				t.Fatal(err)
+			}
+			settle(time.Millisecond)
+			place()
+			settle(time.Second)
+		}
+		if s := busy.Status(); s.Idle != 2 || s.Starting != 3 || s.Reason != text {
+			t.Errorf("%+v", s)
+		}
 	})
 }

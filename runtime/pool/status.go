@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
@@ -37,7 +36,7 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 		Image:         o.goal.image,
 		Deleted:       ended && o.goal.deleted,
 	}
-	var blocked, stuck string
+	var blocked string
 	silent := 0
 	now := time.Now()
 	o.stuckAt = time.Time{}
@@ -46,13 +45,8 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 		case runtime.RunnerStarting:
 			status.Starting++
 			blocked = least(blocked, e.Message)
-			switch at := e.stall.note(now, e.Message); {
-			case now.Before(at):
-				o.stuckAt = earlier(o.stuckAt, at)
-			case e.Message == "":
+			if o.lasts(now, e.silent.note(now, e.Message == "", silentAfter)) {
 				silent++
-			default:
-				stuck = least(stuck, e.Message)
 			}
 		case runtime.RunnerIdle:
 			status.Idle++
@@ -62,9 +56,11 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 			status.Stopping++
 		}
 	}
-	if silent > 0 {
-		said := fmt.Sprintf("runners that have been starting for over a minute: %d; the cluster doesn't say what they wait for", silent)
-		blocked, stuck = cmp.Or(blocked, said), cmp.Or(stuck, said)
+	// The pool waits, not the start: where runners come and go, it is another start each time.
+	waits := o.lasts(now, o.short.note(now, blocked != "" && status.Idle < status.Size, shortAfter))
+	if silent > 0 && blocked == "" {
+		blocked = fmt.Sprintf("runners that have been starting for over a minute: %d; the cluster doesn't say what they wait for", silent)
+		waits = true
 	}
 	switch {
 	case o.listing.err != "":
@@ -77,11 +73,19 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 		status.Reason = o.failures.Reason
 	case status.Idle == 0:
 		status.Reason = blocked
-	case status.Idle < status.Size:
-		status.Reason = stuck
+	case status.Idle < status.Size && waits:
+		status.Reason = blocked
 	}
 	o.pool.status.Set(status)
 	return status
+}
+
+// lasts reports whether a stall has lasted until at, and has the owner look again then; zero: it isn't so.
+func (o *owner) lasts(now, at time.Time) bool {
+	if now.Before(at) {
+		o.stuckAt = earlier(o.stuckAt, at)
+	}
+	return !at.IsZero() && !now.Before(at)
 }
 
 // least returns the first of two reasons, of which "" is none: the same of many,
@@ -98,7 +102,7 @@ func least(a, b string) string {
 // lost.
 func (o *owner) watchIdle(now time.Time, status runtime.PoolStatus) time.Time {
 	size := status.Size
-	if o.goal.deleted {
+	if o.goal.deleted || o.draining() { // none is to be idle: nothing is wrong
 		size = 0
 	}
 	next, reload, wake := o.alarm.look(now, o.pool.options.Alert, status.Idle, size)
@@ -134,9 +138,14 @@ func (o *owner) publishAlert(now time.Time, status runtime.PoolStatus) {
 		switch {
 		case o.goal.deleted:
 			alert.Reason = "the environment was deleted"
+		case o.draining():
+			alert.Reason = "the cluster is being drained"
 		case status.Size == 0:
 			alert.Reason = "no idle runners are wanted any more"
 		}
 	}
 	o.pool.alert.Set(alert)
+	if o.pool.options.Alerted != nil && alert.Standing() != old.Standing() {
+		o.pool.options.Alerted(o.goal.env, alert)
+	}
 }

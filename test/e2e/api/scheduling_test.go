@@ -113,15 +113,14 @@ func TestE2EWhatHasNoRoomSaysSoAndWaits(t *testing.T) {
 	awaitBlocked(t, p.Bed, "short", runtime.PriorityRefill)
 }
 
-// TestE2EShortPoolSaysWhy: two runners of a pool of three have room. The third one's
-// blocked evaluation is why the pool is short and health is DEGRADED, although no
-// alert stands: enough are idle.
+// TestE2EShortPoolSaysWhy: two runners of a pool of five have room. The blocked evaluations of the
+// others are why the pool is short and health is DEGRADED, although some are idle; and why its
+// alert stands, which its history has when it is resolved.
 func TestE2EShortPoolSaysWhy(t *testing.T) {
 	t.Parallel()
 	p, room := tightMachine(t, bed.DataDir(t))
 	memory := room * 2 / 5
-	p.Put(t, object{"id": "short", "poolSize": 3, "resources": object{"memoryMiB": memory}})
-	awaitBlocked(t, p.Bed, "short", runtime.PriorityRefill)
+	p.Put(t, object{"id": "short", "poolSize": 5, "resources": object{"memoryMiB": memory}})
 	type said struct {
 		Environment struct {
 			Pool struct {
@@ -129,23 +128,27 @@ func TestE2EShortPoolSaysWhy(t *testing.T) {
 				Reason         string
 			}
 		}
-		PoolAlerts []struct{ EnvironmentID string }
+		PoolAlerts []struct{ EnvironmentID, Reason string }
 		Health     struct {
 			Components []struct{ Name, Status, Message string }
 		}
+		PoolAlertHistory []struct{ EnvironmentID, State, Reason string }
 	}
 	var told said
 	wait.For(t, "the pool says why it is short", func() bool {
 		told = said{}
-		p.Call(t, `{ environment(id: "short") { pool { idle starting reason } } poolAlerts { environmentId } health { components { name status message } } }`, nil, &told)
-		return told.Environment.Pool.Reason != "" && told.Environment.Pool.Idle == 2
+		p.Call(t, `{ environment(id: "short") { pool { idle starting reason } } poolAlerts { environmentId reason } health { components { name status message } } }`, nil, &told)
+		return told.Environment.Pool.Reason != "" && told.Environment.Pool.Idle == 2 && len(told.PoolAlerts) > 0 && strings.HasPrefix(told.PoolAlerts[0].Reason, "memory")
 	})
 	want := fmt.Sprintf("memory exhausted: %d MiB wanted, %d MiB free", memory, room-2*memory)
-	if pool := told.Environment.Pool; pool.Starting != 1 || pool.Reason != want || len(told.PoolAlerts) != 0 {
-		t.Errorf("%+v, want the reason %q and no alert", told, want)
+	if pool := told.Environment.Pool; pool.Starting != 3 || pool.Reason != want || told.PoolAlerts[0].Reason != want {
+		t.Errorf("%+v, want the reason %q", told, want)
+	}
+	if out := p.Works(t, "env", "list"); !strings.Contains(out, want) {
+		t.Errorf("env list: %s", out)
 	}
 	health := fmt.Sprint(told.Health.Components)
-	if !strings.Contains(health, "{pool short DEGRADED "+want+"}") {
+	if !strings.Contains(health, "{pool short DEGRADED 2 of 5 runners are idle: "+want+"}") {
 		t.Errorf("health: %s", health)
 	}
 
@@ -154,6 +157,12 @@ func TestE2EShortPoolSaysWhy(t *testing.T) {
 		told = said{}
 		p.Call(t, `{ environment(id: "short") { pool { idle starting reason } } }`, nil, &told)
 		return told.Environment.Pool.Reason == "" && told.Environment.Pool.Starting == 0
+	})
+	wait.For(t, "the history has the alert and its end", func() bool {
+		told = said{}
+		p.Call(t, `{ poolAlertHistory { environmentId state reason } }`, nil, &told)
+		h := told.PoolAlertHistory
+		return len(h) >= 2 && h[0].EnvironmentID == "short" && h[0].State == "RESOLVED" && h[1].EnvironmentID == "short" && h[1].State == "RAISED"
 	})
 }
 

@@ -27,9 +27,20 @@ type DrainState struct {
 	}
 	Environment struct{ Pool struct{ Reason string } }
 	PoolAlerts  []struct{ EnvironmentID, Reason string }
+	Activity    struct{ Draining bool }
 	Health      struct {
 		Components []struct{ Name, Status, Message string }
 	}
+}
+
+// health returns what a part of the server is, and why.
+func (d DrainState) health(part string) string {
+	for _, c := range d.Health.Components {
+		if c.Name == part {
+			return c.Status + " " + c.Message
+		}
+	}
+	return ""
 }
 
 // drainage returns how far the drain is.
@@ -37,7 +48,7 @@ func drainage(t testing.TB, b bed.Bed) DrainState {
 	t.Helper()
 	var d DrainState
 	b.Call(t, `{ cluster { draining { since claimed leaving executions } } environment(id: "shell") { pool { reason } }
-		poolAlerts { environmentId reason } health { components { name status message } } }`, nil, &d)
+		poolAlerts { environmentId reason } health { components { name status message } } activity { draining } }`, nil, &d)
 	return d
 }
 
@@ -53,18 +64,12 @@ func wantDrained(t testing.TB, b bed.Bed, claimed, executions int) DrainState {
 		now := *d.Cluster.Draining
 		return now.Claimed == claimed && now.Leaving == 0 && now.Executions == executions
 	})
-	wait.For(t, "pool, alert and health say why", func() bool {
+	wait.For(t, "the pool says why, no alert stands, and nothing is wrong", func() bool {
 		d = drainage(t, b)
-		return strings.Contains(d.Environment.Pool.Reason, "being drained") && len(d.PoolAlerts) > 0 && strings.Contains(d.PoolAlerts[0].Reason, "being drained")
+		return strings.Contains(d.Environment.Pool.Reason, "being drained") && len(d.PoolAlerts) == 0 && strings.HasPrefix(d.health("pool shell"), "OK the machine is being drained")
 	})
-	told := ""
-	for _, c := range d.Health.Components {
-		if c.Name == "cluster" {
-			told = c.Status + " " + c.Message
-		}
-	}
-	if !strings.HasPrefix(told, "DEGRADED ") || !strings.Contains(told, "draining: ") {
-		t.Errorf("health: %q", told)
+	if told := d.health("cluster"); !strings.HasPrefix(told, "OK draining: ") || !d.Activity.Draining {
+		t.Errorf("health: %q; %+v", told, d.Activity)
 	}
 	return d
 }
