@@ -375,7 +375,7 @@ func TestRequests(t *testing.T) {
 		want agent.ErrorCode
 	}{
 		{`{"protocol":0,"ping":{}}`, agent.ErrIncompatible},
-		{`{"protocol":5,"ping":{}}`, agent.ErrIncompatible},
+		{`{"protocol":6,"ping":{}}`, agent.ErrIncompatible},
 		{`{"protocol":4,"ping":{}}`, ""},
 		{`{"protocol":4,"warm":{"interpreter":"python"}}`, agent.ErrInvalid},
 		{`{"protocol":2,"ping":{}}`, ""},
