@@ -106,7 +106,7 @@ func (x *exchange) ask(request Request) (Response, error) {
 
 // version returns the oldest version that has all that is asked for.
 func (r Request) version() int {
-	if r.Usage != nil {
+	if r.Usage != nil || r.Move != nil {
 		return 5
 	}
 	if r.Warm != nil {

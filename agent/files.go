@@ -104,7 +104,12 @@ func openFile(ctx context.Context, conn net.Conn, path string, read ReadFile) (*
 	} else {
 		read.Name = []byte(path) // JSON would change it on its way
 	}
-	x, _, err := open(ctx, conn, Request{Read: &read})
+	return oneFile(ctx, conn, Request{Read: &read})
+}
+
+// oneFile sends a request, and reads the description that answers it.
+func oneFile(ctx context.Context, conn net.Conn, request Request) (*exchange, FileInfo, error) {
+	x, _, err := open(ctx, conn, request)
 	if err != nil {
 		return nil, FileInfo{}, err
 	}
@@ -116,6 +121,23 @@ func openFile(ctx context.Context, conn net.Conn, path string, read ReadFile) (*
 		return nil, FileInfo{}, x.fail(err)
 	}
 	return x, info, nil
+}
+
+// MoveFile gives an entry another path, and returns what is there then. It replaces nothing. An
+// [*Error] means that nothing was changed: ErrIncompatible that the agent is too old; after any
+// other error nobody knows. Ctx bounds the whole. It closes conn.
+func MoveFile(ctx context.Context, conn net.Conn, move Move) (FileInfo, error) {
+	for field, path := range map[string]string{"from": move.From, "to": move.To} {
+		if err := checkPath(conn, path); err != nil {
+			return FileInfo{}, inUpdate(err, field, 0)
+		}
+	}
+	x, info, err := oneFile(ctx, conn, Request{Move: &move})
+	if err != nil {
+		return FileInfo{}, err
+	}
+	x.close()
+	return info, nil
 }
 
 // checkPath refuses a path that JSON would change on its way.

@@ -60,6 +60,7 @@ type Request struct {
 	Update   *Update   `json:"update,omitempty"`
 	Warm     *Warm     `json:"warm,omitempty"`  // since version 4
 	Usage    *AskUsage `json:"usage,omitempty"` // since version 5
+	Move     *Move     `json:"move,omitempty"`  // since version 5
 }
 
 // A Response answers a Request.
@@ -266,6 +267,14 @@ type Write struct {
 	Mode      uint32 `json:"mode,omitempty"` // 0: 0744 for a file, 0755 for a directory
 }
 
+// Move asks to give a file, a directory or a link another path, with all that is below it. Paths
+// are as in an Update; the directory of To must be there. It replaces nothing, is done in one step,
+// and is answered with what KindFile says of the entry at To.
+type Move struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
 // Updated tells what an Update did, with paths as they were asked for. Deleted
 // names what was there. Failed names what could not be written, or deleted,
 // although nothing spoke against it before, a full disk for example; a file
@@ -308,7 +317,7 @@ type Error struct {
 	Code    ErrorCode `json:"code"`
 	Path    string    `json:"path,omitempty"`  // the path that it is about
 	Index   int       `json:"index,omitempty"` // its place in Update.Delete or Update.Write
-	Field   string    `json:"field,omitempty"` // "delete", "write", "argv", "dir" …
+	Field   string    `json:"field,omitempty"` // "delete", "write", "from", "to", "argv", "dir" …
 	Message string    `json:"message"`         // for people; without detail of the host
 }
 

@@ -2496,6 +2496,122 @@ func (v *MadeGrant) GetRights() []GrantRight { return v.Rights }
 // GetExpiresAt returns MadeGrant.ExpiresAt, and is useful for accessing the field via an interface.
 func (v *MadeGrant) GetExpiresAt() time.Time { return v.ExpiresAt }
 
+// What to move in a runner.
+type MoveFileInput struct {
+	// The runner's id.
+	RunnerId string `json:"runnerId"`
+	// The path that it has: absolute inside the runner, or below /workspace.
+	From string `json:"from"`
+	// The path that it gets: absolute inside the runner, or below /workspace. Its directory must be there, and nothing at the path.
+	To string `json:"to"`
+}
+
+// GetRunnerId returns MoveFileInput.RunnerId, and is useful for accessing the field via an interface.
+func (v *MoveFileInput) GetRunnerId() string { return v.RunnerId }
+
+// GetFrom returns MoveFileInput.From, and is useful for accessing the field via an interface.
+func (v *MoveFileInput) GetFrom() string { return v.From }
+
+// GetTo returns MoveFileInput.To, and is useful for accessing the field via an interface.
+func (v *MoveFileInput) GetTo() string { return v.To }
+
+// MoveFileMoveFileMoveFilePayload includes the requested fields of the GraphQL type MoveFilePayload.
+// The GraphQL type's documentation follows.
+//
+// What moveFile did.
+type MoveFileMoveFileMoveFilePayload struct {
+	// The entry as it now is in the runner.
+	File MoveFileMoveFileMoveFilePayloadFile `json:"file"`
+}
+
+// GetFile returns MoveFileMoveFileMoveFilePayload.File, and is useful for accessing the field via an interface.
+func (v *MoveFileMoveFileMoveFilePayload) GetFile() MoveFileMoveFileMoveFilePayloadFile {
+	return v.File
+}
+
+// MoveFileMoveFileMoveFilePayloadFile includes the requested fields of the GraphQL type File.
+// The GraphQL type's documentation follows.
+//
+// An entry of a runner's file system.
+type MoveFileMoveFileMoveFilePayloadFile struct {
+	File `json:"-"`
+}
+
+// GetPath returns MoveFileMoveFileMoveFilePayloadFile.Path, and is useful for accessing the field via an interface.
+func (v *MoveFileMoveFileMoveFilePayloadFile) GetPath() string { return v.File.Path }
+
+// GetType returns MoveFileMoveFileMoveFilePayloadFile.Type, and is useful for accessing the field via an interface.
+func (v *MoveFileMoveFileMoveFilePayloadFile) GetType() FileType { return v.File.Type }
+
+// GetMode returns MoveFileMoveFileMoveFilePayloadFile.Mode, and is useful for accessing the field via an interface.
+func (v *MoveFileMoveFileMoveFilePayloadFile) GetMode() string { return v.File.Mode }
+
+// GetSize returns MoveFileMoveFileMoveFilePayloadFile.Size, and is useful for accessing the field via an interface.
+func (v *MoveFileMoveFileMoveFilePayloadFile) GetSize() int64 { return v.File.Size }
+
+func (v *MoveFileMoveFileMoveFilePayloadFile) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*MoveFileMoveFileMoveFilePayloadFile
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.MoveFileMoveFileMoveFilePayloadFile = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	err = json.Unmarshal(
+		b, &v.File)
+	if err != nil {
+		return err
+	}
+	return nil
+}
+
+type __premarshalMoveFileMoveFileMoveFilePayloadFile struct {
+	Path string `json:"path"`
+
+	Type FileType `json:"type"`
+
+	Mode string `json:"mode"`
+
+	Size int64 `json:"size"`
+}
+
+func (v *MoveFileMoveFileMoveFilePayloadFile) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *MoveFileMoveFileMoveFilePayloadFile) __premarshalJSON() (*__premarshalMoveFileMoveFileMoveFilePayloadFile, error) {
+	var retval __premarshalMoveFileMoveFileMoveFilePayloadFile
+
+	retval.Path = v.File.Path
+	retval.Type = v.File.Type
+	retval.Mode = v.File.Mode
+	retval.Size = v.File.Size
+	return &retval, nil
+}
+
+// MoveFileResponse is returned by MoveFile on success.
+type MoveFileResponse struct {
+	// Gives a file, a directory or a link of a runner another path, with all that is below it, in one step: nobody sees half of it. Owner and mode stay. It replaces nothing.
+	// INVALID_INPUT for a path that can't be used; RUNNER_GONE; FILE_ERROR when nothing is at `from`, something is at `to`, or `to` is in another file system; CONFLICT when an older server started the runner and its agent can't do it.
+	MoveFile MoveFileMoveFileMoveFilePayload `json:"moveFile"`
+}
+
+// GetMoveFile returns MoveFileResponse.MoveFile, and is useful for accessing the field via an interface.
+func (v *MoveFileResponse) GetMoveFile() MoveFileMoveFileMoveFilePayload { return v.MoveFile }
+
 // What a runner can reach, and where it can be reached.
 type NetworkInput struct {
 	// Whether programs can reach the network. Default: false, only the runner's own loopback.
@@ -4153,6 +4269,14 @@ type __GetTokensInput struct {
 
 // GetSessions returns __GetTokensInput.Sessions, and is useful for accessing the field via an interface.
 func (v *__GetTokensInput) GetSessions() *bool { return v.Sessions }
+
+// __MoveFileInput is used internally by genqlient
+type __MoveFileInput struct {
+	Input MoveFileInput `json:"input"`
+}
+
+// GetInput returns __MoveFileInput.Input, and is useful for accessing the field via an interface.
+func (v *__MoveFileInput) GetInput() MoveFileInput { return v.Input }
 
 // __PutEnvironmentInput is used internally by genqlient
 type __PutEnvironmentInput struct {
@@ -7000,6 +7124,48 @@ func GetVersion(
 	}
 
 	data_ = &GetVersionResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by MoveFile.
+const MoveFile_Operation = `
+mutation MoveFile ($input: MoveFileInput!) {
+	moveFile(input: $input) {
+		file {
+			... File
+		}
+	}
+}
+fragment File on File {
+	path
+	type
+	mode
+	size
+}
+`
+
+func MoveFile(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	input MoveFileInput,
+) (data_ *MoveFileResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "MoveFile",
+		Query:  MoveFile_Operation,
+		Variables: &__MoveFileInput{
+			Input: input,
+		},
+	}
+
+	data_ = &MoveFileResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

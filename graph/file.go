@@ -80,6 +80,11 @@ func (r mutation) UpdateFiles(ctx context.Context, in generated.UpdateFilesInput
 	return r.guard.UpdateFiles(ctx, runtime.RunnerID(in.RunnerID), in.Delete, "write", writes)
 }
 
+func (r mutation) MoveFile(ctx context.Context, in generated.MoveFileInput) (generated.MoveFilePayload, error) {
+	moved, err := r.guard.MoveFile(ctx, runtime.RunnerID(in.RunnerID), in.From, in.To)
+	return generated.MoveFilePayload{File: moved}, err
+}
+
 // fileWrites converts files, and returns INVALID_INPUT below field for one that
 // has no content, or two, or a mode that is none.
 func fileWrites(field string, in []generated.FileInput) ([]runtime.FileWrite, error) {

@@ -76,6 +76,7 @@ var known = map[string]operation{
 	"Mutation.renewRunner":     {about: "runner", args: id(runnerOf), answer: "{ runner { id } }"},
 	"Mutation.releaseRunner":   {about: "runner", spends: true, args: id(runnerOf), answer: "{ released }"},
 	"Mutation.updateFiles":     {about: "runner", answer: "{ written }", args: input(func(o *things) in { return in{"runnerId": o.runner, "write": []in{{"path": "b.txt", "text": "b"}}} })},
+	"Mutation.moveFile":        {about: "runner", answer: "{ file { path } }", args: input(func(o *things) in { return in{"runnerId": o.runner, "from": "b.txt", "to": "d.txt"} })},
 	"Mutation.uploadFile":      {about: "runner", forms: true, answer: "{ file { path } }", args: func(o *things) in { return in{"runnerId": o.runner, "path": "c.txt", "file": nil} }},
 	"Mutation.startExecution":  {about: "runner", answer: "{ execution { state } }", args: input(func(o *things) in { return in{"runnerId": o.runner, "command": []string{"true"}} })},
 	"Mutation.writeStdin":      {about: "execution", answer: "{ offset }", args: input(func(o *things) in { return in{"executionId": o.execution, "text": "x", "offset": "0"} })},

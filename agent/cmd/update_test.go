@@ -178,6 +178,48 @@ func TestUpdateFull(t *testing.T) {
 	}
 }
 
+func TestMove(t *testing.T) {
+	b := newBed(t, 0)
+	b.sh(t, "echo text >a; chmod 640 a; mkdir -p d/e; echo deep >d/e/f; ln -s a l; ln -s / root; ln -s d linked; echo other >b; ln -s / up")
+	move := func(from, to string) (agent.FileInfo, error) {
+		return agent.MoveFile(t.Context(), b.dial(t), agent.Move{From: from, To: to})
+	}
+	for _, test := range []struct{ from, to, kind, target string }{
+		{"a", "d/a", "file", ""}, {"d/a", "/workspace/moved", "file", ""}, {"d/e", "e", "directory", ""}, {"l", "m", "link", "a"},
+		{"moved", "linked/a", "file", ""}, {"d", "d2/", "directory", ""},
+	} {
+		info, err := move(test.from, test.to)
+		if err != nil || info.Type != test.kind || string(info.LinkTarget) != test.target || string(info.Path) != test.to {
+			t.Fatalf("%s to %s: %+v, %v", test.from, test.to, info, err)
+		}
+	}
+	if got := b.sh(t, "cat e/f d2/a; stat -c '%a %U' d2/a; readlink m; ls").stdout; got != "deep\ntext\n640 user\na\nb\nd2\ne\nlinked\nm\nroot\nup\n" {
+		t.Errorf("after the moves: %q", got)
+	}
+	before := b.sh(t, "ls -lAR --full-time; ls -lA --full-time /tmp").stdout
+	for _, test := range []struct {
+		from, to, field string
+		code            agent.ErrorCode
+	}{
+		{"none", "x", "", agent.ErrNotFound}, {"b", "none/x", "", agent.ErrNotFound},
+		{"b", "e", "to", agent.ErrDenied}, {"b", "d2/a", "to", agent.ErrDenied}, {"b", "b", "to", agent.ErrDenied}, {"b", "m", "to", agent.ErrDenied},
+		{"e", "e/in", "to", agent.ErrInvalid}, {"e", "d2/a/x", "", agent.ErrWrongType},
+		{"b", "/tmp/x", "to", agent.ErrDenied}, {"b", "/etc/x", "to", agent.ErrDenied}, {"b", "/proc/x", "to", agent.ErrDenied}, {"b", "/dev/x", "to", agent.ErrDenied},
+		{"/etc/passwd", "x", "from", agent.ErrDenied}, {"/proc/1/cwd/b", "x", "", agent.ErrDenied},
+		{"", "x", "from", agent.ErrInvalid}, {"b", "", "to", agent.ErrInvalid}, {"b", "a\x00b", "to", agent.ErrInvalid},
+		{".", "x", "from", agent.ErrInvalid}, {"/", "x", "from", agent.ErrInvalid}, {"root/workspace", "x", "from", agent.ErrDenied}, {"b", "/workspace", "to", agent.ErrInvalid},
+	} {
+		_, err := move(test.from, test.to)
+		var e *agent.Error
+		if !errors.As(err, &e) || e.Code != test.code || test.field != "" && e.Field != test.field {
+			t.Errorf("%q to %q: %+v, want %s for %q", test.from, test.to, err, test.code, test.field)
+		}
+	}
+	if after := b.sh(t, "ls -lAR --full-time; ls -lA --full-time /tmp").stdout; after != before {
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+	}
+}
+
 // TestUpdateBroken ends the stream in the middle of a file.
 func TestUpdateBroken(t *testing.T) {
 	b := newBed(t, 0)

@@ -178,6 +178,10 @@ func TestOldAgent(t *testing.T) {
 	_, err = agent.StartExecution(t.Context(), conn, agent.Start{ID: "x", Argv: []string{"cat"}, Privileged: true})
 	wantCode(t, err, agent.ErrIncompatible)
 
+	conn, _ = oldAgent(t, old["response-incompatible"])
+	_, err = agent.MoveFile(t.Context(), conn, agent.Move{From: "a", To: "b"})
+	wantCode(t, err, agent.ErrIncompatible)
+
 	conn, _ = oldAgent(t, old["response"], old["file"], old["data"], old["end"])
 	_, content, err := agent.OpenFile(t.Context(), conn, "f", 0)
 	if err != nil {

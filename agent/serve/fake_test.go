@@ -222,6 +222,13 @@ type failing struct{}
 
 func (*failing) Read([]byte) (int, error) { return 0, errFake }
 
+func (h *fakeHost) Move(move agent.Move) (agent.FileInfo, error) {
+	if move.To == "there" {
+		return agent.FileInfo{}, &agent.Error{Code: agent.ErrDenied, Field: "to", Path: move.To}
+	}
+	return agent.FileInfo{Path: []byte(move.To), Size: int64(len(move.From))}, nil
+}
+
 func (h *fakeHost) Update(update agent.Update) (func(func(i int) io.Reader) (agent.Updated, error), error) {
 	if len(update.Delete) > 0 {
 		return nil, &agent.Error{Code: agent.ErrDenied, Field: "delete", Index: 1}

@@ -47,6 +47,8 @@ type Files interface {
 	// Open opens a regular file. Size says how many bytes it has; no more will
 	// be read.
 	Open(path string) (agent.FileInfo, io.ReadSeekCloser, error)
+	// Move moves an entry, and returns what it is there. It replaces nothing.
+	Move(move agent.Move) (agent.FileInfo, error)
 	// Update checks all of update, and touches nothing. Then apply, which is
 	// called at most once, carries it out; content(i) gives the bytes of
 	// update.Write[i], and is called once for each file, in order; apply needn't

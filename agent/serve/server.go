@@ -173,7 +173,7 @@ func (s *Server) serve(conn net.Conn, frames *agent.FrameReader, request agent.R
 		return s.visible(s.usage(conn, request))
 	case request.Warm != nil:
 		return s.visible(s.warm(conn, *request.Warm))
-	case request.List != nil, request.Read != nil, request.Update != nil:
+	case request.List != nil, request.Read != nil, request.Update != nil, request.Move != nil:
 		if !s.admit() {
 			return &agent.Error{Code: agent.ErrTooMany, Message: fmt.Sprintf("%d files are being carried in this runner, and none ended for %s: end one, or try later", maxTransfers, transferPatience)}
 		}

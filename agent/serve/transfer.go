@@ -38,6 +38,12 @@ func (t *transfer) run(request agent.Request) error {
 		return t.end(t.server.host.List(*request.List, t.file))
 	case request.Read != nil:
 		return t.end(t.read(*request.Read))
+	case request.Move != nil:
+		info, err := t.server.host.Move(*request.Move)
+		if err == nil {
+			err = t.file(info)
+		}
+		return t.end(err)
 	default:
 		return t.update(*request.Update)
 	}

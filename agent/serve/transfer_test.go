@@ -59,6 +59,12 @@ func TestTransfers(t *testing.T) {
 	if _, err := agent.UpdateFiles(t.Context(), f.dial(), agent.Update{Delete: []string{"x"}}, nil); !errors.As(err, &e) || e.Code != agent.ErrDenied || e.Index != 1 {
 		t.Errorf("update: %v", err)
 	}
+	if info, err := agent.MoveFile(t.Context(), f.dial(), agent.Move{From: "abc", To: "d"}); err != nil || string(info.Path) != "d" || info.Size != 3 {
+		t.Errorf("move: %+v, %v", info, err)
+	}
+	if _, err := agent.MoveFile(t.Context(), f.dial(), agent.Move{From: "abc", To: "there"}); !errors.As(err, &e) || e.Code != agent.ErrDenied || e.Field != "to" {
+		t.Errorf("move: %v", err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := agent.StatFile(ctx, f.dial(), "a"); !errors.Is(err, context.Canceled) {

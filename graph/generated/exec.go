@@ -491,6 +491,10 @@ type ComplexityRoot struct {
 		StartedAt     func(childComplexity int) int
 	}
 
+	MoveFilePayload struct {
+		File func(childComplexity int) int
+	}
+
 	Mutation struct {
 		CancelBatch       func(childComplexity int, id string) int
 		CancelExecution   func(childComplexity int, id string) int
@@ -501,6 +505,7 @@ type ComplexityRoot struct {
 		DeleteEnvironment func(childComplexity int, input DeleteEnvironmentInput) int
 		DeleteTenant      func(childComplexity int, id string) int
 		DrainCluster      func(childComplexity int, input DrainClusterInput) int
+		MoveFile          func(childComplexity int, input MoveFileInput) int
 		PutEnvironment    func(childComplexity int, input PutEnvironmentInput) int
 		PutTenant         func(childComplexity int, input PutTenantInput) int
 		ReleaseRunner     func(childComplexity int, id string) int
@@ -936,6 +941,7 @@ type MutationResolver interface {
 	RenewRunner(ctx context.Context, id string) (RenewRunnerPayload, error)
 	ReleaseRunner(ctx context.Context, id string) (ReleaseRunnerPayload, error)
 	UpdateFiles(ctx context.Context, input UpdateFilesInput) (files.Updated, error)
+	MoveFile(ctx context.Context, input MoveFileInput) (MoveFilePayload, error)
 	UploadFile(ctx context.Context, runnerID string, path string, file transport.Upload, mode *string) (UploadFilePayload, error)
 	StartExecution(ctx context.Context, input StartExecutionInput) (StartExecutionPayload, error)
 	WriteStdin(ctx context.Context, input WriteStdinInput) (WriteStdinPayload, error)
@@ -2677,6 +2683,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Marks.StartedAt(childComplexity), true
 
+	case "MoveFilePayload.file":
+		if e.ComplexityRoot.MoveFilePayload.File == nil {
+			break
+		}
+
+		return e.ComplexityRoot.MoveFilePayload.File(childComplexity), true
+
 	case "Mutation.cancelBatch":
 		if e.ComplexityRoot.Mutation.CancelBatch == nil {
 			break
@@ -2776,6 +2789,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.DrainCluster(childComplexity, args["input"].(DrainClusterInput)), true
+	case "Mutation.moveFile":
+		if e.ComplexityRoot.Mutation.MoveFile == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_moveFile_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.MoveFile(childComplexity, args["input"].(MoveFileInput)), true
 	case "Mutation.putEnvironment":
 		if e.ComplexityRoot.Mutation.PutEnvironment == nil {
 			break
@@ -4247,6 +4271,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputLabelFilterInput,
 		ec.unmarshalInputLabelInput,
 		ec.unmarshalInputLimitsInput,
+		ec.unmarshalInputMoveFileInput,
 		ec.unmarshalInputNetworkInput,
 		ec.unmarshalInputPutEnvironmentInput,
 		ec.unmarshalInputPutTenantInput,
@@ -4593,6 +4618,15 @@ type Mutation {
     "Which files of which runner."
     input: UpdateFilesInput!
   ): UpdateFilesPayload!
+
+  """
+  Gives a file, a directory or a link of a runner another path, with all that is below it, in one step: nobody sees half of it. Owner and mode stay. It replaces nothing.
+  INVALID_INPUT for a path that can't be used; RUNNER_GONE; FILE_ERROR when nothing is at ` + "`" + `from` + "`" + `, something is at ` + "`" + `to` + "`" + `, or ` + "`" + `to` + "`" + ` is in another file system; CONFLICT when an older server started the runner and its agent can't do it.
+  """
+  moveFile(
+    "What goes where, in which runner."
+    input: MoveFileInput!
+  ): MoveFilePayload!
 
   """
   Writes one file of a runner, of any size that its workspace has room for, as it arrives: nothing of it is kept elsewhere. It is put in place by rename when all of it is there (until then both need room); after any error, or a cut connection, the old file is as it was, unless the runner is lost on the way (RUNNER_GONE, CLUSTER_UNAVAILABLE): then it may be either. It belongs to root, with the mode from the start; missing parents are made. Safe to repeat.
@@ -6286,6 +6320,16 @@ input UpdateFilesInput {
   write: [FileInput!]
 }
 
+"What to move in a runner."
+input MoveFileInput {
+  "The runner's id."
+  runnerId: ID!
+  "The path that it has: absolute inside the runner, or below /workspace."
+  from: String!
+  "The path that it gets: absolute inside the runner, or below /workspace. Its directory must be there, and nothing at the path."
+  to: String!
+}
+
 "What to run in a claimed runner. Exactly one of ` + "`" + `command` + "`" + ` and ` + "`" + `shell` + "`" + ` is given."
 input StartExecutionInput {
   "The runner's id."
@@ -6541,6 +6585,12 @@ type UpdateFilesPayload {
   deleted: [String!]!
   "Paths that could not be written, for example because the workspace is full. Never one that could have been refused before."
   failed: [FileFailure!]!
+}
+
+"What moveFile did."
+type MoveFilePayload {
+  "The entry as it now is in the runner."
+  file: File!
 }
 
 "What uploadFile did."
@@ -7649,6 +7699,14 @@ func (ec *executionContext) childFields_Marks(ctx context.Context, field graphql
 	return nil, fmt.Errorf("no field named %q was found under type Marks", field.Name)
 }
 
+func (ec *executionContext) childFields_MoveFilePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "file":
+		return ec.fieldContext_MoveFilePayload_file(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MoveFilePayload", field.Name)
+}
+
 func (ec *executionContext) childFields_Network(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "access":
@@ -8613,6 +8671,20 @@ func (ec *executionContext) field_Mutation_drainCluster_args(ctx context.Context
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (DrainClusterInput, error) {
 			return ec.unmarshalNDrainClusterInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐDrainClusterInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_moveFile_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (MoveFileInput, error) {
+			return ec.unmarshalNMoveFileInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐMoveFileInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -16103,6 +16175,38 @@ func (ec *executionContext) fieldContext_Marks_finishedAt(_ context.Context, fie
 	return graphql.NewScalarFieldContext("Marks", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _MoveFilePayload_file(ctx context.Context, field graphql.CollectedField, obj *MoveFilePayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_MoveFilePayload_file(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.File, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.File) graphql.Marshaler {
+			return ec.marshalNFile2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐFile(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_MoveFilePayload_file(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "MoveFilePayload",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_File(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Mutation_putEnvironment(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -16405,6 +16509,50 @@ func (ec *executionContext) fieldContext_Mutation_updateFiles(ctx context.Contex
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_updateFiles_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_moveFile(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_moveFile(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().MoveFile(ctx, fc.Args["input"].(MoveFileInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v MoveFilePayload) graphql.Marshaler {
+			return ec.marshalNMoveFilePayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐMoveFilePayload(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_moveFile(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_MoveFilePayload(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_moveFile_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -23958,6 +24106,50 @@ func (ec *executionContext) unmarshalInputLimitsInput(ctx context.Context, obj a
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputMoveFileInput(ctx context.Context, obj any) (MoveFileInput, error) {
+	var it MoveFileInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"runnerId", "from", "to"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "runnerId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("runnerId"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.RunnerID = data
+		case "from":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("from"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.From = data
+		case "to":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("to"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.To = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputNetworkInput(ctx context.Context, obj any) (NetworkInput, error) {
 	var it NetworkInput
 	if obj == nil {
@@ -29718,6 +29910,44 @@ func (ec *executionContext) _Marks(ctx context.Context, sel ast.SelectionSet, ob
 	return out
 }
 
+var moveFilePayloadImplementors = []string{"MoveFilePayload"}
+
+func (ec *executionContext) _MoveFilePayload(ctx context.Context, sel ast.SelectionSet, obj *MoveFilePayload) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, moveFilePayloadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("MoveFilePayload")
+		case "file":
+			out.Values[i] = ec._MoveFilePayload_file(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var mutationImplementors = []string{"Mutation"}
 
 func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet) graphql.Marshaler {
@@ -29783,6 +30013,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "updateFiles":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_updateFiles(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "moveFile":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_moveFile(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
@@ -35070,6 +35307,15 @@ func (ec *executionContext) unmarshalNLabelInput2githubᚗcomᚋrockpoolᚋrockp
 
 func (ec *executionContext) marshalNMarks2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐMarks(ctx context.Context, sel ast.SelectionSet, v runtime.Marks) graphql.Marshaler {
 	return ec._Marks(ctx, sel, &v)
+}
+
+func (ec *executionContext) unmarshalNMoveFileInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐMoveFileInput(ctx context.Context, v any) (MoveFileInput, error) {
+	res, err := ec.unmarshalInputMoveFileInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNMoveFilePayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐMoveFilePayload(ctx context.Context, sel ast.SelectionSet, v MoveFilePayload) graphql.Marshaler {
+	return ec._MoveFilePayload(ctx, sel, &v)
 }
 
 func (ec *executionContext) marshalNNetwork2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐNetwork(ctx context.Context, sel ast.SelectionSet, v runtime.Network) graphql.Marshaler {

@@ -181,6 +181,22 @@ type LimitsInput struct {
 	OutputBytes *int64 `json:"outputBytes,omitempty"`
 }
 
+// What to move in a runner.
+type MoveFileInput struct {
+	// The runner's id.
+	RunnerID string `json:"runnerId"`
+	// The path that it has: absolute inside the runner, or below /workspace.
+	From string `json:"from"`
+	// The path that it gets: absolute inside the runner, or below /workspace. Its directory must be there, and nothing at the path.
+	To string `json:"to"`
+}
+
+// What moveFile did.
+type MoveFilePayload struct {
+	// The entry as it now is in the runner.
+	File runtime.File `json:"file"`
+}
+
 // What can be changed. Every mutation that can be repeated safely says how.
 type Mutation struct {
 }

@@ -49,6 +49,7 @@ var rules = map[Operation]Rule{
 	"renewRunner":     {Role: Client, Rights: []Right{Execute}},
 	"releaseRunner":   {Role: Client},
 	"updateFiles":     {Role: Client, Rights: []Right{FilesWrite}},
+	"moveFile":        {Role: Client, Rights: []Right{FilesWrite}},
 	"uploadFile":      {Role: Client, Rights: []Right{FilesWrite}},
 	"startExecution":  {Role: Client, Rights: []Right{Execute}},
 	"writeStdin":      {Role: Client, Rights: []Right{Stdin}},

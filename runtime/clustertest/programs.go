@@ -280,6 +280,22 @@ type openFile struct{ *bytes.Reader }
 // Close implements io.Closer.
 func (openFile) Close() error { return nil }
 
+// Move implements serve.Files, of files only.
+func (h *programs) Move(move agent.Move) (agent.FileInfo, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	data, ok := h.files[inWorkspace(move.From)]
+	if !ok {
+		return agent.FileInfo{}, &agent.Error{Code: agent.ErrNotFound, Path: move.From, Message: "no such file or directory"}
+	}
+	if _, taken := h.files[inWorkspace(move.To)]; taken {
+		return agent.FileInfo{}, &agent.Error{Code: agent.ErrDenied, Field: "to", Path: move.To, Message: "is there already, and a move replaces nothing"}
+	}
+	delete(h.files, inWorkspace(move.From))
+	h.files[inWorkspace(move.To)] = data
+	return fileInfo(move.To, data), nil
+}
+
 // Update implements serve.Files.
 func (h *programs) Update(update agent.Update) (func(func(int) io.Reader) (agent.Updated, error), error) {
 	return func(content func(int) io.Reader) (agent.Updated, error) {

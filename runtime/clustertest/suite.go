@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strconv"
@@ -34,6 +35,7 @@ func Suite(t *testing.T, prototype runtime.Environment, open func(t *testing.T) 
 		"environments 1 and 10 are apart":             testPrefix,
 		"a watcher is told of a change":               testWatch,
 		"executions":                                  testExecutions,
+		"a move renames, and replaces nothing":        testMove,
 		"what runners take is counted":                testStatus,
 		"what happened to a runner is told":           testTaskEvents,
 	}
@@ -173,6 +175,40 @@ func testRunner(t *testing.T, s suite) {
 func testExecutions(t *testing.T, s suite) {
 	id := s.idle(t, s.put(t, "a"))
 	Executions(t, func(ctx context.Context) (net.Conn, error) { return s.Dial(ctx, id) })
+}
+
+func testMove(t *testing.T, s suite) {
+	id := s.idle(t, s.put(t, "a"))
+	dial := func() net.Conn {
+		conn, err := s.Dial(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	for _, name := range []string{"a", "taken"} {
+		write := agent.Update{Write: []agent.Write{{Path: name, Size: int64(len(name))}}}
+		if _, err := agent.UpdateFiles(t.Context(), dial(), write, func(int) io.Reader { return strings.NewReader(name) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if moved, err := agent.MoveFile(t.Context(), dial(), agent.Move{From: "a", To: "b"}); err != nil || string(moved.Path) != "b" || moved.Size != 1 {
+		t.Errorf("%+v, %v", moved, err)
+	}
+	for _, test := range []struct {
+		move agent.Move
+		code agent.ErrorCode
+	}{{agent.Move{From: "a", To: "c"}, agent.ErrNotFound}, {agent.Move{From: "b", To: "taken"}, agent.ErrDenied}} {
+		var refused *agent.Error
+		if _, err := agent.MoveFile(t.Context(), dial(), test.move); !errors.As(err, &refused) || refused.Code != test.code {
+			t.Errorf("%+v: %v, want %s", test.move, err, test.code)
+		}
+	}
+	for name, size := range map[string]int64{"b": 1, "taken": 5} {
+		if info, err := agent.StatFile(t.Context(), dial(), name); err != nil || info.Size != size {
+			t.Errorf("%s: %+v, %v", name, info, err)
+		}
+	}
 }
 
 func testStatus(t *testing.T, s suite) {

@@ -87,6 +87,23 @@ func (a *Access) UpdateFiles(ctx context.Context, id runtime.RunnerID, remove []
 	return result, nil
 }
 
+// MoveFile gives an entry of a claimed runner another path, in one step, and returns it there. It
+// replaces nothing: FILE_ERROR for a path that is taken.
+func (a *Access) MoveFile(ctx context.Context, id runtime.RunnerID, from, to string) (moved runtime.File, err error) {
+	if err := validateTarget("from", from); err != nil {
+		return runtime.File{}, err
+	}
+	if err := validateTarget("to", to); err != nil {
+		return runtime.File{}, err
+	}
+	err = a.use(ctx, id, func(conn net.Conn) error {
+		info, err := agent.MoveFile(ctx, conn, agent.Move{From: from, To: to})
+		moved = file(id, info)
+		return err
+	})
+	return moved, err
+}
+
 // ValidateUpdate checks what UpdateFiles can check without the runner.
 func ValidateUpdate(remove []string, field string, write []runtime.FileWrite) error {
 	if len(remove)+len(write) > maxPaths {
@@ -237,14 +254,19 @@ func fileError(err *agent.Error) error {
 	switch err.Code {
 	case agent.ErrInvalid:
 		field := "path"
-		if err.Field == "delete" {
+		switch err.Field {
+		case "delete":
 			field = fmt.Sprintf("delete.%d", err.Index)
+		case "from", "to":
+			field = err.Field
 		}
 		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: field, Message: err.Message, Err: err}
 	case agent.ErrNotFound, agent.ErrWrongType, agent.ErrDenied:
 		return runtime.Wrap(runtime.CodeFileError, err, "%s", err.Error())
 	case agent.ErrFull:
 		return runtime.Wrap(runtime.CodeStorageFull, err, "%s", err.Error())
+	case agent.ErrIncompatible:
+		return runtime.Wrap(runtime.CodeConflict, err, "this runner was started by an older server and can't do this: claim a new one")
 	case agent.ErrTooMany:
 		return runtime.Wrap(runtime.CodeLimitExceeded, err, "%s", err.Error())
 	default:

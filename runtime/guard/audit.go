@@ -29,7 +29,7 @@ const (
 // makes an entry too, but never fails for that: a leaked token must end.
 var recorded = map[access.Operation]bool{
 	"putEnvironment": true, "deleteEnvironment": true,
-	"claimRunner": true, "cancelTicket": true, "releaseRunner": true, "updateFiles": true, "uploadFile": true,
+	"claimRunner": true, "cancelTicket": true, "releaseRunner": true, "updateFiles": true, "moveFile": true, "uploadFile": true,
 	"run": true, "startExecution": true, "signalExecution": true, "cancelExecution": true, "cancelBatch": true,
 	"createToken": true, "createGrant": true, "putTenant": true, "deleteTenant": true,
 	"drainCluster": true,

@@ -158,6 +158,15 @@ func (g *Guard) UpdateFiles(ctx context.Context, id runtime.RunnerID, remove []s
 	return g.engine.UpdateFiles(ctx, id, remove, field, write)
 }
 
+// MoveFile moves a file of a runner of the caller's; see [files.Access.MoveFile].
+func (g *Guard) MoveFile(ctx context.Context, id runtime.RunnerID, from, to string) (_ runtime.File, err error) {
+	defer g.recording(ctx, "moveFile", ofRunner, string(id))(&err)
+	if err = g.allowRunner(ctx, "moveFile", id); err != nil {
+		return runtime.File{}, err
+	}
+	return g.engine.MoveFile(ctx, id, from, to)
+}
+
 // UploadFile writes a file of a runner of the caller's; see [files.Access.UploadFile].
 func (g *Guard) UploadFile(ctx context.Context, id runtime.RunnerID, path string, mode uint32, size int64, content io.Reader) (_ runtime.File, err error) {
 	defer g.recording(ctx, "uploadFile", ofRunner, string(id))(&err)
