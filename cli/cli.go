@@ -16,6 +16,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/rockpool/rockpool/cli/output"
+	"github.com/rockpool/rockpool/config/quantity"
 )
 
 // Commands are those of this package, for kong.
@@ -56,6 +57,8 @@ func Execute(grammar any, description string, arguments []string, s Streams, opt
 		kong.Writers(s.Out, s.Err),
 		kong.Exit(func(code int) { exit = code }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100, NoExpandSubcommands: true}),
+		kong.ValueFormatter(quantity.Help),
+		quantity.Flags(),
 		kong.Bind(s),
 	}, options...)
 	parser, err := kong.New(grammar, options...)

@@ -24,7 +24,7 @@ func (envCommands) Help() string {
 	return `Examples:
 
     rockpool env list
-    rockpool env put ruby --memory 512 --pool-size 4
+    rockpool env put ruby --memory 512MB --pool-size 4
     rockpool env put python --shared
     rockpool env show ruby -o yaml > ruby.yaml    # edit it, and then
     rockpool env put -f ruby.yaml                 # refused if somebody changed it meanwhile`

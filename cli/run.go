@@ -18,7 +18,7 @@ type runCommand struct {
 	File      []string `placeholder:"PATH" sep:"none" complete:"file" help:"Upload this file too. Can be given more than once."`
 	Stdin     bool     `xor:"input" help:"Feed the program what this command reads on its standard input; else its input is empty."`
 	TTY       bool     `name:"tty" short:"t" xor:"input" help:"Run the program on a terminal, joined with this one: for a shell, an editor, python3 -i."`
-	TimeLimit *int     `placeholder:"SECONDS" help:"How long the program may run, 0 to 86400; 0: without limit. (the environment's)"`
+	TimeLimit *int     `type:"time" from:"0" to:"86400" placeholder:"TIME" help:"How long the program may run, 0 to 1d; 0: without limit. (the environment's)"`
 	caseFlags
 
 	Main      string   `arg:"" optional:"" name:"file" complete:"file" help:"The program's file. It is uploaded, and run by its ending (.py, .js, .c, .sh), its #! line, or its environment."`
@@ -124,9 +124,6 @@ func runJob(ctx context.Context, j *execution.Job) error {
 
 // job reads the files and decides what is to be run.
 func (c *runCommand) job(s Streams) (*execution.Job, error) {
-	if c.TimeLimit != nil && (*c.TimeLimit < 0 || *c.TimeLimit > 86400) {
-		return nil, fmt.Errorf("--time-limit is %d, but must be 0 to 86400 seconds", *c.TimeLimit)
-	}
 	j := newJob(s, nil)
 	j.Environment, j.Command, j.TimeLimit, j.Stdin = c.Env, c.program, c.TimeLimit, c.Stdin
 	paths := c.File

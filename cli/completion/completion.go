@@ -13,6 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/config/quantity"
 )
 
 //go:embed completion.bash
@@ -158,7 +159,11 @@ func (l line) candidates() []Candidate {
 	case v != nil && l.kind() != "":
 		return slices.DeleteFunc(l.ask(l.kind()), func(c Candidate) bool { return l.flag == nil && slices.Contains(l.given, c.Word) })
 	case l.flag != nil:
-		return nil
+		var all []Candidate
+		for _, word := range quantity.Examples(v) {
+			all = append(all, Candidate{word, quantity.Help(v)})
+		}
+		return all
 	case strings.HasPrefix(l.typed, "-"):
 		return l.flags()
 	default:
