@@ -145,12 +145,13 @@ var mayImport = map[string][]string{
 
 	"client": {"runtime"},
 
-	"cli":            {"cli/cases", "cli/completion", "cli/connection", "cli/copying", "cli/execution", "cli/output", "cli/terminal", "client", "config/quantity", "runtime"},
+	"cli":            {"cli/advice", "cli/cases", "cli/completion", "cli/connection", "cli/copying", "cli/execution", "cli/output", "cli/terminal", "client", "config/quantity", "runtime"},
+	"cli/advice":     {"client", "runtime"},
 	"cli/cases":      {"cli/connection", "cli/output", "client", "runtime"},
 	"cli/completion": {"cli/connection", "config/quantity"},
 	"cli/connection": {"client"},
 	"cli/copying":    {"cli/connection", "cli/output", "client"},
-	"cli/execution":  {"cli/connection", "cli/output", "cli/terminal", "client", "runtime"},
+	"cli/execution":  {"cli/advice", "cli/connection", "cli/output", "cli/terminal", "client", "runtime"},
 	"cli/output":     {},
 	"cli/terminal":   {"client"},
 

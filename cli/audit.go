@@ -64,6 +64,9 @@ func (c *auditCommand) Run(s Streams) error {
 	} else {
 		err = r.rest(ctx)
 	}
+	if err == nil && r.after == nil && !c.Follow && !c.JSON {
+		_, _ = fmt.Fprintln(s.Err, "rockpool: no such entries: leave out a flag, or name an earlier --from")
+	}
 	if err != nil || !c.Follow {
 		return errors.Join(err, r.missing)
 	}

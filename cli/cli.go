@@ -15,6 +15,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/rockpool/rockpool/cli/advice"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/config/quantity"
 )
@@ -116,7 +117,15 @@ func ExitCode(errs io.Writer, err error) int {
 		return CodeInterrupted
 	default:
 		_, _ = fmt.Fprintf(errs, "rockpool: %s\n", output.Lines(err.Error()))
+		hint(errs, advice.Case{Err: err})
 		return CodeOurs
+	}
+}
+
+// hint says what to do about a case, if somebody knows that.
+func hint(errs io.Writer, c advice.Case) {
+	if says := advice.For(c); says != "" {
+		_, _ = fmt.Fprintf(errs, "rockpool: hint: %s\n", output.Plain(says))
 	}
 }
 

@@ -83,7 +83,7 @@ func (c *envPut) Run(s Streams) error {
 	for _, input := range inputs {
 		out, err := client.PutEnvironment(ctx, server, input)
 		if err != nil {
-			return errors.Join(c.Print(s.Out, all, t), fmt.Errorf("put environment %s: %w", input.Id, hint(err, input)))
+			return errors.Join(c.Print(s.Out, all, t), fmt.Errorf("put environment %s: %w", input.Id, refused(err, input)))
 		}
 		put := out.PutEnvironment
 		all = append(all, put.Environment)
@@ -92,14 +92,14 @@ func (c *envPut) Run(s Streams) error {
 	return c.Print(s.Out, all, t)
 }
 
-func hint(err error, input client.PutEnvironmentInput) error {
-	var refused *client.Error
+func refused(err error, input client.PutEnvironmentInput) error {
+	var answer *client.Error
 	switch {
-	case !errors.As(err, &refused):
+	case !errors.As(err, &answer):
 		return err
-	case refused.Extensions.Code == runtime.CodeConflict && input.IfRevision != nil:
+	case answer.Extensions.Code == runtime.CodeConflict && input.IfRevision != nil:
 		return fmt.Errorf("%w; show it again and make the change there, or leave the revision out to put it anyway", err)
-	case refused.Extensions.Field == "tenant":
+	case answer.Extensions.Field == "tenant":
 		return fmt.Errorf("%w; `rockpool tenant list` lists the tenants that you may name", err)
 	}
 	return err
@@ -197,7 +197,7 @@ func readEnvironments(name string, in io.Reader) ([]client.PutEnvironmentInput, 
 	} else {
 		file, err := os.Open(name)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("--file: %w", err)
 		}
 		defer file.Close()
 		in = file

@@ -83,7 +83,7 @@ func (c *runnerList) Run(s Streams) error {
 		}
 		t.Rows = append(t.Rows, []string{r.Id, fmt.Sprintf("%s @%d", r.EnvironmentId, r.Revision), state, output.Ago(&r.CreatedAt), expires, strings.Join(labels, " "), told(r.Message)})
 	}
-	return c.Print(s.Out, all, t)
+	return c.List(s.Out, s.Err, all, t, "no such runners: `rockpool runner claim ENVIRONMENT` starts one")
 }
 
 // told is a message, if there is one.

@@ -58,7 +58,7 @@ func (c *tenantList) Run(s Streams) error {
 			used(use.Subscriptions, q.Subscriptions),
 		})
 	}
-	return c.Print(s.Out, out.Tenants, t)
+	return c.List(s.Out, s.Err, out.Tenants, t, "no tenants: `rockpool tenant put NAME` makes one")
 }
 
 // used shows what is used, and of how many, if there is a quota.

@@ -127,7 +127,7 @@ func (c *tokenList) Run(s Streams) error {
 		}
 		t.Rows = append(t.Rows, []string{token.Id, token.Name, string(token.Role), tenant, output.Ago(&token.CreatedAt), token.CreatedBy, output.Ago(token.LastUsedAt), ends})
 	}
-	return c.Print(s.Out, out.Tokens, t)
+	return c.List(s.Out, s.Err, out.Tokens, t, "no tokens: `rockpool token create NAME --role ADMIN` makes the first one")
 }
 
 type tokenRevoke struct {
