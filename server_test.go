@@ -253,3 +253,12 @@ func TestSettingsAreTimesAndSizes(t *testing.T) {
 		t.Errorf("only %d settings are times or sizes", seen)
 	}
 }
+
+func TestVersion(t *testing.T) {
+	for _, asked := range []string{"--version", "version"} {
+		var out, errs bytes.Buffer
+		if code := execute([]string{asked}, nil, &out, &errs); code != 0 || !strings.HasPrefix(out.String(), "rockpool ") || strings.Count(out.String(), "\n") != 1 || errs.Len() > 0 {
+			t.Errorf("%s: %d %q %q", asked, code, out.String(), errs.String())
+		}
+	}
+}

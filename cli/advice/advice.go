@@ -161,6 +161,9 @@ func suggestion(ctx context.Context, server client.Sender, environment string) s
 // that begin with it or it with them, the nearest first.
 func nearest(name string, ids []string) []string {
 	const most = 3
+	if name == "" {
+		return nil
+	}
 	distances := map[string]int{}
 	name = strings.ToLower(name)
 	for _, id := range ids {

@@ -82,7 +82,9 @@ func readLine(root *kong.Node, words []string) line {
 			}
 		default:
 			if child := childNamed(l.node, word); child != nil {
-				l.node = child
+				if l.node != root || word != "help" { // which is followed by a command
+					l.node = child
+				}
 				continue
 			}
 			l.given = append(l.given, word)
@@ -161,7 +163,7 @@ func (l line) candidates() []Candidate {
 	case l.flag != nil:
 		var all []Candidate
 		for _, word := range quantity.Examples(v) {
-			all = append(all, Candidate{word, quantity.Help(v)})
+			all = append(all, Candidate{word, quantity.Form(v)})
 		}
 		return all
 	case strings.HasPrefix(l.typed, "-"):

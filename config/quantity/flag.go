@@ -157,11 +157,15 @@ func Help(value *kong.Value) string {
 	if !Is(value) {
 		return help
 	}
-	k := of(value)
-	if k.size {
-		return fmt.Sprintf("%s SIZE: 512 (%s), 512M, 512MB or 1GiB.", help, k.name())
+	return help + " " + Form(value) + "."
+}
+
+// Form says in short how a quantity may be written.
+func Form(value *kong.Value) string {
+	if k := of(value); k.size {
+		return fmt.Sprintf("SIZE: 512 (%s), 512M, 512MB or 1GiB", k.name())
 	}
-	return fmt.Sprintf("%s TIME: 90 (%s), 90s, 1h30m or 2d.", help, k.name())
+	return fmt.Sprintf("TIME: 90 (%s), 90s, 1h30m or 2d", of(value).name())
 }
 
 // Examples are values to complete a flag with; none for other flags.
