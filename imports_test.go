@@ -133,7 +133,9 @@ var mayImport = map[string][]string{
 
 	"web": {},
 
-	"config": {"agent/embedded", "graph/transport", "local/network", "local/sandbox/oci", "runtime", "runtime/access"},
+	"config": {"agent/embedded", "config/quantity", "graph/transport", "local/network", "local/sandbox/oci", "runtime", "runtime/access"},
+
+	"config/quantity": {},
 
 	"server":           {"agent/embedded", "client", "config", "graph", "graph/download", "graph/transport", "graph/transport/peers", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/finding", "runtime/identity", "runtime/pool", "runtime/quota", "runtime/store", "server/accesslog", "server/metrics", "server/peering", "server/secure", "server/signin", "web"},
 	"server/accesslog": {"runtime/linefile"},
@@ -145,12 +147,13 @@ var mayImport = map[string][]string{
 
 	"client": {"runtime"},
 
-	"cli":            {"cli/cases", "cli/completion", "cli/connection", "cli/copying", "cli/execution", "cli/output", "cli/terminal", "client", "runtime"},
+	"cli":            {"cli/advice", "cli/cases", "cli/completion", "cli/connection", "cli/copying", "cli/execution", "cli/output", "cli/terminal", "client", "config/quantity", "runtime"},
+	"cli/advice":     {"client", "runtime"},
 	"cli/cases":      {"cli/connection", "cli/output", "client", "runtime"},
-	"cli/completion": {"cli/connection"},
+	"cli/completion": {"cli/connection", "config/quantity"},
 	"cli/connection": {"client"},
 	"cli/copying":    {"cli/connection", "cli/output", "client"},
-	"cli/execution":  {"cli/connection", "cli/output", "cli/terminal", "client", "runtime"},
+	"cli/execution":  {"cli/advice", "cli/connection", "cli/output", "cli/terminal", "client", "runtime"},
 	"cli/output":     {},
 	"cli/terminal":   {"client"},
 
@@ -181,7 +184,7 @@ var mayImport = map[string][]string{
 	"test/chaos/ledger":          {"test/chaos/moment"},
 	"test/chaos/moment":          {},
 	"test/chaos/schedule":        {"test/chaos/moment"},
-	"test/commandline":           {"cli"},
+	"test/commandline":           {"cli", "config/quantity"},
 	"test/descriptors":           {},
 	"test/dextest":               {"test/need", "test/repository"},
 	"test/disk":                  {"test/need"},
@@ -227,7 +230,7 @@ var onlyIn = map[string][]string{
 	"github.com/Khan/genqlient":              {"client"},
 	"github.com/go-jose/go-jose":             {"runtime/identity"},
 	"github.com/rs/cors":                     {"graph"},
-	"github.com/alecthomas/kong":             {".", "cli/...", "config", "test/..."},
+	"github.com/alecthomas/kong":             {".", "cli/...", "config/...", "test/..."},
 	"github.com/goccy/go-yaml":               {"cli/...", "config", "test/e2e/scraping"},
 	"golang.org/x/term":                      {"cli/..."},
 	"github.com/prometheus":                  {"server/metrics", "test/e2e/scraping"},

@@ -36,7 +36,8 @@ type commands struct {
 	ImageWorker imageWorkerCommand `cmd:"" hidden:""`
 	Doctor      doctor.Command     `cmd:"" help:"Find out, by trying, what this machine can isolate, and what to do where it can't."`
 	cli.Commands
-	Version versionCommand `cmd:"" help:"Print the version."`
+	Version     versionCommand `cmd:"" help:"Print the version."`
+	ShowVersion versionFlag    `name:"version" hidden:"" help:"Print the version."`
 }
 
 func main() {
@@ -58,6 +59,16 @@ func probePidfds() {
 func execute(arguments []string, in io.Reader, out, errs io.Writer) int {
 	return cli.Execute(&commands{}, description, arguments, cli.Streams{In: in, Out: out, Err: errs},
 		kong.Vars{"version": server.Version()}, kong.Bind(cli.Private{Use: usePrivate}))
+}
+
+// A versionFlag is --version, for those who know it from other programs.
+type versionFlag bool
+
+// BeforeReset prints the version and ends the program, for kong.
+func (versionFlag) BeforeReset(app *kong.Kong, s cli.Streams) error {
+	err := versionCommand{}.Run(s)
+	app.Exit(0)
+	return err
 }
 
 type versionCommand struct{}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rockpool/rockpool/cli"
 	"github.com/rockpool/rockpool/config"
+	"github.com/rockpool/rockpool/config/quantity"
 )
 
 // parseServe returns the settings that a command line, the variables and the
@@ -22,7 +23,7 @@ func parseServe(t *testing.T, arguments ...string) (serveCommand, error) {
 	t.Helper()
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	var all commands
-	parser, err := kong.New(&all, kong.Vars{"version": "x"}, kong.Bind(cli.Streams{}))
+	parser, err := kong.New(&all, kong.Vars{"version": "x"}, kong.Bind(cli.Streams{}), quantity.Flags())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,6 +190,75 @@ func TestUnitsCommandLines(t *testing.T) {
 			if err != nil || command.StopWithin >= 5*time.Second || patience < command.StopWithin+time.Second {
 				t.Errorf("it has %v to stop, and may take %v (%v)", patience, command.StopWithin, err)
 			}
+		}
+	}
+}
+
+// A time or a size may be written as people do, and one that is out of range is
+// named with what is allowed.
+func TestSettingsAreTimesAndSizes(t *testing.T) {
+	path := writeSettings(t, "keep-executions: 7d\nmax-body: 8MiB\nstop-within: 5\ndisk-read: 64\nnomad-direct-timeout: 2s\n")
+	t.Setenv("ROCKPOOL_KEEP_AUDIT", "365d")
+	got, err := parseServe(t, "--config", path, "--image-cache-bytes", "1G")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config.Default()
+	want.KeepExecutions, want.MaxBody, want.StopWithin, want.Disk.Read = 7*86400, 8<<20, 5*time.Second, 64
+	want.Nomad.DirectTimeout, want.KeepAudit, want.Images.CacheBytes = 2000, 365*86400, 1<<30
+	if diff := cmp.Diff(want, got.Config, cmpopts.EquateEmpty()); diff != "" {
+		t.Error(diff)
+	}
+	for text, says := range map[string]string{
+		"keep-executions: soon": "config.yaml:1: keep-executions must be a time: a number of seconds, or as in 90s",
+		"max-body: [1]":         "config.yaml:1: max-body must be a size", "max-body: 1.5": "max-body must be a size", "stop-within: true": "stop-within must be a time",
+	} {
+		if _, err := parseServe(t, "--config", writeSettings(t, text)); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	seen := 0
+	parser, err := kong.New(&config.Config{}, quantity.Flags())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, flag := range parser.Model.Flags {
+		if !quantity.Is(flag.Value) {
+			if p := flag.PlaceHolder; p == "TIME" || p == "SIZE" {
+				t.Errorf("--%s is %s, but no quantity", flag.Name, p)
+			}
+			continue
+		}
+		if seen++; flag.Name == "nomad-direct-timeout" { // package nomad bounds it
+			continue
+		}
+		for _, value := range []string{"-1", "99999999999999999999"} {
+			arguments := []string{"--" + flag.Name + "=" + value}
+			if strings.HasPrefix(flag.Name, "nomad-") {
+				arguments = append(arguments, "--cluster=nomad", "--advertise-url=http://127.0.0.1:8080")
+			}
+			if strings.HasPrefix(flag.Name, "oidc-") {
+				arguments = append(arguments, "--oidc-issuer=http://127.0.0.1:1", "--oidc-client-id=x", "--oidc-redirect-url=http://127.0.0.1:8080/auth/callback", "--oidc-roles=a=ADMIN")
+			}
+			parsed, err := parseServe(t, arguments...)
+			if err == nil {
+				err = parsed.Check()
+			}
+			if err == nil || !strings.Contains(err.Error(), "--"+flag.Name) {
+				t.Errorf("%q: %v", arguments, err)
+			}
+		}
+	}
+	if seen < 16 {
+		t.Errorf("only %d settings are times or sizes", seen)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	for _, asked := range []string{"--version", "version"} {
+		var out, errs bytes.Buffer
+		if code := execute([]string{asked}, nil, &out, &errs); code != 0 || !strings.HasPrefix(out.String(), "rockpool ") || strings.Count(out.String(), "\n") != 1 || errs.Len() > 0 {
+			t.Errorf("%s: %d %q %q", asked, code, out.String(), errs.String())
 		}
 	}
 }

@@ -53,9 +53,8 @@
 // every member that they don't know; an agent sends it to no other client.
 //
 // Version 4 adds Warm and Started.Warm. A client without them is unaffected.
-// Version 5 adds Move. A client without it is unaffected.
 //
-// Version 5 adds AskUsage and Usage.
+// Version 5 adds Move, AskUsage and Usage. A client without them is unaffected.
 //
 // # An interpreter that is loaded
 //

@@ -12,6 +12,7 @@ import (
 	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/config/quantity"
 )
 
 type auditCommand struct {
@@ -20,7 +21,7 @@ type auditCommand struct {
 	Action string `placeholder:"NAME" help:"Only this action, for example claimRunner, createToken, signIn or authenticate."`
 	Object string `placeholder:"ID" help:"Only what was done to the object with this id: a runner, an execution, a token …"`
 	Failed bool   `help:"Only what failed: whose outcome isn't OK."`
-	From   string `placeholder:"TIME" help:"Only what was done since then: a time as in 2026-11-20T21:27:00Z, or a duration before now as in 24h."`
+	From   string `placeholder:"TIME" help:"Only what was done since then: a time as in 2026-11-20T21:27:00Z, or a duration before now as in 90s, 24h, 7d."`
 	To     string `placeholder:"TIME" help:"Only what was done before then; as --from."`
 	Lines  int    `short:"n" default:"100" placeholder:"N" help:"How many entries, the newest ones; 0: all. (${default})"`
 	Follow bool   `short:"f" help:"Go on, and print new entries as they come, until Ctrl-C."`
@@ -65,6 +66,9 @@ func (c *auditCommand) Run(s Streams) error {
 	} else {
 		err = r.rest(ctx)
 	}
+	if err == nil && r.after == nil && !c.Follow && !c.JSON {
+		_, _ = fmt.Fprintln(s.Err, "rockpool: no such entries: leave out a flag, or name an earlier --from")
+	}
 	if err != nil || !c.Follow {
 		return errors.Join(err, r.missing)
 	}
@@ -79,9 +83,9 @@ func moment(flag, text string) (*time.Time, error) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		return &at, nil
 	}
-	before, err := time.ParseDuration(text)
+	before, err := quantity.Duration(text, time.Second)
 	if err != nil || before < 0 {
-		return nil, fmt.Errorf("%s is %q, but must be a time as in 2026-11-20T21:27:00Z, or a duration before now as in 24h", flag, text)
+		return nil, fmt.Errorf("%s is %q, but must be a time as in 2026-11-20T21:27:00Z, or a duration before now as in 24h or 7d", flag, text)
 	}
 	return new(time.Now().Add(-before)), nil
 }

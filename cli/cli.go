@@ -12,10 +12,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/rockpool/rockpool/cli/advice"
 	"github.com/rockpool/rockpool/cli/output"
+	"github.com/rockpool/rockpool/config/quantity"
 )
 
 // Commands are those of this package, for kong.
@@ -30,6 +34,7 @@ type Commands struct {
 	Audit      auditCommand      `cmd:"" help:"Print the audit log: who did what to which object."`
 	Whoami     whoamiCommand     `cmd:"" help:"Show how the server knows you."`
 	Drain      drainCommand      `cmd:"" help:"Let a server run empty before maintenance, or end that."`
+	Help       helpCommand       `cmd:"" help:"Show the help of a command."`
 	Completion completionCommand `cmd:"" help:"Print what makes bash or zsh complete rockpool's command lines."`
 	Complete   completeCommand   `cmd:"" name:"__complete" hidden:""`
 }
@@ -56,16 +61,18 @@ func Execute(grammar any, description string, arguments []string, s Streams, opt
 		kong.Writers(s.Out, s.Err),
 		kong.Exit(func(code int) { exit = code }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100, NoExpandSubcommands: true}),
+		kong.ValueFormatter(quantity.Help),
+		quantity.Flags(),
 		kong.Bind(s),
 	}, options...)
 	parser, err := kong.New(grammar, options...)
 	if err != nil {
 		return ExitCode(s.Err, err)
 	}
-	if len(arguments) == 0 {
-		arguments = []string{"--help"}
+	selected, err := parser.Parse(helpFlags(arguments))
+	if len(arguments) > 0 && arguments[len(arguments)-1] == "help" && isGroup(err) {
+		selected, err = parser.Parse(helpFlags(append([]string{"help"}, arguments[:len(arguments)-1]...)))
 	}
-	selected, err := parser.Parse(arguments)
 	if err == nil && exit < 0 && len(program) > 0 {
 		err = handOver(selected, program)
 	}
@@ -77,6 +84,23 @@ func Execute(grammar any, description string, arguments []string, s Streams, opt
 		return CodeUsage
 	}
 	return ExitCode(s.Err, selected.Run())
+}
+
+// helpFlags makes "help COMMAND" what the parser knows: "COMMAND --help".
+func helpFlags(arguments []string) []string {
+	switch {
+	case len(arguments) == 0:
+		return []string{"--help"}
+	case arguments[0] == "help" && !slices.ContainsFunc(arguments, func(a string) bool { return strings.HasPrefix(a, "-") }):
+		return append(slices.Clone(arguments[1:]), "--help")
+	}
+	return arguments
+}
+
+// isGroup reports whether an error is that a command must be followed by another one.
+func isGroup(err error) bool {
+	var parse *kong.ParseError
+	return errors.As(err, &parse) && parse.Context.Selected() != nil && len(parse.Context.Selected().Children) > 0
 }
 
 // asked returns the command, and a space, whose help tells more about err.
@@ -113,7 +137,15 @@ func ExitCode(errs io.Writer, err error) int {
 		return CodeInterrupted
 	default:
 		_, _ = fmt.Fprintf(errs, "rockpool: %s\n", output.Lines(err.Error()))
+		hint(errs, advice.Case{Err: err})
 		return CodeOurs
+	}
+}
+
+// hint says what to do about a case, if somebody knows that.
+func hint(errs io.Writer, c advice.Case) {
+	if says := advice.For(c); says != "" {
+		_, _ = fmt.Fprintf(errs, "rockpool: hint: %s\n", output.Plain(says))
 	}
 }
 

@@ -12,6 +12,18 @@ import (
 	"github.com/rockpool/rockpool/cli/output"
 )
 
+// helpCommand is there for the lists of commands: Execute has made it a flag.
+type helpCommand struct {
+	Command []string `arg:"" optional:"" help:"The command, for example: exec list."`
+}
+
+// Help is what its --help says beyond the flags.
+func (helpCommand) Help() string {
+	return `The same as --help after the command.
+
+    rockpool help exec list`
+}
+
 // stoppable returns a context that a first signal ends; a second ends the
 // program at once.
 func stoppable() (context.Context, context.CancelFunc) {

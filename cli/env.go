@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/rockpool/rockpool/cli/advice"
 	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
@@ -24,7 +25,7 @@ func (envCommands) Help() string {
 	return `Examples:
 
     rockpool env list
-    rockpool env put ruby --memory 512 --pool-size 4
+    rockpool env put ruby --memory 512MB --pool-size 4
     rockpool env put python --shared
     rockpool env show ruby -o yaml > ruby.yaml    # edit it, and then
     rockpool env put -f ruby.yaml                 # refused if somebody changed it meanwhile`
@@ -63,7 +64,7 @@ func (c *envList) Run(s Streams) error {
 			seconds(e.DefaultTimeLimit), text(e.Pool.Reason),
 		})
 	}
-	return c.Print(s.Out, out.Environments, t)
+	return c.List(s.Out, s.Err, out.Environments, t, "no environments: `rockpool env put NAME` makes one")
 }
 
 // owner says whose an environment is, and whether it is theirs alone.
@@ -108,7 +109,7 @@ func (c *envShow) Run(s Streams) error {
 		return err
 	}
 	if out.Environment == nil {
-		return fmt.Errorf("there is no environment %q; `rockpool env list` lists those that there are", c.ID)
+		return advice.NoEnvironment(ctx, server, c.ID)
 	}
 	return c.Print(s.Out, out.Environment, environmentTable(out.Environment))
 }

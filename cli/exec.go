@@ -66,7 +66,7 @@ func (c *execList) Run(s Streams) error {
 	for _, x := range all {
 		t.Rows = append(t.Rows, []string{x.Id, x.EnvironmentId, state(x), output.Ago(&x.Marks.QueuedAt), took(x), short(strings.Join(x.Command, " "))})
 	}
-	return c.Print(s.Out, all, t)
+	return c.List(s.Out, s.Err, all, t, "no such executions: `rockpool run --env ENVIRONMENT FILE` starts one")
 }
 
 func state(x client.ListedExecution) string {

@@ -26,9 +26,9 @@ type envPut struct {
 	Image     *string            `placeholder:"IMAGE" help:"The file system to start with. (host)"`
 	PoolSize  *int               `placeholder:"N" help:"Idle runners to keep warm, 0 to 1000; 0: one is started when it is claimed. (2)"`
 	CPU       *int               `name:"cpu" placeholder:"MHZ" help:"CPU share in MHz, 10 to 1048576. (2000)"`
-	Memory    *int               `placeholder:"MIB" help:"Memory in MiB, 16 to 1048576. (256)"`
+	Memory    *int               `type:"size" unit:"MiB" from:"16" to:"1048576" placeholder:"SIZE" help:"Memory, 16 MiB to 1 TiB. (256MiB)"`
 	Processes *int               `placeholder:"N" help:"Processes and threads at once, 16 to 65536. (128)"`
-	Workspace *int               `placeholder:"MIB" help:"Room for files in MiB, 1 to 1048576. (64)"`
+	Workspace *int               `type:"size" unit:"MiB" from:"1" to:"1048576" placeholder:"SIZE" help:"Room for files, 1 MiB to 1 TiB. (64MiB)"`
 	Network   *bool              `negatable:"" help:"Whether programs can reach the network: what of it is public, and as far as the file's allow and allowNames let them. (no)"`
 	Port      []int              `placeholder:"PORT" help:"Map this port of runners to the outside. Can be given more than once; replaces those that are stored."`
 	Isolation *runtime.Isolation `enum:"NAMESPACES,GVISOR,NONE,CLUSTER" placeholder:"TIER" help:"How runners are kept apart: NAMESPACES, GVISOR, NONE or CLUSTER. (NAMESPACES)"`
@@ -42,8 +42,8 @@ type envPut struct {
 	NoPorts     bool `help:"Map no port; --port adds to that."`
 	NoVariables bool `help:"Set no variable; --variable adds to that."`
 
-	DefaultTimeLimit *int   `placeholder:"SECONDS" help:"How long an execution may run that names no limit, 0 to 86400; 0: without limit. (60)"`
-	OutputLimit      *int64 `placeholder:"BYTES" help:"How much an execution may print, 1024 to 1099511627776. (16777216)"`
+	DefaultTimeLimit *int   `type:"time" from:"0" to:"86400" placeholder:"TIME" help:"How long an execution may run that names no limit, 0 to 1d; 0: without limit. (60s)"`
+	OutputLimit      *int64 `type:"size" from:"1024" to:"1099511627776" placeholder:"SIZE" help:"How much an execution may print, 1KiB to 1TiB. (16MiB)"`
 	IfRevision       *int   `placeholder:"N" help:"Only if the stored revision is this one; 0: only create."`
 }
 
@@ -51,7 +51,7 @@ type envPut struct {
 func (*envPut) Help() string {
 	return `What isn't named stays as it is stored, or gets the default in brackets when the environment is new. A flag wins over the file; an empty list in a file clears what is stored, as --no-variables and --no-ports do. Idle runners of the old revision are replaced; claimed ones finish undisturbed.
 
-    rockpool env put ruby --memory 512 --pool-size 4 --variable LANG=C.UTF-8
+    rockpool env put ruby --memory 512MB --pool-size 4 --variable LANG=C.UTF-8
     rockpool env put python --tenant physics
     rockpool env put -f environments.yaml
     rockpool env show ruby -o yaml | sed 's/poolSize: 4/poolSize: 8/' | rockpool env put -f -
@@ -83,7 +83,7 @@ func (c *envPut) Run(s Streams) error {
 	for _, input := range inputs {
 		out, err := client.PutEnvironment(ctx, server, input)
 		if err != nil {
-			return errors.Join(c.Print(s.Out, all, t), fmt.Errorf("put environment %s: %w", input.Id, hint(err, input)))
+			return errors.Join(c.Print(s.Out, all, t), fmt.Errorf("put environment %s: %w", input.Id, refused(err, input)))
 		}
 		put := out.PutEnvironment
 		all = append(all, put.Environment)
@@ -92,14 +92,14 @@ func (c *envPut) Run(s Streams) error {
 	return c.Print(s.Out, all, t)
 }
 
-func hint(err error, input client.PutEnvironmentInput) error {
-	var refused *client.Error
+func refused(err error, input client.PutEnvironmentInput) error {
+	var answer *client.Error
 	switch {
-	case !errors.As(err, &refused):
+	case !errors.As(err, &answer):
 		return err
-	case refused.Extensions.Code == runtime.CodeConflict && input.IfRevision != nil:
+	case answer.Extensions.Code == runtime.CodeConflict && input.IfRevision != nil:
 		return fmt.Errorf("%w; show it again and make the change there, or leave the revision out to put it anyway", err)
-	case refused.Extensions.Field == "tenant":
+	case answer.Extensions.Field == "tenant":
 		return fmt.Errorf("%w; `rockpool tenant list` lists the tenants that you may name", err)
 	}
 	return err
@@ -197,7 +197,7 @@ func readEnvironments(name string, in io.Reader) ([]client.PutEnvironmentInput, 
 	} else {
 		file, err := os.Open(name)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("--file: %w", err)
 		}
 		defer file.Close()
 		in = file

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"time"
 
+	"github.com/rockpool/rockpool/cli/advice"
 	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/cli/execution"
 	"github.com/rockpool/rockpool/cli/output"
@@ -18,7 +21,7 @@ type runCommand struct {
 	File      []string `placeholder:"PATH" sep:"none" complete:"file" help:"Upload this file too. Can be given more than once."`
 	Stdin     bool     `xor:"input" help:"Feed the program what this command reads on its standard input; else its input is empty."`
 	TTY       bool     `name:"tty" short:"t" xor:"input" help:"Run the program on a terminal, joined with this one: for a shell, an editor, python3 -i."`
-	TimeLimit *int     `placeholder:"SECONDS" help:"How long the program may run, 0 to 86400; 0: without limit. (the environment's)"`
+	TimeLimit *int     `type:"time" from:"0" to:"86400" placeholder:"TIME" help:"How long the program may run, 0 to 1d; 0: without limit. (the environment's)"`
 	caseFlags
 
 	Main      string   `arg:"" optional:"" name:"file" complete:"file" help:"The program's file. It is uploaded, and run by its ending (.py, .js, .c, .sh), its #! line, or its environment."`
@@ -106,7 +109,7 @@ func newJob(s Streams, server *client.Client) *execution.Job {
 	return &execution.Job{Follower: execution.Follower{Out: s.Out, Err: s.Err, Client: server}, In: s.In}
 }
 
-// runJob runs a job and says how it ended.
+// runJob runs a job and says how it ended, and on a terminal what may help.
 func runJob(ctx context.Context, j *execution.Job) error {
 	ended, err := j.Run(ctx)
 	code, words := exitCode(ended)
@@ -119,24 +122,51 @@ func runJob(ctx context.Context, j *execution.Job) error {
 	if words != "" {
 		_, _ = fmt.Fprintf(j.Err, "rockpool: %s\n", output.Lines(words))
 	}
+	switch {
+	case err != nil:
+		hint(j.Err, advice.Case{Err: err})
+	case onTerminal(j.Err) || os.Getenv("ROCKPOOL_HINTS") == "1":
+		hintAfter(ctx, j, ended, code)
+	}
 	return ExitError(code)
 }
 
+// hintAfter says what may help a program that failed, once it is known that its environment has
+// to do with it.
+func hintAfter(ctx context.Context, j *execution.Job, ended client.Ending, code int) {
+	c := advice.Case{ExitCode: code, Message: ended.Message, Stderr: string(j.Tail), Environment: j.Environment}
+	if ctx.Err() != nil || advice.For(c) == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, hintPatience)
+	defer cancel()
+	out, err := client.GetEnvironment(ctx, j.Client, j.Environment)
+	if err == nil && out.Environment != nil {
+		c.Image, c.Network = out.Environment.Image, out.Environment.Network.Access || len(out.Environment.Network.Allow)+len(out.Environment.Network.AllowNames) > 0
+	} else {
+		c.Environment = ""
+	}
+	hint(j.Err, c)
+}
+
+// hintPatience is how long a hint may take, once the program has ended.
+const hintPatience = 2 * time.Second
+
 // job reads the files and decides what is to be run.
 func (c *runCommand) job(s Streams) (*execution.Job, error) {
-	if c.TimeLimit != nil && (*c.TimeLimit < 0 || *c.TimeLimit > 86400) {
-		return nil, fmt.Errorf("--time-limit is %d, but must be 0 to 86400 seconds", *c.TimeLimit)
-	}
 	j := newJob(s, nil)
 	j.Environment, j.Command, j.TimeLimit, j.Stdin = c.Env, c.program, c.TimeLimit, c.Stdin
-	paths := c.File
 	if c.Main != "" {
-		paths = append([]string{c.Main}, paths...)
+		file, err := readUpload(c.Main)
+		if err != nil {
+			return nil, fmt.Errorf("%w: it is uploaded from this machine; name a command of the runner's after --", err)
+		}
+		j.Files = append(j.Files, file)
 	}
-	for _, path := range paths {
+	for _, path := range c.File {
 		file, err := readUpload(path)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("--file: %w", err)
 		}
 		j.Files = append(j.Files, file)
 	}

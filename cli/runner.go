@@ -83,7 +83,7 @@ func (c *runnerList) Run(s Streams) error {
 		}
 		t.Rows = append(t.Rows, []string{r.Id, fmt.Sprintf("%s @%d", r.EnvironmentId, r.Revision), state, output.Ago(&r.CreatedAt), expires, strings.Join(labels, " "), told(r.Message)})
 	}
-	return c.Print(s.Out, all, t)
+	return c.List(s.Out, s.Err, all, t, "no such runners: `rockpool runner claim ENVIRONMENT` starts one")
 }
 
 // told is a message, if there is one.
@@ -98,9 +98,9 @@ type runnerClaim struct {
 	connection.Flags
 	JSON    bool           `name:"json" help:"Print the runner or the ticket as JSON, with the API's names, rather than its id alone."`
 	Env     string         `arg:"" name:"environment" complete:"environment" help:"The environment to claim one of."`
-	Wait    *time.Duration `placeholder:"TIME" help:"How long to wait where none is idle, 0 to 1h. (30s; with --ticket 1h)"`
+	Wait    *time.Duration `from:"0" to:"1h" placeholder:"TIME" help:"How long to wait where none is idle, 0 to 1h. (30s; with --ticket 1h)"`
 	Ticket  bool           `help:"Claim in the background, and print the id of a ticket at once: rockpool ticket watch waits for its runner."`
-	Timeout time.Duration  `default:"10m" placeholder:"TIME" help:"Without use for this long it is released by itself, up to 720h; 0: never. (${default})"`
+	Timeout time.Duration  `default:"10m" from:"0" to:"720h" placeholder:"TIME" help:"Without use for this long it is released by itself, up to 720h; 0: never. (${default})"`
 	Label   []string       `placeholder:"NAME=VALUE" sep:"none" help:"Something to find the claim again by. Can be given more than once."`
 	Key     string         `placeholder:"TEXT" help:"The same key claims the same runner, however often it is asked for."`
 }

@@ -58,7 +58,7 @@ func (c *tenantList) Run(s Streams) error {
 			used(use.Subscriptions, q.Subscriptions),
 		})
 	}
-	return c.Print(s.Out, out.Tenants, t)
+	return c.List(s.Out, s.Err, out.Tenants, t, "no tenants: `rockpool tenant put NAME` makes one")
 }
 
 // used shows what is used, and of how many, if there is a quota.
@@ -79,8 +79,8 @@ type tenantPut struct {
 	Waiting           *int   `placeholder:"N" help:"Claims that wait at once."`
 	Executions        *int   `placeholder:"N" help:"Executions that haven't ended, at once."`
 	ClaimsPerMinute   *int   `placeholder:"N" help:"Claims in any 60 seconds."`
-	CPUSecondsPerDay  *int64 `name:"cpu-seconds-per-day" placeholder:"N" help:"Processor seconds of executions that end on a day (UTC)."`
-	OutputBytesPerDay *int64 `placeholder:"N" help:"Bytes that executions that end on a day (UTC) printed."`
+	CPUSecondsPerDay  *int64 `name:"cpu-seconds-per-day" type:"time" from:"0" to:"106751d" placeholder:"TIME" help:"Processor seconds of executions that end on a day (UTC)."`
+	OutputBytesPerDay *int64 `type:"size" from:"0" to:"1PiB" placeholder:"SIZE" help:"Bytes that executions that end on a day (UTC) printed."`
 	Subscriptions     *int   `placeholder:"N" help:"Subscriptions at once."`
 }
 

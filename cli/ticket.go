@@ -199,8 +199,13 @@ type status struct {
 }
 
 func newStatus(errs io.Writer) *status {
-	file, ok := errs.(*os.File)
-	return &status{out: errs, terminal: ok && term.IsTerminal(int(file.Fd()))}
+	return &status{out: errs, terminal: onTerminal(errs)}
+}
+
+// onTerminal reports whether a person reads what is written.
+func onTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 func (s *status) say(text string) {

@@ -42,7 +42,7 @@ type tokenCreate struct {
 	Name    string        `arg:"" help:"A name for people, for example codeocean."`
 	Role    string        `required:"" enum:"OBSERVER,CLIENT,OPERATOR,ADMIN" placeholder:"ROLE" help:"OBSERVER, CLIENT, OPERATOR or ADMIN."`
 	Tenant  string        `placeholder:"NAME" help:"The tenant of its callers. Default: yours; if you act for all tenants: all (a CLIENT needs a tenant)."`
-	Expires time.Duration `default:"0s" placeholder:"TIME" help:"Lifetime, up to 87600h; 0: no expiry. (${default})"`
+	Expires time.Duration `default:"0s" from:"0" to:"87600h" placeholder:"TIME" help:"Lifetime, up to 87600h; 0: no expiry. (${default})"`
 }
 
 // Help is what its --help says beyond the flags.
@@ -127,7 +127,7 @@ func (c *tokenList) Run(s Streams) error {
 		}
 		t.Rows = append(t.Rows, []string{token.Id, token.Name, string(token.Role), tenant, output.Ago(&token.CreatedAt), token.CreatedBy, output.Ago(token.LastUsedAt), ends})
 	}
-	return c.Print(s.Out, out.Tokens, t)
+	return c.List(s.Out, s.Err, out.Tokens, t, "no tokens: `rockpool token create NAME --role ADMIN` makes the first one")
 }
 
 type tokenRevoke struct {
@@ -167,7 +167,7 @@ type tokenGrant struct {
 	Execution string        `xor:"object" required:"" placeholder:"ID" help:"The execution that it is for."`
 	Runner    string        `xor:"object" required:"" placeholder:"ID" help:"The runner that it is for, with all executions in it."`
 	Right     []string      `default:"WATCH" enum:"WATCH,STDIN,CANCEL,FILES_READ,FILES_WRITE,EXECUTE" placeholder:"RIGHT" help:"What it allows: WATCH, STDIN, CANCEL, FILES_READ, FILES_WRITE, EXECUTE. Can be given more than once. (${default})"`
-	Expires   time.Duration `default:"1h" placeholder:"TIME" help:"Lifetime, 1s to 720h. (${default})"`
+	Expires   time.Duration `default:"1h" from:"1s" to:"720h" placeholder:"TIME" help:"Lifetime, 1s to 720h. (${default})"`
 }
 
 // Help is what its --help says beyond the flags.

@@ -58,7 +58,7 @@ func TestTokenAndTenantCommands(t *testing.T) {
 	}
 	for says, arguments := range map[string][]string{
 		"no tenant chemistry": {"--role", "CLIENT", "--tenant", "chemistry"}, "belongs to one tenant": {"--role", "CLIENT"}, "whole seconds": {"--role", "ADMIN", "--expires", "1500ms"},
-		"expiresIn": {"--role", "ADMIN", "--expires", "999999h"}, "--role": {"--role", "ROOT"},
+		"0 to 87600h": {"--role", "ADMIN", "--expires", "999999h"}, "--role": {"--role", "ROOT"},
 	} {
 		s.fails(says, append([]string{"token", "create", "t"}, arguments...)...)
 	}
@@ -135,7 +135,7 @@ func TestGrantCommand(t *testing.T) {
 	}
 	for says, arguments := range map[string][]string{
 		"--execution": {}, "runner": {"--execution", "x", "--right", "EXECUTE"}, "RUNNER_GONE": {"--runner", string(runtime.NewRunnerID())},
-		"EXECUTION_NOT_FOUND": {"--execution", string(runtime.NewExecutionID())}, "can't be used together": {"--execution", "x", "--runner", "y"}, "expiresIn": {"--runner", string(runner.ID), "--expires", "721h"}, "--right": {"--runner", "y", "--right", "ALL"},
+		"EXECUTION_NOT_FOUND": {"--execution", string(runtime.NewExecutionID())}, "can't be used together": {"--execution", "x", "--runner", "y"}, "1s to 720h": {"--runner", string(runner.ID), "--expires", "721h"}, "--right": {"--runner", "y", "--right", "ALL"},
 	} {
 		s.fails(says, append([]string{"token", "grant"}, arguments...)...)
 	}

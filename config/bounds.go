@@ -10,7 +10,7 @@ import (
 // Bounds are the settings for what callers may take of the server at a time. 0
 // follows from the memory that it has.
 type Bounds struct {
-	BodyMemory         int64 `env:"ROCKPOOL_BODY_MEMORY" default:"0" placeholder:"BYTES" help:"Bytes of memory for all requests, WebSocket messages and answers, max-body and 35200000 at least, to 1099511627776; one address has half of it at most, or what one largest request takes. 0: a quarter of the server's memory, at most 1073741824. (${default}; $$${env})"`
+	BodyMemory         int64 `env:"ROCKPOOL_BODY_MEMORY" default:"0" type:"size" placeholder:"SIZE" help:"Bytes of memory for all requests, WebSocket messages and answers, max-body and 35200000 at least, to 1099511627776; one address has half of it at most, or what one largest request takes. 0: a quarter of the server's memory, at most 1073741824. (${default}; $$${env})"`
 	Connections        int   `env:"ROCKPOOL_CONNECTIONS" default:"0" placeholder:"N" help:"Connections of all addresses, 1 to 10000000. 0: one for each 256 KiB of the server's memory, but at most three quarters of the files that it may open, and at least peer-connections. (${default}; $$${env})"`
 	PeerConnections    int   `env:"ROCKPOOL_PEER_CONNECTIONS" default:"0" placeholder:"N" help:"Connections of one address, 1 to 10000000. 0: half of connections. (${default}; $$${env})"`
 	PeerOperations     int   `env:"ROCKPOOL_PEER_OPERATIONS" default:"0" placeholder:"N" help:"Queries, mutations and unfinished requests of one address at once, 1 to 10000000. 0: one for each 512 KiB of the server's memory. (${default}; $$${env})"`

@@ -8,11 +8,12 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
-	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"github.com/rockpool/rockpool/config/quantity"
 )
 
 // A File is a YAML file of settings; its keys are the flags' names. A
@@ -116,7 +117,7 @@ func (s *File) take(pair *ast.MappingValueNode, flags []*kong.Flag) error {
 			names = append(names, flag.Name)
 			continue
 		}
-		value, wanted := settingValue(pair.Value, flag.Target.Type())
+		value, wanted := flagValue(pair.Value, flag)
 		if wanted != "" {
 			return fmt.Errorf("%s:%d: %s must be %s, not %s", s.Path, line, key, wanted, strings.TrimSpace(pair.Value.String()))
 		}
@@ -126,6 +127,24 @@ func (s *File) take(pair *ast.MappingValueNode, flags []*kong.Flag) error {
 		return nil
 	}
 	return fmt.Errorf("%s:%d: there is no setting %q; there are %s", s.Path, line, key, strings.Join(names, ", "))
+}
+
+// flagValue is settingValue for a flag's value, which may be a time or a size.
+func flagValue(node ast.Node, flag *kong.Flag) (value any, wanted string) {
+	if !quantity.Is(flag.Value) {
+		return settingValue(node, flag.Target.Type())
+	}
+	switch n := node.(type) {
+	case *ast.NullNode:
+		return nil, ""
+	case *ast.IntegerNode:
+		value = fmt.Sprint(n.Value)
+	case *ast.StringNode:
+		value = n.Value
+	default:
+		value = node.String() // what is wrong says quantity
+	}
+	return value, quantity.Wrong(flag.Value, value.(string))
 }
 
 // settingValue returns a value as kong takes it, or what would be one. Null is
@@ -154,7 +173,7 @@ func settingValue(node ast.Node, kind reflect.Type) (value any, wanted string) {
 			return b.Value, ""
 		}
 		return nil, "true or false"
-	case kind != reflect.TypeFor[time.Duration]() && reflect.Zero(kind).CanInt():
+	case reflect.Zero(kind).CanInt():
 		if n, ok := node.(*ast.IntegerNode); ok {
 			return fmt.Sprint(n.Value), ""
 		}

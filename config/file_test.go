@@ -9,6 +9,8 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/rockpool/rockpool/config/quantity"
 )
 
 func TestSettingsFileIsFound(t *testing.T) {
@@ -39,7 +41,7 @@ func TestSettingsFileMayBeEmpty(t *testing.T) {
 func flags(t *testing.T) []*kong.Flag {
 	t.Helper()
 	var c Config
-	parser, err := kong.New(&c)
+	parser, err := kong.New(&c, quantity.Flags())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +91,7 @@ func FuzzSettings(f *testing.F) {
 		f.Add(text)
 	}
 	var c Config
-	parser, err := kong.New(&c)
+	parser, err := kong.New(&c, quantity.Flags())
 	if err != nil {
 		f.Fatal(err)
 	}

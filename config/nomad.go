@@ -54,8 +54,8 @@ type Nomad struct {
 	Arch          string   `env:"ROCKPOOL_NOMAD_ARCH" placeholder:"NAME" help:"Architecture of the nodes: amd64 or arm64. (the server's own; $$${env})"`
 	Bridges       int      `env:"ROCKPOOL_NOMAD_BRIDGES" default:"80" placeholder:"N" help:"Connections for runners, 1 to 100000, claimed ones first; below Nomad's http_max_conns_per_client, which is 100 unless it is raised. (${default}; $$${env})"`
 	Calls         int      `env:"ROCKPOOL_NOMAD_CALLS" default:"16" placeholder:"N" help:"Other calls of Nomad at once, 4 to 256. (${default}; $$${env})"`
-	DirectTimeout int      `env:"ROCKPOOL_NOMAD_DIRECT_TIMEOUT" default:"0" placeholder:"MS" help:"Milliseconds to try to reach a node itself, 0 to 60000, before all goes through Nomad's servers; 0: it isn't tried. (${default}; $$${env})"`
-	LockTTL       int      `name:"lock-ttl" env:"ROCKPOOL_NOMAD_LOCK_TTL" default:"10" placeholder:"SECONDS" help:"After how long a standby takes over from a server that died, 10 to 3600. (${default}; $$${env})"`
+	DirectTimeout int      `env:"ROCKPOOL_NOMAD_DIRECT_TIMEOUT" default:"0" type:"time" unit:"ms" placeholder:"TIME" help:"Milliseconds to try to reach a node itself, 0 to 60000, before all goes through Nomad's servers; 0: it isn't tried. (${default}; $$${env})"`
+	LockTTL       int      `name:"lock-ttl" env:"ROCKPOOL_NOMAD_LOCK_TTL" default:"10" type:"time" placeholder:"TIME" help:"After how long a standby takes over from a server that died, 10 to 3600. (${default}; $$${env})"`
 
 	Token string `kong:"-"` // Check reads it from TokenFile
 	Job   []byte `kong:"-"` // Check reads it from Template

@@ -23,7 +23,7 @@ type OIDC struct {
 	RoleClaim        string        `env:"ROCKPOOL_OIDC_ROLE_CLAIM" default:"groups" placeholder:"PATH" help:"Claim of the ID token that decides the role: text or a list. Dots lead into objects, for example realm_access.roles. (${default}; $$${env})"`
 	Roles            []string      `env:"ROCKPOOL_OIDC_ROLES" placeholder:"VALUE=ROLE,…" help:"Roles by the claim's values: ADMIN, OPERATOR, CLIENT or OBSERVER. The highest that matches holds. Without a match sign-in is refused. ($$${env})"`
 	TenantClaim      string        `env:"ROCKPOOL_OIDC_TENANT_CLAIM" placeholder:"PATH" help:"Claim of the ID token with the tenant's name. Empty: people act for all tenants, with the role CLIENT for the default one. ($$${env})"`
-	Session          time.Duration `env:"ROCKPOOL_OIDC_SESSION" default:"8h" placeholder:"DURATION" help:"How long a sign-in holds, 1m to 720h. (8h; $$${env})"`
+	Session          time.Duration `env:"ROCKPOOL_OIDC_SESSION" default:"8h" placeholder:"TIME" help:"How long a sign-in holds, 1m to 720h. (8h; $$${env})"`
 	CAFile           string        `name:"ca-file" env:"ROCKPOOL_OIDC_CA_FILE" placeholder:"FILE" complete:"file" help:"PEM file with further authorities that may have signed the provider's certificate. ($$${env})"`
 
 	ClientSecret string `kong:"-"` // Check reads it from ClientSecretFile

@@ -6,12 +6,14 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/rockpool/rockpool/config/quantity"
 )
 
 // Default returns the settings of a server for which nobody set any.
 func Default() Config {
 	var c Config
-	parser, err := kong.New(&c)
+	parser, err := kong.New(&c, quantity.Flags())
 	if err != nil {
 		panic(err) // a tag of Config is wrong
 	}
@@ -29,7 +31,7 @@ func Default() Config {
 // if set.
 func Read(file string, change func(c *Config, given func(name string) bool)) (Config, error) {
 	var c Config
-	parser, err := kong.New(&c)
+	parser, err := kong.New(&c, quantity.Flags())
 	if err != nil {
 		return Config{}, err
 	}

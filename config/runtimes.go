@@ -13,7 +13,7 @@ import (
 
 // Disk are the settings for what runners of this machine may take of its disks.
 type Disk struct {
-	Read int `env:"ROCKPOOL_DISK_READ" default:"128" placeholder:"MIB" help:"MiB a second that a runner may read from each disk, 1 to 1048576, where the kernel can limit that; 0: any. (${default}; $$${env})"`
+	Read int `env:"ROCKPOOL_DISK_READ" default:"128" type:"size" unit:"MiB" placeholder:"SIZE" help:"MiB a second that a runner may read from each disk, 1 to 1048576, where the kernel can limit that; 0: any. (${default}; $$${env})"`
 }
 
 const mostDiskRead = 1 << 20 // MiB a second

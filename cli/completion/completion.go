@@ -13,6 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/config/quantity"
 )
 
 //go:embed completion.bash
@@ -81,7 +82,9 @@ func readLine(root *kong.Node, words []string) line {
 			}
 		default:
 			if child := childNamed(l.node, word); child != nil {
-				l.node = child
+				if l.node != root || word != "help" { // which is followed by a command
+					l.node = child
+				}
 				continue
 			}
 			l.given = append(l.given, word)
@@ -158,7 +161,11 @@ func (l line) candidates() []Candidate {
 	case v != nil && l.kind() != "":
 		return slices.DeleteFunc(l.ask(l.kind()), func(c Candidate) bool { return l.flag == nil && slices.Contains(l.given, c.Word) })
 	case l.flag != nil:
-		return nil
+		var all []Candidate
+		for _, word := range quantity.Examples(v) {
+			all = append(all, Candidate{word, quantity.Form(v)})
+		}
+		return all
 	case strings.HasPrefix(l.typed, "-"):
 		return l.flags()
 	default:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/rockpool/rockpool/cli/advice"
 	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
@@ -49,7 +50,7 @@ func ClaimLater(ctx context.Context, c *client.Client, r Request) (client.Ticket
 	input.Wait = new(client.ClaimWaitTicket)
 	out, err := client.ClaimTicket(ctx, connection.Patient(c, connection.Patience), input)
 	if err != nil {
-		return client.Ticket{}, r.unknown(err)
+		return client.Ticket{}, advice.Unknown(ctx, c, r.Environment, r.unknown(err))
 	}
 	return out.ClaimRunner.Ticket, nil
 }
@@ -62,7 +63,7 @@ func Claim(ctx context.Context, errs io.Writer, c *client.Client, r Request) (st
 	go func() {
 		var err error
 		runner, err = client.Claim(ctx, connection.Patient(c, r.Wait+connection.Patience), input)
-		claimed <- r.unknown(err)
+		claimed <- advice.Unknown(ctx, c, r.Environment, r.unknown(err))
 	}()
 	select {
 	case err := <-claimed:

@@ -21,9 +21,14 @@ type Follower struct {
 	After     *string // the cursor to begin after; nil: the start
 	Raw       bool    // events as they are, one per line, rather than their output
 
+	Tail []byte // the last that it printed on stderr
+
 	newline string      // what ends a line on a terminal that is raw; "": "\n"
 	lost    atomic.Bool // the connection is broken
 }
+
+// tailBytes bounds Follower.Tail.
+const tailBytes = 8 << 10
 
 // Say tells the user something beside the output.
 func (f *Follower) Say(format string, args ...any) {
@@ -86,6 +91,8 @@ func (f *Follower) write(e client.Event) error {
 		escaped, _ := output.Escape(e.JSON)
 		_, err = f.Out.Write(append(escaped, '\n'))
 	case e.Type == "ExecutionOutput" && e.Stream == "STDERR":
+		f.Tail = append(f.Tail, e.Base64...)
+		f.Tail = f.Tail[max(0, len(f.Tail)-tailBytes):]
 		_, err = f.Err.Write(e.Base64)
 	case e.Type == "ExecutionOutput":
 		_, err = f.Out.Write(e.Base64)

@@ -36,6 +36,16 @@ type Table struct {
 	Rows [][]string
 }
 
+// List is Print for a list. Of an empty one people see nothing on out, and on errs the line
+// that says what is empty, and how that changes.
+func (f Format) List(out, errs io.Writer, answered any, t Table, empty string) error {
+	if len(t.Rows) > 0 || f.format() != "table" {
+		return f.Print(out, answered, t)
+	}
+	_, err := fmt.Fprintln(errs, "rockpool: "+Plain(empty))
+	return err
+}
+
 // Print writes what the API answered, for scripts, or else the table.
 func (f Format) Print(out io.Writer, answered any, t Table) error {
 	if f.format() == "table" {

@@ -14,6 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/config/quantity"
 )
 
 // Execute parses the arguments into a command, runs it, and returns the exit code.
@@ -21,7 +22,7 @@ import (
 func Execute(command any, name, description string, arguments []string, s cli.Streams) int {
 	exit := -1
 	parser, err := kong.New(command, kong.Name(name), kong.Description(description),
-		kong.Writers(s.Out, s.Err), kong.Exit(func(code int) { exit = code }), kong.Bind(s))
+		kong.Writers(s.Out, s.Err), kong.Exit(func(code int) { exit = code }), kong.Bind(s), quantity.Flags())
 	if err != nil {
 		return cli.ExitCode(s.Err, err)
 	}

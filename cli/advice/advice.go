@@ -1,0 +1,179 @@
+// Package advice says what to do next: about a command's error, and about a program
+// that ended because of something that its environment lacks. All rules are in one table.
+package advice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A Case is what somebody needs advice about: a command's error, or a program that ended.
+type Case struct {
+	Err error // nil: a program ended
+
+	ExitCode    int
+	Message     string // why it could not be started
+	Stderr      string // the last that it printed there
+	Environment string // that it ran in; "": unknown
+	Image       string
+	Network     bool // it has access
+}
+
+// For returns what to do about a case; "" if no rule knows it. The first rule that matches speaks.
+func For(c Case) string {
+	for _, r := range rules() {
+		if found, ok := r.applies(c); ok {
+			return r.says(c, found)
+		}
+	}
+	return ""
+}
+
+// A rule knows one kind of case. What it finds there, it may say.
+type rule struct {
+	name    string
+	applies func(c Case) (found string, ok bool)
+	says    func(c Case, found string) string
+}
+
+func rules() []rule {
+	return []rule{
+		{"no token", code(runtime.CodeUnauthenticated), func(Case, string) string {
+			return "name a file with a token with --token-file (or ROCKPOOL_TOKEN_FILE), or set ROCKPOOL_TOKEN to the token; an ADMIN makes one with `rockpool token create`"
+		}},
+		{"no right", code(runtime.CodeForbidden), func(Case, string) string {
+			return "`rockpool whoami` shows your role and tenant; --token-file (or ROCKPOOL_TOKEN_FILE, ROCKPOOL_TOKEN) names another token"
+		}},
+		{"no module", ended(`(?:ModuleNotFoundError: No module named '|Error: Cannot find module ')([^'\n]{1,100})'`), noModule},
+		{"no network", noNetwork, func(c Case, _ string) string {
+			return fmt.Sprintf("the environment %s has no access to the network: an OPERATOR allows it with `rockpool env put %s --network`, on a server that has --network", c.Environment, c.Environment)
+		}},
+		{"no interpreter", func(c Case) (string, bool) {
+			missing := strings.Contains(c.Message, "command not found") || strings.Contains(c.Message, "the interpreter that it names isn't there")
+			return "", c.Err == nil && (c.ExitCode == 127 || missing)
+		}, noInterpreter},
+	}
+}
+
+// code matches an error of the server by its code.
+func code(code runtime.Code) func(Case) (string, bool) {
+	return func(c Case) (string, bool) {
+		var refused *client.Error
+		return "", errors.As(c.Err, &refused) && refused.Extensions.Code == code
+	}
+}
+
+// ended matches what a program that failed printed last.
+func ended(pattern string) func(Case) (string, bool) {
+	compiled := regexp.MustCompile(pattern)
+	return func(c Case) (string, bool) {
+		if c.Err != nil || c.ExitCode == 0 {
+			return "", false
+		}
+		found := compiled.FindStringSubmatch(c.Stderr)
+		if found == nil {
+			return "", false
+		}
+		return found[len(found)-1], true
+	}
+}
+
+// noNetwork matches a program that failed, in an environment without access, with what
+// resolvers and connections print there.
+func noNetwork(c Case) (string, bool) {
+	if c.Network || c.Environment == "" {
+		return "", false
+	}
+	return ended(`(?i)(temporary failure in name resolution|name or service not known|could not resolve host|unable to resolve host|bad address '|network is unreachable|\bENETUNREACH\b|\bEAI_AGAIN\b|getaddrinfo ENOTFOUND)`)(c)
+}
+
+func noInterpreter(c Case, _ string) string {
+	place := "the runner"
+	if c.Image != "" {
+		place = fmt.Sprintf("the image %q of the environment %s", c.Image, c.Environment)
+	}
+	return place + " doesn't have the program: `rockpool env list` shows environments for --env, and `rockpool env put ENVIRONMENT --image IMAGE` gives one another image"
+}
+
+func noModule(c Case, module string) string {
+	if strings.HasPrefix(module, ".") || strings.HasPrefix(module, "/") {
+		return fmt.Sprintf("upload the file of %s too, with --file", module)
+	}
+	environment := "ENVIRONMENT"
+	if c.Environment != "" {
+		environment = c.Environment
+	}
+	says := fmt.Sprintf("%s isn't in the environment: use an image that has it (`rockpool env put %s --image IMAGE`), or upload your own module with --file", module, environment)
+	if c.Image == runtime.DefaultImage {
+		says += "; for the image host install it on the server's machine"
+	}
+	if strings.Contains(c.Stderr, "ModuleNotFoundError") {
+		says += fmt.Sprintf(" (--warm-module %s loads one that is there)", module)
+	}
+	return says
+}
+
+// Unknown adds to an error about an environment that isn't there up to three that the caller
+// may see and that are named nearly so.
+func Unknown(ctx context.Context, server client.Sender, environment string, err error) error {
+	var refused *client.Error
+	if !errors.As(err, &refused) || refused.Extensions.Code != runtime.CodeEnvironmentNotFound {
+		return err
+	}
+	return fmt.Errorf("%w%s", err, suggestion(ctx, server, environment))
+}
+
+// NoEnvironment is the error about an environment that isn't there, with what Unknown adds.
+func NoEnvironment(ctx context.Context, server client.Sender, environment string) error {
+	return fmt.Errorf("there is no environment %q%s", environment, suggestion(ctx, server, environment))
+}
+
+func suggestion(ctx context.Context, server client.Sender, environment string) string {
+	const list = "; `rockpool env list` lists those that you may use"
+	out, err := client.GetEnvironments(ctx, server)
+	if err != nil { // it is no news: the caller's own error is
+		return list
+	}
+	var ids []string
+	for _, e := range out.Environments {
+		ids = append(ids, e.Id)
+	}
+	switch near := nearest(environment, ids); len(near) {
+	case 0:
+		return list
+	case 1:
+		return "; did you mean " + near[0] + "?" + strings.Replace(list, ";", "", 1)
+	default:
+		return "; did you mean " + strings.Join(near[:len(near)-1], ", ") + " or " + near[len(near)-1] + "?" + strings.Replace(list, ";", "", 1)
+	}
+}
+
+// nearest returns up to three ids that are a name with at most a third of it mistyped, or
+// that begin with it or it with them, the nearest first.
+func nearest(name string, ids []string) []string {
+	const most = 3
+	if name == "" {
+		return nil
+	}
+	distances := map[string]int{}
+	name = strings.ToLower(name)
+	for _, id := range ids {
+		d := levenshtein.ComputeDistance(name, strings.ToLower(id))
+		begins := len(name) > 1 && strings.HasPrefix(id, name) || len(id) > 1 && strings.HasPrefix(name, id)
+		if begins || d <= max(1, min(len(name), len(id))/3) {
+			distances[id] = d
+		}
+	}
+	near := slices.DeleteFunc(slices.Sorted(slices.Values(ids)), func(id string) bool { _, is := distances[id]; return !is })
+	slices.SortStableFunc(near, func(a, b string) int { return distances[a] - distances[b] })
+	return near[:min(most, len(near))]
+}

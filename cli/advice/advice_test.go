@@ -1,0 +1,79 @@
+package advice
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+func refused(code runtime.Code) error {
+	err := &client.Error{Message: "no"}
+	err.Extensions.Code = code
+	return fmt.Errorf("put it: %w", err)
+}
+
+func TestRules(t *testing.T) {
+	python := Case{Environment: "lab", Image: "python:3", ExitCode: 1}
+	with := func(change func(*Case)) Case {
+		c := python
+		change(&c)
+		return c
+	}
+	stderr := func(text string) Case { return with(func(c *Case) { c.Stderr = text }) }
+	for _, test := range []struct {
+		name string
+		c    Case
+		says string // "": nothing
+	}{
+		{"no token", Case{Err: refused(runtime.CodeUnauthenticated)}, "--token-file (or ROCKPOOL_TOKEN_FILE)"},
+		{"no right", Case{Err: refused(runtime.CodeForbidden)}, "rockpool whoami"},
+		{"another error", Case{Err: refused(runtime.CodeConflict), ExitCode: 127, Stderr: "Network is unreachable"}, ""},
+		{"no server", Case{Err: errors.New("UNAUTHENTICATED")}, ""},
+		{"success", with(func(c *Case) { c.ExitCode = 0; c.Stderr = "ModuleNotFoundError: No module named 'numpy'" }), ""},
+		{"a failure", stderr("ValueError: 1\n"), ""},
+		{"127", with(func(c *Case) { c.ExitCode = 127 }), `the image "python:3" of the environment lab doesn't have the program: ` + "`rockpool env list`"},
+		{"127 somewhere", Case{ExitCode: 127}, "the runner doesn't have the program"},
+		{"not found", Case{ExitCode: 125, Message: "command: ruby: command not found", Environment: "lab", Image: "python:3"}, `the image "python:3"`},
+		{"no interpreter", Case{ExitCode: 125, Message: "x: the interpreter that it names isn't there"}, "--image IMAGE"},
+		{"python's resolver", stderr("socket.gaierror: [Errno -3] Temporary failure in name resolution\n"), "rockpool env put lab --network"},
+		{"curl", stderr("curl: (6) Could not resolve host: example.org"), "--network"},
+		{"wget", stderr("wget: unable to resolve host address 'a'"), "--network"},
+		{"busybox", stderr("wget: bad address 'example.org'"), "--network"},
+		{"connect", stderr("connect: Network is unreachable"), "--network"},
+		{"node", stderr("Error: getaddrinfo ENOTFOUND example.org"), "--network"},
+		{"with a network", with(func(c *Case) { c.Network = true; c.Stderr = "Could not resolve host: a" }), ""},
+		{"somewhere", Case{ExitCode: 1, Stderr: "Could not resolve host: a"}, ""},
+		{"its own server", stderr("connect: Connection refused"), ""},
+		{"a network and a module", stderr("Network is unreachable\nModuleNotFoundError: No module named 'requests'"), "requests isn't in the environment"},
+		{"a module", stderr("ModuleNotFoundError: No module named 'numpy'\n"), "rockpool env put lab --image IMAGE"},
+		{"a module of the machine", with(func(c *Case) { c.Image = "host"; c.Stderr = "ModuleNotFoundError: No module named 'numpy'" }), "install it on the server's machine (--warm-module numpy"},
+		{"a module of node", stderr("Error: Cannot find module 'left-pad'"), "left-pad isn't in"},
+		{"an own file of node", stderr("Error: Cannot find module './lib'"), "upload the file of ./lib"},
+	} {
+		if got := For(test.c); test.says == "" && got != "" || !strings.Contains(got, test.says) {
+			t.Errorf("%s: %q, not %q", test.name, got, test.says)
+		}
+	}
+	if node := For(stderr("Error: Cannot find module 'left-pad'")); strings.Contains(node, "--warm-module") {
+		t.Error(node)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	ids := []string{"python", "pypy", "python-3", "node", "c", "cpp", "shell", "java", "python-numpy"}
+	for name, want := range map[string]string{
+		"pyton": "python", "Python": "python python-3 python-numpy", "py": "pypy python python-3", "nod": "node", "sh": "shell", "java8": "java", "cp": "c cpp", "xyz": "", "": "", "rust": "", "d": "c",
+	} {
+		if got := strings.Join(nearest(name, ids), " "); got != want {
+			t.Errorf("%q: %q, not %q", name, got, want)
+		}
+	}
+	if !slices.IsSorted(nearest("python-", []string{"python-c", "python-b", "python-a", "python-d"})) {
+		t.Error("equally near ones have no order")
+	}
+}

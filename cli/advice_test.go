@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+func TestHelpIsACommandToo(t *testing.T) {
+	run := func(arguments ...string) (string, string, int) {
+		var out, errs bytes.Buffer
+		code := execute(nil, &out, &errs, arguments...)
+		return out.String(), errs.String(), code
+	}
+	for asked, flag := range map[string]string{"help": "--help", "help exec list": "exec list --help", "exec help": "exec --help", "help run": "run --help", "": "--help"} {
+		got, errs, code := run(strings.Fields(asked)...)
+		if want, _, _ := run(strings.Fields(flag)...); got != want || got == "" || errs != "" || code != 0 {
+			t.Errorf("%s: %d %q %q", asked, code, got, errs)
+		}
+	}
+	for asked, says := range map[string]string{
+		"help exce": `did you mean "exec"?`, "exce": `did you mean "exec"?`, "exec lsit": `did you mean "list"?`, "exec lsit help": `did you mean "list"?`, "exec list --stat X": `did you mean "--state"?`, "runner cp help": "<to>",
+	} {
+		if out, errs, code := run(strings.Fields(asked)...); code != CodeUsage || out != "" || !strings.Contains(errs, says) {
+			t.Errorf("%s: %d %q %q", asked, code, out, errs)
+		}
+	}
+	if out, _, _ := run("__complete", "--", "help", "exec", "li"); !strings.HasPrefix(out, "list\t") {
+		t.Errorf("it is completed with %q", out)
+	}
+}
+
+func TestUnknownEnvironmentsNameNearOnes(t *testing.T) {
+	s := newServer(t)
+	s.fails("`rockpool env list` lists those that you may use", "env", "show", "pyton")
+	for _, id := range []string{"python", "pypy", "node"} {
+		s.works("env", "put", id, "--pool-size", "0")
+	}
+	const near = "did you mean python? `rockpool env list`"
+	for _, command := range [][]string{{"env", "show", "pyton"}, {"runner", "claim", "pyton"}, {"runner", "claim", "pyton", "--ticket"}, {"run", "--env", "pyton"}} {
+		if command[0] == "run" {
+			out, errs, code := s.command("run", "--env", "pyton", "--server", s.url, "--", "true")
+			if out != "" || code != CodeOurs || !strings.Contains(errs, near) {
+				t.Errorf("%d %q %q", code, out, errs)
+			}
+			continue
+		}
+		s.fails(near, command...)
+	}
+	s.fails("did you mean pypy or python?", "env", "show", "py")
+
+	admin := s.works("token", "create", "admin", "--role", "ADMIN")
+	s.as(admin)
+	s.works("tenant", "put", "physics")
+	s.works("env", "put", "pytorch", "--tenant", "physics", "--pool-size", "0")
+	other := s.works("token", "create", "c", "--role", "CLIENT", "--tenant", "physics")
+	s.as(other)
+	if _, errs, _ := s.command("runner", "claim", "pytorc"); !strings.Contains(errs, "did you mean pytorch?") || strings.Contains(errs, "python") {
+		t.Errorf("it names what its caller can't see: %s", errs)
+	}
+}
+
+func TestRefusedCommandsNameTheFlag(t *testing.T) {
+	t.Chdir(t.TempDir())
+	s := newServer(t)
+	admin := s.works("token", "create", "admin", "--role", "ADMIN")
+	s.fails("hint: name a file with a token with --token-file", "env", "list")
+	s.as(admin)
+	s.works("tenant", "put", "physics")
+	s.as(s.works("token", "create", "c", "--role", "CLIENT", "--tenant", "physics"))
+	s.fails("needs the role OPERATOR; this token has CLIENT", "env", "put", "a")
+	s.fails("hint: `rockpool whoami`", "env", "put", "a")
+	s.fails("--file: open missing.yaml", "env", "put", "-f", "missing.yaml")
+	s.fails("--file: stat missing.txt", "run", "--env", "a", "--file", "missing.txt", "--", "true")
+	s.fails("a command of the runner's after --", "run", "--env", "a", "missing.py")
+	s.token = "missing.token"
+	s.fails("--token-file (or ROCKPOOL_TOKEN_FILE): open missing.token", "env", "list")
+}
+
+// Of an empty list stdout has nothing for people, [] for scripts, and stderr says how that changes.
+func TestEmptyListsHaveNoHead(t *testing.T) {
+	s := newServer(t)
+	for command, says := range map[string]string{
+		"env list": "rockpool env put", "runner list": "rockpool runner claim", "runner list --state GONE": "rockpool runner claim", "exec list": "rockpool run", "token list": "rockpool token create", "audit --actor nobody": "leave out a flag",
+	} {
+		out, errs, code := s.command(strings.Fields(command)...)
+		if code != 0 || out != "" || strings.Count(errs, "\n") != 1 || !regexp.MustCompile("^rockpool: no .*: .*").MatchString(errs) || !strings.Contains(errs, says) {
+			t.Errorf("%s: %d %q %q", command, code, out, errs)
+		}
+		if strings.HasPrefix(command, "audit") {
+			continue
+		}
+		for format, want := range map[string]string{"json": "[]\n", "yaml": "[]\n"} {
+			if out, errs, code := s.command(append(strings.Fields(command), "-o", format)...); code != 0 || out != want || errs != "" {
+				t.Errorf("%s as %s: %d %q %q", command, format, code, out, errs)
+			}
+		}
+	}
+	s.works("env", "put", "a", "--pool-size", "0")
+	if out := s.works("env", "list"); !strings.HasPrefix(out, "ENVIRONMENT") {
+		t.Error(out)
+	}
+	if out := s.works("tenant", "list"); !strings.HasPrefix(out, "TENANT") || !strings.Contains(out, string(runtime.DefaultTenant)) {
+		t.Error(out)
+	}
+}
