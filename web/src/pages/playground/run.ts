@@ -105,21 +105,27 @@ export class Run {
     const { signal } = this.stopping;
     return new Promise((resolve, reject) => {
       const leave = () => {
-        unfollow();
+        done();
         this.calls.leave(id).then(resolve, reject);
       };
       const unfollow = this.calls.watch(id, {
         turn: (turn) => this.report({ at: "waiting", turn }),
         claimed: (runnerId) => {
-          signal.removeEventListener("abort", leave);
-          unfollow();
+          done();
           resolve(runnerId);
         },
-        failed: reject,
+        failed: (error) => {
+          done();
+          reject(error);
+        },
       });
+      const done = () => {
+        signal.removeEventListener("abort", leave);
+        unfollow();
+      };
       if (this.left()) return leave();
       this.report({ at: "waiting", turn });
-      signal.addEventListener("abort", leave, { once: true });
+      signal.addEventListener("abort", leave);
     });
   }
 }
