@@ -52,11 +52,7 @@ function Pages() {
               <Route path="/executions/:id">{({ id }) => <Execution key={id} id={id} />}</Route>
               <Route path="/batches" component={Batches} />
               <Route path="/batches/:id">{({ id }) => <Batch key={id} id={id} />}</Route>
-              <Route path="/playground">
-                <For title="Playground" need="use">
-                  <Playground />
-                </For>
-              </Route>
+              <Route path="/playground" component={Playground} />
               <Route path="/terminal">
                 <For title="Terminal" need="use">
                   <Terminals />

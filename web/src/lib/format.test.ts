@@ -37,6 +37,8 @@ test.each([
   [["ls", "-l"], "ls -l"],
   [["echo", "it's", ""], `echo 'it'\\''s' ''`],
   [["/bin/sh", "-c", "a | b"], "a | b"],
+  [["sh", "-c", 'cc main.c && ./a.out "$@"', "sh", "a b", "c"], "cc main.c && ./a.out 'a b' c"],
+  [["sh", "-c", 'echo $1; cat "$@"', "sh", "a"], `sh -c 'echo $1; cat "$@"' sh a`],
   [["python3", "-c", "print(1)"], "python3 -c 'print(1)'"],
 ])("commandLine %j", (command, want) => expect(commandLine(command)).toBe(want));
 

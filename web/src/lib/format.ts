@@ -90,9 +90,20 @@ export function short(id: string): string {
   return id.length > 12 ? `…${id.slice(-8)}` : id;
 }
 
-/** A command line, quoted where a shell would want it; that of a shell is the line that it was given. What isn't seen of it is marked. */
+/** What a shell's text ends with so that the arguments after it come to its last command. */
+export const forArguments = ' "$@"';
+
+/** A command line as it was typed: quoted where a shell would want it; that of a shell is the line that it was given. What isn't seen of it is marked. */
 export function commandLine(command: readonly string[]): string {
-  const [program = "", option, line] = command;
-  if (command.length === 3 && option === "-c" && /^(.*\/)?(ba|da|z)?sh$/.test(program)) return visible(line!.trim());
-  return visible(command.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`)).join(" "));
+  const [program = "", option, line = "", , ...args] = command;
+  if (option === "-c" && /^(.*\/)?(ba|da|z)?sh$/.test(program)) {
+    if (command.length === 3) return visible(line.trim());
+    const typed = line.endsWith(forArguments) ? line.slice(0, -forArguments.length) : undefined;
+    if (typed !== undefined && !/\$[@*#{1-9]|\bshift\b/.test(typed)) return visible([typed, ...args.map(quoted)].join(" "));
+  }
+  return visible(command.map(quoted).join(" "));
+}
+
+function quoted(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }

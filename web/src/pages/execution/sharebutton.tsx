@@ -25,7 +25,7 @@ const lives = [
 ] as const;
 
 /** Makes a link to an execution, for those who have no token: they may watch it, and nothing else. */
-export function ShareButton({ id }: { id: string }) {
+export function ShareButton({ id, small = false }: { id: string; small?: boolean }) {
   const [open, setOpen] = useState(false);
   const [made, setMade] = useState<{ link: string; until: string }>();
   const share = useAction(async (expiresIn: number) => {
@@ -39,7 +39,7 @@ export function ShareButton({ id }: { id: string }) {
   };
   return (
     <>
-      <button type="button" className="button" onClick={() => setOpen(true)}>
+      <button type="button" className={`button ${small ? "small" : ""}`} onClick={() => setOpen(true)}>
         Share …
       </button>
       <Dialog title="Share this execution" open={open} onClose={close}>

@@ -1,7 +1,7 @@
 import { textOf } from "../../lib/ask";
 import { RunMutation, WatchSubscription } from "../../lib/calls";
 import { graphql, type VariablesOf } from "../../lib/graphql";
-import type { Program } from "./program";
+import { commandOf, type Program } from "./program";
 
 const ResultDocument = graphql(`
   query Result($id: ID!) {
@@ -18,16 +18,23 @@ const ResultDocument = graphql(`
   }
 `);
 
+/** The run of a program in one call. A line that is a shell's is given as such. */
 export function runVariables(program: Program): VariablesOf<typeof RunMutation> {
+  const command = commandOf(program);
+  const shell = command.length === 3 && command[0] === "sh" && command[1] === "-c" ? command[2] : undefined;
   return {
     input: {
       environmentId: program.environment,
-      files: [{ path: program.file, text: program.text }],
-      shell: program.command,
+      files: filesOf(program),
+      ...(shell === undefined ? { command } : { shell }),
       ...(program.stdin === "" ? {} : { stdin: program.stdin }),
       waitFor: 30,
     },
   };
+}
+
+export function filesOf({ files }: Program) {
+  return files.map(({ name, text }) => ({ path: name.trim(), text }));
 }
 
 /** The calls that a run is made of, as documents and variables. */

@@ -3,6 +3,10 @@ import { cpp } from "@codemirror/lang-cpp";
 import { javascript } from "@codemirror/lang-javascript";
 import { python } from "@codemirror/lang-python";
 import { bracketMatching, HighlightStyle, indentOnInput, indentUnit, StreamLanguage, syntaxHighlighting } from "@codemirror/language";
+import { java } from "@codemirror/legacy-modes/mode/clike";
+import { go } from "@codemirror/legacy-modes/mode/go";
+import { perl } from "@codemirror/legacy-modes/mode/perl";
+import { rust } from "@codemirror/legacy-modes/mode/rust";
 import { shell } from "@codemirror/legacy-modes/mode/shell";
 import { ruby } from "@codemirror/legacy-modes/mode/ruby";
 import { Compartment, EditorState, type Extension } from "@codemirror/state";
@@ -16,6 +20,10 @@ const languages: Record<string, () => Extension> = {
   c: cpp,
   sh: () => StreamLanguage.define(shell),
   rb: () => StreamLanguage.define(ruby),
+  java: () => StreamLanguage.define(java),
+  go: () => StreamLanguage.define(go),
+  rs: () => StreamLanguage.define(rust),
+  pl: () => StreamLanguage.define(perl),
 };
 
 const colours = HighlightStyle.define([

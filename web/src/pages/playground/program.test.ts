@@ -1,33 +1,48 @@
 import { expect, test } from "vitest";
-import { asCurl, quoted } from "./calls";
-import { begin, languageOf, pack, templateOf, unpack } from "./program";
+import { asCurl, quoted, runVariables } from "./calls";
+import { begin } from "./presets";
+import { commandOf, freshName, languageOf, mainOf, problemOf, rename, withMain, type Program } from "./program";
 
-test("a link holds the whole program", async () => {
-  const program = { environment: "python", file: "é.py", text: "print('\u{1f600}')\n".repeat(50), command: "python3 é.py", stdin: "\0\n" };
-  const packed = await pack(program);
-  expect(packed).toMatch(/^[\w-]+$/);
-  expect(packed.length).toBeLessThan(200);
-  expect(await unpack(packed)).toEqual(program);
+const python = begin({ id: "python", image: "host" });
+const java = begin({ id: "java", image: "host" });
+const of = (change: Partial<Program>): Program => ({ ...python, ...change });
+
+test.each([
+  ["python3 main.py", "", ["python3", "main.py"]],
+  ["python3 main.py", `a 'b c' $(id) "*"`, ["python3", "main.py", "a", "b c", "$(id)", "*"]],
+  ["cc *.c && ./a.out", "", ["sh", "-c", "cc *.c && ./a.out"]],
+  ["cc *.c && ./a.out", "; 'rm x'", ["sh", "-c", 'cc *.c && ./a.out "$@"', "sh", ";", "rm x"]],
+  ['cat "$@" | sort', "a", ["sh", "-c", 'cat "$@" | sort', "sh", "a"]],
+])("the command %j with the arguments %j", (command, args, want) => expect(commandOf(of({ command, args }))).toEqual(want));
+
+test("the call has a shell's line as it was typed", () => {
+  expect(runVariables(of({ command: " a | b " })).input).toMatchObject({ shell: "a | b" });
+  expect(runVariables(python).input).toMatchObject({ command: ["python3", "main.py"] });
 });
 
-test("what is no program is none", async () => {
-  expect(await unpack("")).toBeUndefined();
-  expect(await unpack("!!")).toBeUndefined();
-  expect(await unpack("AAAA")).toBeUndefined();
-  expect(await unpack(await pack({ environment: "x" } as never))).toBeUndefined();
-  expect(await unpack(await pack({ ...begin("c"), text: "x".repeat(3_000_000) }))).toBeUndefined();
+test("what can't be run says why", () => {
+  expect(problemOf(python)).toBeUndefined();
+  expect(problemOf(of({ args: "'" }))).toBe("A quote in the arguments has no end");
+  expect(problemOf(of({ command: " " }))).toMatch(/^Give the command/);
+  expect(problemOf(of({ files: [{ name: "a", text: "" }, { name: "a ", text: "" }] }))).toBe("Two files have the name a");
+  expect(problemOf(of({ files: [{ name: " ", text: "" }] }))).toBe("A file needs a name");
 });
 
-test("an environment's name tells the language", () => {
-  expect(templateOf("python").file).toBe("main.py");
-  expect(templateOf("Python-3.12").file).toBe("main.py");
-  expect(templateOf("c").file).toBe("main.c");
-  expect(templateOf("basic").file).toBe("main.sh");
-  expect(languageOf("a/b.mjs")).toBe("js");
+test("the main file is the one that the command names", () => {
+  const two = of({ files: [...python.files, { name: "util.py", text: "" }] });
+  expect(mainOf(two)).toBe(0);
+  expect(withMain(two, 1).command).toBe("python3 util.py");
+  expect(rename(two, 0, "start.py").command).toBe("python3 start.py");
+  expect(rename(two, 1, "more.py").command).toBe("python3 main.py");
+  expect(rename(java, 0, "Start.java").command).toBe("javac Start.java && java Start");
+  expect(mainOf(of({ command: "make" }))).toBeUndefined();
+  expect(freshName([{ name: "main.py", text: "" }, { name: "file3.py", text: "" }], "main.py")).toBe("file4.py");
 });
+
+test("a file's name tells the language", () => expect(["a/b.mjs", "x.HPP", "y.go", "none"].map(languageOf)).toEqual(["js", "c", "go", "none"]));
 
 test("the curl is a shell's, whatever the program is", () => {
   expect(quoted("it's $HOME `x`")).toBe(`'it'\\''s $HOME \`x\`'`);
-  expect(asCurl(begin("python"), "http://127.0.0.1:1", false)).toContain(`"id":"'"$id"'"`);
-  expect(asCurl(begin("python"), "http://127.0.0.1:1", true).match(/-H "Authorization: Bearer \$ROCKPOOL_TOKEN"/g)).toHaveLength(2);
+  expect(asCurl(python, "http://127.0.0.1:1", false)).toContain(`"id":"'"$id"'"`);
+  expect(asCurl(python, "http://127.0.0.1:1", true).match(/-H "Authorization: Bearer \$ROCKPOOL_TOKEN"/g)).toHaveLength(2);
 });

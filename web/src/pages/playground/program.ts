@@ -1,102 +1,124 @@
-import { limited } from "../../lib/limited";
+import { forArguments } from "../../lib/format";
+import { split } from "./words";
 
-// A program to run: what a link holds, and what becomes of it.
+// A program to run: what a person wrote, and what a runner gets of it.
+
+export interface File {
+  name: string;
+  text: string;
+}
 
 export interface Program {
   environment: string;
-  file: string;
-  text: string;
+  files: File[];
+  /** A command line, as it was typed. */
   command: string;
+  /** The arguments as they were typed, to be split as a shell does. */
+  args: string;
   stdin: string;
 }
 
-interface Template {
-  file: string;
-  command: string;
-  text: string;
+/** The command of a program. Arguments are never part of a shell's text. */
+export function commandOf({ command, args }: Program): string[] {
+  const line = command.trim();
+  const values = split(args)?.words ?? [];
+  const parsed = split(line);
+  if (parsed?.plain) return [...parsed.words, ...values];
+  if (values.length === 0) return ["sh", "-c", line];
+  return ["sh", "-c", /\$[@*#{1-9]/.test(line) ? line : line + forArguments, "sh", ...values];
 }
 
-const templates: Record<string, Template> = {
-  python: {
-    file: "main.py",
-    command: "python3 main.py",
-    text: `import sys
-
-name = sys.stdin.readline().strip() or "world"
-print(f"Hello, {name}!")
-`,
-  },
-  node: {
-    file: "main.js",
-    command: "node main.js",
-    text: `process.stdin.setEncoding("utf8");
-let input = "";
-process.stdin.on("data", (text) => (input += text));
-process.stdin.on("end", () => console.log(\`Hello, \${input.trim() || "world"}!\`));
-`,
-  },
-  c: {
-    file: "main.c",
-    command: "cc -Wall -o main main.c && ./main",
-    text: `#include <stdio.h>
-
-int main(void) {
-    char name[100];
-    if (scanf("%99s", name) != 1) return puts("Hello, world!") < 0;
-    printf("Hello, %s!\\n", name);
-}
-`,
-  },
-  ruby: { file: "main.rb", command: "ruby main.rb", text: `name = ($stdin.gets || "").strip\nputs "Hello, #{name.empty? ? "world" : name}!"\n` },
-  shell: {
-    file: "main.sh",
-    command: "sh main.sh",
-    text: `read -r name
-echo "Hello, \${name:-world}!"
-`,
-  },
-};
-
-/** What a program in an environment begins as, by the environment's name. */
-export function templateOf(environment: string): Template {
-  const name = Object.keys(templates).find((key) => environment === key || (key.length > 1 && environment.toLowerCase().includes(key)));
-  return templates[name ?? "shell"]!;
+/** What keeps a program from being run, in words. */
+export function problemOf(program: Program): string | undefined {
+  const wrong = program.files.map((_, at) => wrongName(program.files, at)).find(Boolean);
+  if (wrong) return wrong;
+  if (program.command.trim() === "") return "Give the command that runs the program";
+  return wrongArguments(program.args);
 }
 
-export function begin(environment: string): Program {
-  return { environment, ...templateOf(environment), stdin: "" };
+/** Why a file can't have its name. The server knows more reasons. */
+export function wrongName(files: readonly File[], at: number): string | undefined {
+  const name = files[at]?.name.trim();
+  if (!name) return "A file needs a name";
+  if (files.some((file, other) => other !== at && file.name.trim() === name)) return `Two files have the name ${name}`;
+  return undefined;
+}
+
+export function wrongArguments(args: string): string | undefined {
+  return split(args) ? undefined : "A quote in the arguments has no end";
+}
+
+/** The place of the main file, the first that the command names; undefined: it names none. */
+export function mainOf({ files, command }: Program): number | undefined {
+  for (const word of split(command)?.words ?? []) {
+    const at = files.findIndex((file) => file.name === word || `./${file.name}` === word);
+    if (at >= 0) return at;
+  }
+  return undefined;
+}
+
+/** Renames a file, also where the command names it. */
+export function rename(program: Program, at: number, name: string): Program {
+  const from = program.files[at]!.name;
+  const files = program.files.map((file, other) => (other === at ? { ...file, name } : file));
+  return { ...program, files, command: mainOf(program) === at ? named(program.command, from, name) : program.command };
+}
+
+/** Makes another file the main one: the command names it instead. */
+export function withMain(program: Program, at: number): Program {
+  const main = mainOf(program);
+  if (main === undefined) return program;
+  return { ...program, command: named(program.command, program.files[main]!.name, program.files[at]!.name) };
+}
+
+/** A command that names another file. Java's also names the class, as the file without its ending. */
+function named(command: string, from: string, to: string): string {
+  const java = /^(.+)\.java$/;
+  const classes = [java.exec(from)?.[1], java.exec(to)?.[1]];
+  return command
+    .split(/(\s+)/)
+    .map((word) => {
+      if (word === from) return to;
+      if (word === `./${from}`) return `./${to}`;
+      return classes[0] !== undefined && classes[1] !== undefined && word === classes[0] ? classes[1] : word;
+    })
+    .join("");
+}
+
+/** A name that no file has yet, like that of another one. */
+export function freshName(files: readonly File[], like: string): string {
+  const end = /\.[^./]+$/.exec(like)?.[0] ?? "";
+  for (let n = files.length + 1; ; n++) {
+    const name = `file${n}${end}`;
+    if (!files.some((file) => file.name === name)) return name;
+  }
 }
 
 /** The end of its file's name, by which its language is known. */
 export function languageOf(file: string): string {
   const end = file.slice(file.lastIndexOf(".") + 1).toLowerCase();
-  return { mjs: "js", ts: "js", h: "c", cc: "c", cpp: "c", bash: "sh" }[end] ?? end;
+  return { mjs: "js", cjs: "js", ts: "js", h: "c", cc: "c", cpp: "c", hpp: "c", bash: "sh" }[end] ?? end;
 }
 
-/** A program as a part of an address, compressed: it reproduces it without a server that keeps it. */
-export async function pack(program: Program): Promise<string> {
-  const json = new Blob([JSON.stringify(program)]).stream().pipeThrough(new CompressionStream("deflate-raw"));
-  const bytes = new Uint8Array(await new Response(json).arrayBuffer());
-  let binary = "";
-  for (const byte of bytes) binary += String.fromCharCode(byte);
-  return btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+export function same(one: Program, other: Program): boolean {
+  const facts = ({ environment, files, command, args, stdin }: Program) => JSON.stringify([environment, files.map(({ name, text }) => [name, text]), command, args, stdin]);
+  return facts(one) === facts(other);
 }
 
-const largest = 2_000_000; // a small address can hold a large program
-
-/** The program of an address; undefined for what is none. */
-export async function unpack(text: string): Promise<Program | undefined> {
-  try {
-    const binary = atob(text.replaceAll("-", "+").replaceAll("_", "/"));
-    const bytes = Uint8Array.from(binary, (char) => char.charCodeAt(0));
-    const json = await limited(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw")), largest);
-    const value: unknown = JSON.parse(json);
-    return isProgram(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
+/** What others made, as a program; undefined: it is none. Links of earlier versions had one file. */
+export function programFrom(value: unknown): Program | undefined {
+  if (typeof value !== "object" || value === null) return undefined;
+  const { environment, files, file, text, command, args, stdin } = value as Record<string, unknown>;
+  const found = { environment, files: files ?? [{ name: file, text }], command, args: args ?? "", stdin };
+  return isProgram(found) ? found : undefined;
 }
 
-function isProgram(value: unknown): value is Program {
-  return typeof value === "object" && value !== null && ["environment", "file", "text", "command", "stdin"].every((key) => typeof (value as Record<string, unknown>)[key] === "string");
+function isProgram(value: Record<keyof Program, unknown>): value is Program & Record<keyof Program, unknown> {
+  const { environment, files, command, args, stdin } = value;
+  if (![environment, command, args, stdin].every((one) => typeof one === "string")) return false;
+  return Array.isArray(files) && files.length > 0 && files.every((one: unknown) => isFile(one));
+}
+
+function isFile(value: unknown): value is File {
+  return typeof value === "object" && value !== null && ["name", "text"].every((key) => typeof (value as Record<string, unknown>)[key] === "string");
 }

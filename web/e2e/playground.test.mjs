@@ -1,0 +1,318 @@
+// Programs that a person writes, runs, stops and shares, in a real browser, with real runners.
+import assert from "node:assert/strict";
+import { after, before } from "node:test";
+import { launch, open, test } from "./browser.mjs";
+import { judge } from "./judge.mjs";
+import { Server } from "./server.mjs";
+import { until } from "./wait.mjs";
+
+const admin = "the-first-token-of-the-playground-that-is-long-enough";
+let server;
+let browser;
+
+before(async () => {
+  [server, browser] = await Promise.all([Server.start({ token: admin }), launch()]);
+  const put = (input) => server.ask(`mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, { in: input });
+  await put({ id: "big", poolSize: 1, resources: { memoryMiB: 900_000 } });
+  await put({ id: "cold", poolSize: 0 });
+  await put({ id: "loud", poolSize: 1, outputLimit: 100_000_000 });
+});
+after(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+
+/** A page in a browser of its own. */
+async function visit(address, { token = admin, ...options } = {}) {
+  const page = await open(browser, options);
+  await page.addInitScript((text) => sessionStorage.getItem("rockpool.token") ?? sessionStorage.setItem("rockpool.token", text), token);
+  await page.goto(server.url + address);
+  await page.waitForSelector(".cm-content");
+  await page.waitForSelector(".pending", { state: "detached" });
+  return page;
+}
+
+async function leave(...pages) {
+  assert.deepEqual(pages.flatMap((page) => page.mistakes), []);
+  await Promise.all(pages.map((page) => page.context().close()));
+}
+
+/** Writes a program in the place of what is there. */
+async function write(page, text) {
+  await page.click(".cm-content");
+  await page.keyboard.press("Control+A");
+  await page.keyboard.insertText(text);
+}
+const written = (page) => page.textContent(".cm-content");
+const field = (page, name) => page.locator(`label:text-is('${name}') ~ input, label:text-is('${name}') ~ textarea`);
+const run = (page) => page.click("role=button[name=Run]");
+const stop = (page) => page.click("role=button[name=Stop]");
+
+/** The id of the execution that the page shows. */
+async function shown(page) {
+  return (await page.getAttribute("text=All about it", "href")).split("/").at(-1);
+}
+const outcome = async (id) => (await server.ask(`query($id: ID!) { execution(id: $id, waitFor: 60) { outcome } }`, { id })).execution.outcome;
+const waitingClaims = async () => (await server.ask(`{ waitingClaims { totalCount } }`)).waitingClaims.totalCount;
+const claimed = async () => (await server.ask(`{ runners(states: [CLAIMED]) { totalCount } }`)).runners.totalCount;
+const none = (what, count) => until(`no ${what}`, async () => (await count()) === 0);
+
+test("Stop ends a program that never ends, says so, and leaves no runner behind", async () => {
+  const page = await visit("/playground?environment=shell");
+  assert.equal(await page.locator("role=button[name=Stop]").count(), 0);
+  await write(page, "echo begin; while :; do sleep 1; done");
+  await page.keyboard.press("Control+Enter");
+  await page.waitForSelector(".output-line >> text=begin");
+  await page.waitForSelector(".tag >> text=Running");
+  await stop(page);
+  await page.waitForSelector("text=It was cancelled after");
+  await page.waitForSelector("role=button[name=Stop]", { state: "detached" });
+  assert.equal(await outcome(await shown(page)), "CANCELLED");
+  await none("runner is claimed", claimed);
+  await leave(page);
+});
+
+test("running again cancels the run before", async () => {
+  const page = await visit("/playground?environment=shell");
+  await write(page, "echo begin; sleep 1000");
+  await run(page);
+  await page.waitForSelector(".output-line >> text=begin");
+  const first = await shown(page);
+  await write(page, "echo another");
+  await run(page);
+  await page.waitForSelector(".output-line >> text=another");
+  assert.equal(await outcome(first), "CANCELLED");
+  assert.notEqual(await shown(page), first);
+  await page.waitForSelector("text=It succeeded after");
+  await none("runner is claimed", claimed);
+  await leave(page);
+});
+
+test("a run that waits for a runner says why, and can be stopped", async () => {
+  const page = await visit("/playground?environment=big");
+  await page.waitForSelector("text=It hasn't been run yet");
+  await run(page);
+  const head = page.locator(".verdict");
+  await head.locator(".tag >> text=Waiting for a runner").waitFor();
+  assert.doesNotMatch(await head.textContent(), /hasn't been run/);
+  assert.equal(await waitingClaims(), 1);
+  await head.locator("text=You are next").waitFor();
+  await head.locator("text=/memory|room/").waitFor(); // the pool's own reason
+  await stop(page);
+  await head.locator("text=It was stopped before it began.").waitFor();
+  await none("claim waits", waitingClaims);
+  await run(page);
+  await head.locator(".tag >> text=Waiting for a runner").waitFor();
+  await page.click("nav >> text=Runners"); // nobody is there any more who would start it
+  await none("claim waits", waitingClaims);
+  await leave(page);
+});
+
+test("what is written survives a reload, another page and a failed run", async () => {
+  const page = await visit("/playground?environment=shell");
+  await write(page, "echo mine");
+  await field(page, "Standard input").fill("in");
+  await field(page, "File name").fill("../../proc/x");
+  await run(page);
+  await page.waitForSelector("[role=alert]");
+  await page.waitForSelector(".tag >> text=Not run");
+  await field(page, "File name").fill("mine.sh");
+  await page.reload();
+  await page.waitForSelector(".cm-content >> text=echo mine");
+  assert.equal(await field(page, "Standard input").inputValue(), "in");
+  assert.equal(await field(page, "Command").inputValue(), "sh mine.sh");
+  await run(page);
+  await page.waitForSelector(".output-line >> text=mine");
+  await page.click("nav >> text=Overview");
+  await page.click("text=Run a program");
+  await page.waitForSelector(".cm-content >> text=echo mine");
+  await page.waitForSelector(".output-line >> text=mine"); // and what it printed
+  const other = await page.context().newPage();
+  await other.addInitScript((text) => sessionStorage.setItem("rockpool.token", text), admin);
+  await other.goto(`${server.url}/playground`);
+  await other.waitForSelector(".cm-content >> text=echo mine");
+  await leave(page);
+});
+
+test("a program has several files, arguments and input, and its command is shown as it was typed", async () => {
+  const page = await visit("/playground?environment=python");
+  await write(page, "import sys, util\nprint(util.f(sys.argv[1:]), input())");
+  await page.click("role=button[name='Add a file']");
+  await field(page, "File name").fill("main.py");
+  await page.waitForSelector(".wrong >> text=Two files have the name main.py");
+  await run(page);
+  await page.waitForSelector("[role=alert] >> text=Two files have the name main.py");
+  await field(page, "File name").fill("util.py");
+  await write(page, "def f(args): return len(args), args");
+  await field(page, "Arguments").fill("a 'b c' $(id) \"");
+  await page.waitForSelector(".wrong >> text=A quote in the arguments has no end");
+  await field(page, "Arguments").fill("a 'b c' $(id)");
+  await field(page, "Standard input").fill("the input");
+  await run(page);
+  await page.waitForSelector(".tag >> text=Succeeded");
+  assert.equal(await page.textContent(".output-line"), "(3, ['a', 'b c', '$(id)']) the input");
+  await page.click(".file-tabs >> text=util.py");
+  await page.click("text=Make it the main file");
+  assert.equal(await field(page, "Command").inputValue(), "python3 util.py");
+  await page.waitForSelector(".file-tabs >> text=util.py · main");
+  await page.click("role=button[name=Remove]");
+  await page.click("dialog >> text=Remove it");
+  assert.equal(await page.locator(".file-tabs button").count(), 2); // with that which adds one
+  assert.match(await written(page), /import sys, util/);
+
+  await page.selectOption("label:has-text('Environment') select", "c");
+  await field(page, "Command").fill("cat main.py && printf '<%s>'");
+  await field(page, "Arguments").fill("'x y' z");
+  await run(page);
+  await page.waitForSelector(".output-line >> text=<x y><z>");
+  await page.click("text=All about it");
+  await page.waitForSelector(`h1 >> text="cat main.py && printf '<%s>' 'x y' z"`);
+  await page.click("nav >> text=Executions");
+  await page.waitForSelector(".table-row >> text=cat main.py");
+  assert.equal(await page.locator(".table-row >> text=sh -c").count(), 0);
+  await leave(page);
+});
+
+test("a sample takes no program's place without a question, and there is a way back", async () => {
+  const page = await visit("/playground?environment=c");
+  const samples = page.locator("label:has-text('Begin with a sample') select");
+  assert.deepEqual(await samples.locator("option").allTextContents(), ["Sample …", "C", "C++", "Shell"]);
+  await samples.selectOption("C++"); // nobody has written anything yet
+  await page.waitForSelector(".cm-content >> text=iostream");
+  await write(page, "int main() { return 0; } // mine");
+  await samples.selectOption("C");
+  await page.click("dialog >> text=Keep my program");
+  assert.match(await written(page), /mine/);
+  await samples.selectOption("C");
+  await page.click("dialog >> role=button[name='Begin with the sample']");
+  await page.waitForSelector(".cm-content >> text=stdio.h");
+  await field(page, "Standard input").fill("Ada");
+  await run(page);
+  await page.waitForSelector(".output-line >> text=Hello, Ada!");
+  await page.click("text=Back to it");
+  await page.waitForSelector(".cm-content >> text=mine");
+  assert.equal(await field(page, "File name").inputValue(), "main.cpp");
+  await leave(page);
+});
+
+test("a link loads a program, runs nothing, and keeps the reader's own", async () => {
+  const page = await visit("/playground?environment=shell");
+  await write(page, "echo theirs");
+  await field(page, "Arguments").fill("'a b'");
+  await page.click("role=button[name='Link …']");
+  const link = await page.inputValue("dialog >> label:text-is('The link') ~ .with-unit input");
+  assert.ok(new URL(link).hash.length > 50 && new URL(link).search === "");
+  await page.click("dialog >> text=Close");
+
+  const reader = await visit("/playground?environment=python");
+  await write(reader, "print('mine')");
+  await reader.reload();
+  await reader.waitForSelector(".cm-content >> text=mine");
+  const asked = [];
+  reader.on("request", (request) => asked.push(request.postData() ?? ""));
+  await reader.goto(link);
+  await reader.waitForSelector(".cm-content >> text=echo theirs");
+  await reader.waitForSelector("text=It hasn't been run yet");
+  assert.ok(!asked.some((body) => /claimRunner|run\(/.test(body)), "it ran");
+  assert.equal(new URL(reader.url()).hash, "");
+  assert.equal(await field(reader, "Arguments").inputValue(), "'a b'");
+  await write(reader, "echo theirs, changed");
+  await reader.reload();
+  await reader.waitForSelector(".cm-content >> text=theirs, changed");
+  await reader.click("text=Back to it");
+  await reader.waitForSelector(".cm-content >> text=print('mine')");
+  await reader.click("text=Back to it");
+  await reader.waitForSelector(".cm-content >> text=theirs, changed");
+  await reader.goto(`${link.slice(0, -20)}`);
+  await reader.waitForSelector("text=The link holds no program");
+  await reader.waitForSelector(".cm-content >> text=theirs, changed");
+
+  await write(page, Array.from({ length: 40_000 }, (_, n) => Math.sin(n).toString(36)).join("\n"));
+  await page.click("role=button[name='Link …']");
+  await page.waitForSelector("dialog >> text=/too large for a link: it would have [0-9,]+ characters, and 30,000 is the most/");
+  await leave(page, reader);
+});
+
+test("a result is shared as a link that can only be read", async () => {
+  const page = await visit("/playground?environment=shell");
+  await write(page, "echo shared");
+  await run(page);
+  await page.waitForSelector(".tag >> text=Succeeded");
+  await page.click("role=button[name='Share …']");
+  await page.click("role=button[name='Make the link']");
+  const link = await page.inputValue("dialog >> label:text-is('The link') ~ .with-unit input");
+  const guest = await open(browser);
+  await guest.goto(link);
+  await guest.waitForSelector(".output-line >> text=shared");
+  await guest.waitForSelector("dd >> text=/^sh main.sh$/");
+  assert.equal(await guest.locator("a, nav").count(), 0);
+  await leave(page, guest);
+});
+
+test("an observer reads a program, and is told why it can't be run", async () => {
+  const { createToken } = await server.ask(`mutation { createToken(input: {name: "reader", role: OBSERVER, tenant: "default"}) { secret } }`);
+  const author = await visit("/playground?environment=shell");
+  await write(author, "echo to be read");
+  await author.click("role=button[name='Link …']");
+  const link = await author.inputValue("dialog >> label:text-is('The link') ~ .with-unit input");
+  const page = await visit(link.slice(server.url.length), { token: createToken.secret, viewport: { width: 390, height: 800 }, bypassCSP: true });
+  await page.waitForSelector(".cm-content >> text=echo to be read");
+  await page.waitForSelector("text=not run it: that needs the role CLIENT, and you are OBSERVER of tenant default");
+  for (const name of ["Run", "Stop", "Share …"]) assert.equal(await page.locator(`role=button[name='${name}']`).count(), 0, name);
+  await page.click(".cm-content");
+  await page.keyboard.press("Control+Enter");
+  assert.equal(await page.locator("[role=alert], .verdict").count(), 0);
+  assert.deepEqual(await judge(page, "playground, as an observer"), []);
+  await leave(author, page);
+});
+
+test("50 MB come through, and a pool of size 0 has a runner made", async () => {
+  const page = await visit("/playground?environment=loud");
+  await write(page, "yes 0123456789012345678901234567890123456789 | head -c 50000000; echo; echo end");
+  await field(page, "Command").fill("sh main.sh");
+  await run(page);
+  await page.waitForSelector("text=It succeeded after");
+  await page.waitForSelector(".output-line >> text=/^end$/");
+  await page.waitForSelector("text=Only the latest");
+
+  await page.selectOption("label:has-text('Environment') select", "cold");
+  await write(page, "cat | wc -c");
+  await field(page, "Standard input").fill("x".repeat(300_000));
+  await run(page);
+  await page.waitForSelector(".output-line >> text=300000");
+  await field(page, "Standard input").fill("");
+  await run(page);
+  await page.waitForSelector(".output-line >> text=/^0$/"); // it doesn't wait for what never comes
+  await none("runner is claimed", claimed);
+  await leave(page);
+});
+
+for (const colorScheme of ["light", "dark"]) {
+  test(`the page can be used at 390 px, by keyboard, and axe finds nothing, ${colorScheme}`, async () => {
+    const page = await visit("/playground?environment=shell", { viewport: { width: 390, height: 800 }, colorScheme, bypassCSP: true });
+    const found = await judge(page, "at first");
+    assert.equal(await page.locator("main .button.primary").count(), 1);
+    await page.click("role=button[name='Add a file']");
+    await field(page, "Standard input").fill("Ada");
+    await field(page, "Standard input").press("Control+Enter");
+    await page.waitForSelector(".output-line >> text=Hello, Ada!");
+    found.push(...(await judge(page, "after a run")));
+    await page.click(".file-tabs >> text=main.sh");
+    await write(page, "echo begin; sleep 1000");
+    await page.keyboard.press("Control+Enter");
+    await page.waitForSelector(".output-line >> text=begin");
+    found.push(...(await judge(page, "while it runs")));
+    await page.focus("role=button[name=Stop]");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("text=It was cancelled after");
+    await page.selectOption("label:has-text('Begin with a sample') select", "Shell");
+    await page.waitForSelector("dialog[open]");
+    found.push(...(await judge(page, "the question")));
+    await page.keyboard.press("Escape");
+    await page.click("role=button[name='Link …']");
+    await page.waitForSelector("dialog[open]");
+    found.push(...(await judge(page, "the link")));
+    assert.deepEqual(found, []);
+    await leave(page);
+  });
+}

@@ -1,0 +1,166 @@
+import { useState } from "react";
+import { described, inWords, needs } from "../../lib/access";
+import { useCaller } from "../../lib/caller";
+import { ServerError } from "../../lib/ask";
+import { ChangeToken } from "../../ui/changetoken";
+import { Card, Dialog, Failure, Field, Notice } from "../../ui/parts";
+import { Told } from "../../ui/told";
+import { CallsView } from "./callsview";
+import { back, opened, type Draft } from "./draft";
+import { Files } from "./files";
+import { LinkButton } from "./linkbutton";
+import { begin, presetsFor, untouched, type Place, type Preset } from "./presets";
+import { problemOf, wrongArguments, type Program } from "./program";
+import { Result } from "./result";
+import { useRun } from "./userun";
+
+export interface BenchProps {
+  draft: Draft;
+  onDraft: (draft: Draft) => void;
+  environments: readonly Place[];
+}
+
+/** Where a program is written, run and watched. */
+export function Bench({ draft, onDraft, environments }: BenchProps) {
+  const { program, kept } = draft;
+  const { caller, may } = useCaller();
+  const { number, phase, environment, underWay, run, stop, ended, forget } = useRun();
+  const [problem, setProblem] = useState<string>();
+  const [asked, setAsked] = useState<Preset>();
+  const [swapped, setSwapped] = useState(0); // another program has other editors
+  const place = environments.find(({ id }) => id === program.environment);
+
+  const set = (change: Partial<Program>) => {
+    setProblem(undefined);
+    onDraft({ ...draft, program: { ...program, ...change } });
+  };
+  const replace = (next: Draft) => {
+    setProblem(undefined);
+    setSwapped((n) => n + 1);
+    onDraft(next);
+  };
+  const from = (where: Place, preset?: Preset): Program => ({ ...begin(where, preset), args: program.args, stdin: program.stdin });
+  const choose = (id: string) => {
+    const chosen = environments.find((one) => one.id === id);
+    // What was not touched yet is the new language's.
+    if (chosen && untouched(program)) replace(opened(draft, from(chosen)));
+    else set({ environment: id });
+  };
+  const start = (preset: Preset) => {
+    if (!place) return;
+    setAsked(undefined);
+    replace(opened(draft, from(place, preset)));
+  };
+  const go = () => {
+    if (!may("use")) return;
+    const wrong = problemOf(program);
+    setProblem(wrong);
+    if (!wrong) run(program);
+  };
+
+  return (
+    <div
+      onKeyDown={(event) => {
+        if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || event.defaultPrevented) return; // the editor has its own
+        event.preventDefault();
+        go();
+      }}
+    >
+      {kept.length > 0 && (
+        <Notice
+          action={
+            <>
+              <button type="button" className="button small" onClick={() => replace(back(draft))}>
+                Back to it
+              </button>
+              <button type="button" className="button small" onClick={() => onDraft({ ...draft, kept: [] })}>
+                Forget it
+              </button>
+            </>
+          }
+        >
+          The program that was here before is kept: <span className="mono">{kept.at(-1)!.files[0]!.name}</span>, for {kept.at(-1)!.environment}.
+        </Notice>
+      )}
+      <div className="filters">
+        <label>
+          <span className="hidden-text">Environment</span>
+          <select className="select" value={program.environment} onChange={(event) => choose(event.target.value)}>
+            {!place && <option value={program.environment}>{program.environment} (not here)</option>}
+            {environments.map(({ id }) => (
+              <option key={id}>{id}</option>
+            ))}
+          </select>
+        </label>
+        {place && (
+          <label>
+            <span className="hidden-text">Begin with a sample</span>
+            <select
+              className="select"
+              value=""
+              onChange={(event) => {
+                const preset = presetsFor(place).find(({ name }) => name === event.target.value);
+                if (preset && untouched(program)) start(preset);
+                else setAsked(preset);
+              }}
+            >
+              <option value="">Sample …</option>
+              {presetsFor(place).map(({ name }) => (
+                <option key={name}>{name}</option>
+              ))}
+            </select>
+          </label>
+        )}
+        {may("use") && (
+          <button type="button" className="button primary" onClick={go}>
+            Run
+          </button>
+        )}
+        {underWay && (
+          <button type="button" className="button danger" disabled={stop.busy} onClick={() => void stop.run()}>
+            {stop.busy ? "Stopping …" : "Stop"}
+          </button>
+        )}
+        <LinkButton program={program} />
+        {may("use") && <span className="small soft">Ctrl-Enter runs it, too.</span>}
+      </div>
+      {caller && !may("use") && (
+        <Notice kind="warn" action={<ChangeToken />}>
+          You can read and change this program here, but not run it: that needs {inWords(needs.use)}, and you are <Told text={described(caller)} />.
+        </Notice>
+      )}
+      <div className="playground">
+        <Card bare>
+          <Files key={swapped} program={program} onChange={(changed) => set(changed)} onRun={go} />
+          <div className="card-body stack run-facts">
+            <Field label="Command" hint="A shell's syntax works, too.">
+              {(tie) => <input {...tie} className="input mono" value={program.command} spellCheck={false} autoComplete="off" onChange={(event) => set({ command: event.target.value })} />}
+            </Field>
+            <Field label="Arguments" error={wrongArguments(program.args)} hint={`Split as by a shell, with quotes; nothing in them is run. They come at the command's end, or where it has "$@".`}>
+              {(tie) => <input {...tie} className="input mono" value={program.args} placeholder="None" spellCheck={false} autoComplete="off" onChange={(event) => set({ args: event.target.value })} />}
+            </Field>
+            <Field label="Standard input">
+              {(tie) => <textarea {...tie} className="input mono" rows={2} value={program.stdin} placeholder="Nothing: it is at its end from the start" spellCheck={false} onChange={(event) => set({ stdin: event.target.value })} />}
+            </Field>
+          </div>
+        </Card>
+        <div className="stack">
+          <Failure error={problem ? new ServerError(problem) : stop.error} />
+          {may("use") && <Result key={number} phase={phase} environment={environment} onEnd={ended} onGone={forget} />}
+          <CallsView program={program} />
+        </div>
+      </div>
+      <Dialog title={`Begin with the sample for ${asked?.name}?`} open={asked !== undefined} onClose={() => setAsked(undefined)}>
+        <p>It takes the place of your program, which is kept: a button brings it back.</p>
+        <div className="row">
+          <button type="button" className="button" onClick={() => setAsked(undefined)}>
+            Keep my program
+          </button>
+          <button type="button" className="button primary" onClick={() => asked && start(asked)}>
+            Begin with the sample
+          </button>
+        </div>
+      </Dialog>
+    </div>
+  );
+}

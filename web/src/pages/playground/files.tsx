@@ -1,0 +1,88 @@
+import { lazy, Suspense, useState } from "react";
+import { Dialog, Field, Loading } from "../../ui/parts";
+import { freshName, languageOf, mainOf, rename, withMain, wrongName, type Program } from "./program";
+
+const Editor = lazy(() => import("./editor"));
+
+export interface FilesProps {
+  program: Program;
+  onChange: (program: Program) => void;
+  onRun: () => void;
+}
+
+/** The files of a program, one of them in an editor. */
+export function Files({ program, onChange, onRun }: FilesProps) {
+  const { files } = program;
+  const [shown, setShown] = useState({ at: 0, opened: 0 }); // each opening has an editor of its own, which undoes only what was done in it
+  const [removing, setRemoving] = useState(false);
+  const show = (at: number) => setShown((before) => ({ at, opened: before.opened + 1 }));
+  const at = Math.min(shown.at, files.length - 1);
+  const file = files[at]!;
+  const main = mainOf(program);
+  const wrong = wrongName(files, at);
+
+  const add = () => {
+    onChange({ ...program, files: [...files, { name: freshName(files, file.name), text: "" }] });
+    show(files.length);
+  };
+  const remove = () => {
+    setRemoving(false);
+    onChange({ ...program, files: files.filter((_, other) => other !== at) });
+    show(Math.max(0, at - 1));
+  };
+  return (
+    <>
+      <div className="file-tabs" role="group" aria-label="Files">
+        {files.map(({ name }, other) => (
+          <button key={other} type="button" className="mono" aria-pressed={other === at} onClick={() => show(other)}>
+            {name || "no name"}
+            {files.length > 1 && other === main && <span className="soft"> · main</span>}
+          </button>
+        ))}
+        <button type="button" aria-label="Add a file" onClick={add}>
+          +
+        </button>
+      </div>
+      <div className="file-facts">
+        <Field label="File name" error={wrong}>
+          {(tie) => <input {...tie} className="input mono" value={file.name} spellCheck={false} autoComplete="off" onChange={(event) => onChange(rename(program, at, event.target.value))} />}
+        </Field>
+        {files.length > 1 && (
+          <div className="row tight">
+            {main !== undefined && main !== at && (
+              <button type="button" className="button small" onClick={() => onChange(withMain(program, at))}>
+                Make it the main file
+              </button>
+            )}
+            <button type="button" className="button small" onClick={() => (file.text === "" ? remove() : setRemoving(true))}>
+              Remove
+            </button>
+          </div>
+        )}
+      </div>
+      <div className="editor-frame">
+        <Suspense fallback={<Loading what="the editor" />}>
+          <Editor
+            key={shown.opened}
+            text={file.text}
+            language={languageOf(file.name)}
+            label="Program"
+            onChange={(text) => onChange({ ...program, files: files.map((one, other) => (other === at ? { ...one, text } : one)) })}
+            onRun={onRun}
+          />
+        </Suspense>
+      </div>
+      <Dialog title={`Remove ${file.name}?`} open={removing} onClose={() => setRemoving(false)}>
+        <p>Its text is lost.</p>
+        <div className="row">
+          <button type="button" className="button" onClick={() => setRemoving(false)}>
+            Keep it
+          </button>
+          <button type="button" className="button danger" onClick={remove}>
+            Remove it
+          </button>
+        </div>
+      </Dialog>
+    </>
+  );
+}

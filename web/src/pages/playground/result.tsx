@@ -1,0 +1,89 @@
+import { useEffect, useState } from "react";
+import { Link } from "wouter";
+import { useFollow } from "../../lib/hooks";
+import { sentence, verdict, type OutcomeParts } from "../../lib/outcome";
+import { useOutput } from "../../lib/useoutput";
+import { Offer } from "../../ui/offer";
+import { OutputView } from "../../ui/output";
+import { Card, Empty, Failure, Tag, type Tone } from "../../ui/parts";
+import { Told } from "../../ui/told";
+import { DownloadButton } from "../execution/download";
+import { ShareButton } from "../execution/sharebutton";
+import type { Phase } from "./run";
+import { WaitedForSubscription, whyWaiting, type WaitedFor } from "./waiting";
+
+const pending: OutcomeParts = { state: "PENDING", outcome: null, exitCode: null, signal: null, goneReason: null, message: null, usage: null };
+
+export interface ResultProps {
+  phase: Phase | undefined;
+  /** The environment in which the program runs. */
+  environment: string;
+  /** Called when the program has ended. */
+  onEnd: () => void;
+  /** Called when the execution isn't known any more. */
+  onGone: () => void;
+}
+
+/** What came of a run: why it waits, what it prints, how it ended. */
+export function Result({ phase, environment, onEnd, onGone }: ResultProps) {
+  const id = phase?.at === "started" ? phase.executionId : undefined;
+  const followed = useOutput(id);
+  const { end, error } = followed;
+  const gone = error?.code === "EXECUTION_NOT_FOUND";
+  useEffect(() => {
+    if (end) onEnd();
+    if (gone) onGone();
+  }, [end, gone, onEnd, onGone]);
+  const pool = usePool(environment, phase?.at === "waiting");
+  const { tone, text, says } = told(phase, end ?? { ...pending, state: followed.started ? "RUNNING" : "PENDING" }, pool);
+  return (
+    <Card title="Output" bare aside={id && <Link href={`/executions/${id}`}>All about it</Link>}>
+      <div className="card-head row verdict" aria-live="polite">
+        {text && <Tag tone={tone}>{text}</Tag>}
+        <span className="small grow">
+          <Told text={says} />
+        </span>
+        {id && (
+          <Offer to="use">
+            <ShareButton id={id} small />
+          </Offer>
+        )}
+      </div>
+      <Failure error={gone ? undefined : phase?.at === "failed" ? phase.error : error} />
+      <OutputView
+        output={followed.output}
+        version={followed.version}
+        live={id !== undefined && !end}
+        label="What the program printed"
+        tools={id && <DownloadButton id={id} />}
+        height="20rem"
+        nothing={<Empty title={end ? "It printed nothing" : id ? "Nothing printed yet" : "What it prints shows here"} />}
+      />
+    </Card>
+  );
+}
+
+/** The pool that is waited for. */
+function usePool(environmentId: string, wanted: boolean): WaitedFor | undefined {
+  const [pool, setPool] = useState<WaitedFor>();
+  useFollow(WaitedForSubscription, { environmentId }, { next: ({ poolStatus }) => setPool(poolStatus) }, { skip: !wanted });
+  return pool;
+}
+
+/** How a run is, in a word or two, in a colour and in a sentence. */
+export function told(phase: Phase | undefined, execution: OutcomeParts, pool: WaitedFor | undefined): { tone: Tone; text: string; says: string } {
+  switch (phase?.at) {
+    case undefined:
+      return { tone: "quiet", text: "", says: "It hasn't been run yet." };
+    case "waiting":
+      return { tone: "busy", text: "Waiting for a runner", says: whyWaiting(pool, phase.turn) };
+    case "preparing":
+      return { tone: "busy", text: "Starting", says: "Its runner is being prepared." };
+    case "stopped":
+      return { tone: "quiet", text: "Stopped", says: "It was stopped before it began." };
+    case "failed":
+      return { tone: "bad", text: "Not run", says: "It wasn't started." };
+    case "started":
+      return { ...(execution.state === "PENDING" ? { tone: "busy", text: "Starting" } : verdict(execution)), says: sentence(execution) };
+  }
+}

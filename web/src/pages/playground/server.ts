@@ -1,0 +1,157 @@
+import { ask, ServerError } from "../../lib/ask";
+import { follow } from "../../lib/follow";
+import { graphql } from "../../lib/graphql";
+import { filesOf } from "./calls";
+import { commandOf, type Program } from "./program";
+import type { Calls } from "./run";
+
+const ClaimMutation = graphql(`
+  mutation PlaygroundClaim($input: ClaimRunnerInput!) {
+    claimRunner(input: $input) {
+      runner {
+        id
+      }
+      ticket {
+        id
+        position
+        estimatedWaitMs
+      }
+    }
+  }
+`);
+
+const TicketSubscription = graphql(`
+  subscription PlaygroundTicket($id: ID!) {
+    ticketEvents(id: $id) {
+      state
+      position
+      estimatedWaitMs
+      runner {
+        id
+      }
+      code
+      message
+    }
+  }
+`);
+
+const LeaveMutation = graphql(`
+  mutation PlaygroundLeave($id: ID!) {
+    cancelTicket(id: $id) {
+      ticket {
+        runner {
+          id
+        }
+      }
+    }
+  }
+`);
+
+const WriteMutation = graphql(`
+  mutation PlaygroundWrite($input: UpdateFilesInput!) {
+    updateFiles(input: $input) {
+      failed {
+        path
+        message
+      }
+    }
+  }
+`);
+
+const StartMutation = graphql(`
+  mutation PlaygroundStart($input: StartExecutionInput!) {
+    startExecution(input: $input) {
+      execution {
+        id
+      }
+    }
+  }
+`);
+
+const FeedMutation = graphql(`
+  mutation PlaygroundFeed($input: WriteStdinInput!) {
+    writeStdin(input: $input) {
+      offset
+    }
+  }
+`);
+
+const CancelMutation = graphql(`
+  mutation PlaygroundCancel($id: ID!) {
+    cancelExecution(id: $id) {
+      execution {
+        id
+      }
+    }
+  }
+`);
+
+const EndQuery = graphql(`
+  query PlaygroundEnd($id: ID!) {
+    execution(id: $id, waitFor: 30) {
+      state
+    }
+  }
+`);
+
+const ReleaseMutation = graphql(`
+  mutation PlaygroundRelease($id: ID!) {
+    releaseRunner(id: $id) {
+      released
+    }
+  }
+`);
+
+/** Seconds after its end for which a runner may stay, where nobody is left to release it. */
+const spare = 60;
+
+/** What a run asks of the server. */
+export const server: Calls = {
+  async claim(environmentId) {
+    const labels = [{ name: "by", value: "playground" }];
+    const { runner, ticket } = (await ask(ClaimMutation, { input: { environmentId, inactivityTimeout: spare, labels, wait: "TICKET" } })).claimRunner;
+    return { runnerId: runner?.id, ticket: ticket ?? undefined };
+  },
+  watch(ticketId, on) {
+    return follow(TicketSubscription, {
+      variables: () => ({ id: ticketId }),
+      next: ({ ticketEvents: ticket }) => {
+        if (ticket.state === "WAITING") on.turn(ticket);
+        else if (ticket.state === "CLAIMED" && ticket.runner) on.claimed(ticket.runner.id);
+        else on.failed(new ServerError(ticket.message ?? "the claim has ended without a runner", ticket.code ?? ""));
+      },
+      failed: on.failed,
+    });
+  },
+  async leave(ticketId) {
+    return (await ask(LeaveMutation, { id: ticketId })).cancelTicket.ticket.runner?.id;
+  },
+  async write(runnerId, program) {
+    const [failed] = (await ask(WriteMutation, { input: { runnerId, write: filesOf(program) } })).updateFiles.failed;
+    if (failed) throw new ServerError(`${failed.path}: ${failed.message}`);
+  },
+  async start(runnerId, program) {
+    const input = { runnerId, command: commandOf(program), workingDirectory: "/workspace", stdin: program.stdin !== "" };
+    return (await ask(StartMutation, { input })).startExecution.execution.id;
+  },
+  async feed(executionId, { stdin }: Program) {
+    if (stdin === "") return;
+    for (;;) {
+      try {
+        await ask(FeedMutation, { input: { executionId, text: stdin, offset: 0, close: true } });
+        return;
+      } catch (error) {
+        if (!(error instanceof ServerError && error.code === "LIMIT_EXCEEDED")) return; // it has all, or has ended
+      }
+    }
+  },
+  async cancel(executionId) {
+    await ask(CancelMutation, { id: executionId });
+  },
+  async ended(executionId) {
+    await ask(EndQuery, { id: executionId });
+  },
+  async release(runnerId) {
+    await ask(ReleaseMutation, { id: runnerId });
+  },
+};

@@ -1,0 +1,76 @@
+import { useCallback, useEffect, useRef, useState } from "react";
+import { useAction } from "../../lib/hooks";
+import type { Program } from "./program";
+import { Run, type Phase } from "./run";
+import { server } from "./server";
+
+const key = "rockpool.playground.run"; // of this tab: it is found again after a reload
+
+interface State {
+  /** Counts the runs. */
+  number: number;
+  environment: string;
+  phase: Phase | undefined;
+  /** Whether its program has ended. */
+  over: boolean;
+}
+
+/** The run of this page, if any. Another run stops the one before. One that hasn't started is stopped when the page is left. */
+export function useRun() {
+  const current = useRef<Run>(undefined);
+  const [state, setState] = useState<State>({ number: 0, environment: "", phase: undefined, over: false });
+
+  const make = useCallback((environment: string) => {
+    const run: Run = new Run(server, (phase) => {
+      if (current.current !== run) return;
+      if (phase.at === "started") sessionStorage.setItem(key, JSON.stringify([phase.executionId, phase.runnerId]));
+      setState((before) => ({ ...before, phase }));
+    });
+    current.current = run;
+    setState((before) => ({ number: before.number + 1, environment, phase: undefined, over: false }));
+    return run;
+  }, []);
+
+  useEffect(() => {
+    const before = stored();
+    if (before) make("").resume(...before);
+    return () => {
+      if (!current.current?.started) void current.current?.stop();
+    };
+  }, [make]);
+
+  const stop = useAction(async () => current.current?.stop());
+  const run = useCallback(
+    (program: Program) => {
+      void current.current?.stop().catch(() => {}); // it has its time limit
+      sessionStorage.removeItem(key);
+      stop.clear();
+      void make(program.environment).begin(program);
+    },
+    [make, stop.clear],
+  );
+  /** Called when the program has ended. */
+  const ended = useCallback(() => {
+    setState((before) => ({ ...before, over: true }));
+    current.current?.release().catch(() => {}); // it ends by its timeout
+  }, []);
+  /** Called when the program isn't known any more. */
+  const forget = useCallback(() => {
+    sessionStorage.removeItem(key);
+    current.current = undefined;
+    setState((before) => ({ ...before, phase: undefined }));
+  }, []);
+  const { over, ...shown } = state;
+  const at = state.phase?.at;
+  const underWay = at === "preparing" || at === "waiting" || (at === "started" && !over);
+  return { ...shown, underWay, run, stop, ended, forget };
+}
+
+function stored(): [string, string] | undefined {
+  try {
+    const value: unknown = JSON.parse(sessionStorage.getItem(key) ?? "null");
+    return Array.isArray(value) && value.length === 2 && value.every((one) => typeof one === "string") ? (value as [string, string]) : undefined;
+  } catch {
+    return undefined;
+  }
+}

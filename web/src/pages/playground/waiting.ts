@@ -1,0 +1,45 @@
+import { duration, plural } from "../../lib/format";
+import { graphql, type ResultOf } from "../../lib/graphql";
+
+export const WaitedForSubscription = graphql(`
+  subscription WaitedFor($environmentId: ID!) {
+    poolStatus(environmentId: $environmentId) {
+      size
+      idle
+      starting
+      claimed
+      reason
+      image {
+        state
+      }
+    }
+  }
+`);
+export type WaitedFor = ResultOf<typeof WaitedForSubscription>["poolStatus"];
+
+/** Where a claim is among those that wait. */
+export interface Turn {
+  position: number | null;
+  estimatedWaitMs: number | null;
+}
+
+/** Why no runner is there yet, and how long that may last. */
+export function whyWaiting(pool: WaitedFor | undefined, turn: Turn): string {
+  return [`${reason(pool)}.`, place(turn)].filter(Boolean).join(" ");
+}
+
+function reason(pool: WaitedFor | undefined): string {
+  if (!pool) return "None is idle";
+  if (pool.reason) return pool.reason.replace(/\.$/, "");
+  if (pool.image?.state === "PULLING") return "The environment's image is being fetched";
+  if (pool.starting > 0) return `${plural(pool.starting, "runner")} ${pool.starting === 1 ? "is" : "are"} being started${pool.size === 0 ? ", since none is kept warm" : ""}`;
+  if (pool.size === 0) return "None is kept warm, so one has to be started";
+  if (pool.claimed > 0) return `None is idle: ${plural(pool.claimed, "runner")} ${pool.claimed === 1 ? "is" : "are"} in use`;
+  return "None is idle";
+}
+
+function place({ position, estimatedWaitMs }: Turn): string {
+  if (position === null) return "";
+  const when = estimatedWaitMs === null ? "" : `, in about ${duration(Math.max(1_000, Math.round(estimatedWaitMs / 1_000) * 1_000))}`;
+  return position === 1 ? `You are next${when}.` : `${position - 1} ${position === 2 ? "claim is" : "claims are"} before you${when}.`;
+}
