@@ -68,6 +68,14 @@ type DirectiveRoot struct {
 }
 
 type ComplexityRoot struct {
+	Activity struct {
+		ClaimsWaiting     func(childComplexity int) int
+		Draining          func(childComplexity int) int
+		ExecutionsPending func(childComplexity int) int
+		ExecutionsRunning func(childComplexity int) int
+		FailuresPerMinute func(childComplexity int) int
+	}
+
 	Allocation struct {
 		CreatedAt     func(childComplexity int) int
 		Desired       func(childComplexity int) int
@@ -599,24 +607,26 @@ type ComplexityRoot struct {
 	}
 
 	Query struct {
-		AuditLog      func(childComplexity int, tenant *string, actorID *string, action *string, objectID *string, failed *bool, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) int
-		Batch         func(childComplexity int, id string) int
-		Batches       func(childComplexity int, runnerID *string, environmentID *string, first *int, after *string, newestFirst *bool) int
-		Cluster       func(childComplexity int) int
-		Environment   func(childComplexity int, id string) int
-		Environments  func(childComplexity int) int
-		Execution     func(childComplexity int, id string, waitFor *int) int
-		Executions    func(childComplexity int, runnerID *string, environmentID *string, states []runtime.ExecutionState, outcomes []runtime.Outcome, failed *bool, labels []runtime.LabelFilter, command *string, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) int
-		Health        func(childComplexity int) int
-		Me            func(childComplexity int) int
-		PoolAlerts    func(childComplexity int) int
-		Runner        func(childComplexity int, id string) int
-		Runners       func(childComplexity int, environmentID *string, states []runtime.RunnerState, heldBy *string, labels []runtime.LabelFilter, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) int
-		Tenants       func(childComplexity int) int
-		Ticket        func(childComplexity int, id string) int
-		Tokens        func(childComplexity int, sessions *bool) int
-		Version       func(childComplexity int) int
-		WaitingClaims func(childComplexity int, tenant *string, environmentID *string, first *int, after *string) int
+		Activity         func(childComplexity int) int
+		AuditLog         func(childComplexity int, tenant *string, actorID *string, action *string, objectID *string, failed *bool, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) int
+		Batch            func(childComplexity int, id string) int
+		Batches          func(childComplexity int, runnerID *string, environmentID *string, first *int, after *string, newestFirst *bool) int
+		Cluster          func(childComplexity int) int
+		Environment      func(childComplexity int, id string) int
+		Environments     func(childComplexity int) int
+		Execution        func(childComplexity int, id string, waitFor *int) int
+		Executions       func(childComplexity int, runnerID *string, environmentID *string, states []runtime.ExecutionState, outcomes []runtime.Outcome, failed *bool, labels []runtime.LabelFilter, command *string, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) int
+		Health           func(childComplexity int) int
+		Me               func(childComplexity int) int
+		PoolAlertHistory func(childComplexity int) int
+		PoolAlerts       func(childComplexity int) int
+		Runner           func(childComplexity int, id string) int
+		Runners          func(childComplexity int, environmentID *string, states []runtime.RunnerState, heldBy *string, labels []runtime.LabelFilter, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) int
+		Tenants          func(childComplexity int) int
+		Ticket           func(childComplexity int, id string) int
+		Tokens           func(childComplexity int, sessions *bool) int
+		Version          func(childComplexity int) int
+		WaitingClaims    func(childComplexity int, tenant *string, environmentID *string, first *int, after *string) int
 	}
 
 	Quotas struct {
@@ -974,6 +984,8 @@ type QueryResolver interface {
 	Ticket(ctx context.Context, id string) (*ticket.Ticket, error)
 	WaitingClaims(ctx context.Context, tenant *string, environmentID *string, first *int, after *string) (pagination.Connection[engine.WaitingClaim], error)
 	PoolAlerts(ctx context.Context) ([]runtime.PoolAlert, error)
+	PoolAlertHistory(ctx context.Context) ([]runtime.PoolAlert, error)
+	Activity(ctx context.Context) (runtime.Activity, error)
 	Cluster(ctx context.Context) (runtime.ClusterStatus, error)
 	Health(ctx context.Context) (engine.Health, error)
 	Version(ctx context.Context) (string, error)
@@ -1054,6 +1066,37 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 	ec := newExecutionContext(nil, e, nil)
 	_ = ec
 	switch typeName + "." + field {
+
+	case "Activity.claimsWaiting":
+		if e.ComplexityRoot.Activity.ClaimsWaiting == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Activity.ClaimsWaiting(childComplexity), true
+	case "Activity.draining":
+		if e.ComplexityRoot.Activity.Draining == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Activity.Draining(childComplexity), true
+	case "Activity.executionsPending":
+		if e.ComplexityRoot.Activity.ExecutionsPending == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Activity.ExecutionsPending(childComplexity), true
+	case "Activity.executionsRunning":
+		if e.ComplexityRoot.Activity.ExecutionsRunning == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Activity.ExecutionsRunning(childComplexity), true
+	case "Activity.failuresPerMinute":
+		if e.ComplexityRoot.Activity.FailuresPerMinute == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Activity.FailuresPerMinute(childComplexity), true
 
 	case "Allocation.createdAt":
 		if e.ComplexityRoot.Allocation.CreatedAt == nil {
@@ -3231,6 +3274,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.PutTenantPayload.Tenant(childComplexity), true
 
+	case "Query.activity":
+		if e.ComplexityRoot.Query.Activity == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.Activity(childComplexity), true
 	case "Query.auditLog":
 		if e.ComplexityRoot.Query.AuditLog == nil {
 			break
@@ -3322,6 +3371,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Me(childComplexity), true
+	case "Query.poolAlertHistory":
+		if e.ComplexityRoot.Query.PoolAlertHistory == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.PoolAlertHistory(childComplexity), true
 	case "Query.poolAlerts":
 		if e.ComplexityRoot.Query.PoolAlerts == nil {
 			break
@@ -4510,8 +4565,14 @@ type Query {
     after: String
   ): WaitingClaimConnection!
 
-  "The alerts that stand, sorted by environment: pools in which too few runners have been idle for too long. Empty when all is well."
+  "The alerts that stand, sorted by environment: pools in which too few runners have been idle for too long. Empty when all is well, and while the cluster is being drained."
   poolAlerts: [PoolAlert!]!
+
+  "The latest 100 pool alerts that were raised or resolved, the newest first, those that stand included. It begins with the server; of each tenant's environments 100 are remembered."
+  poolAlertHistory: [PoolAlert!]!
+
+  "What goes on now, of what the caller sees: its tenant's, or all for a caller for all tenants."
+  activity: Activity!
 
   "Where runners live, and how much of it is taken. CLUSTER_UNAVAILABLE."
   cluster: Cluster!
@@ -5163,7 +5224,7 @@ type PoolStatus {
   stopping: Int!
   "Claims that wait for a runner."
   waiting: Int!
-  "Why no runner is available, or why the pool stays short of its ` + "`" + `size` + "`" + `: a start has waited for something for 10 s, for room for example, or has taken 60 s and the cluster doesn't say why. Null where neither is so, also while runners are just starting."
+  "Why no runner is available, or why the pool stays short of its ` + "`" + `size` + "`" + `, also while some runners are idle: its starts have waited for something for 2 s, for room for example, or one has taken 60 s and the cluster doesn't say why. Null where neither is so, also while runners are just starting."
   reason: String
   "Whether the environment was deleted; then this is the pool's last status."
   deleted: Boolean!
@@ -5228,6 +5289,20 @@ type PoolAlert {
   threshold: Float!
   "Why, in words: what keeps runners from being had, where that is known."
   reason: String!
+}
+
+"What goes on now, counted."
+type Activity {
+  "Executions whose command runs."
+  executionsRunning: Int!
+  "Executions that are recorded, and whose command hasn't been started yet."
+  executionsPending: Int!
+  "Executions that failed in the last minute: they ended, and neither exited with 0 nor were cancelled."
+  failuresPerMinute: Int!
+  "Claims that wait, those of ` + "`" + `run` + "`" + ` included; see ` + "`" + `waitingClaims` + "`" + `."
+  claimsWaiting: Int!
+  "Whether the cluster is being drained for maintenance: no runner starts, and nobody new gets one; see ` + "`" + `drainCluster` + "`" + `. False where it is drained by other means."
+  draining: Boolean!
 }
 
 "Durations of one kind, in milliseconds: the quantiles are those of the latest thousand."
@@ -6940,6 +7015,22 @@ var parsedSchema = gqlparser.MustLoadSchema(sources...)
 // childFields_* functions provide shared child field context lookups.
 // Each function is generated once per unique object type, deduplicating the
 // switch statements that were previously inlined in every fieldContext_* function.
+
+func (ec *executionContext) childFields_Activity(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "executionsRunning":
+		return ec.fieldContext_Activity_executionsRunning(ctx, field)
+	case "executionsPending":
+		return ec.fieldContext_Activity_executionsPending(ctx, field)
+	case "failuresPerMinute":
+		return ec.fieldContext_Activity_failuresPerMinute(ctx, field)
+	case "claimsWaiting":
+		return ec.fieldContext_Activity_claimsWaiting(ctx, field)
+	case "draining":
+		return ec.fieldContext_Activity_draining(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Activity", field.Name)
+}
 
 func (ec *executionContext) childFields_Allocation(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
@@ -9568,6 +9659,121 @@ func (ec *executionContext) field___Type_fields_args(ctx context.Context, rawArg
 // endregion ***************************** args.gotpl *****************************
 
 // region    **************************** field.gotpl *****************************
+
+func (ec *executionContext) _Activity_executionsRunning(ctx context.Context, field graphql.CollectedField, obj *runtime.Activity) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Activity_executionsRunning(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ExecutionsRunning, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Activity_executionsRunning(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Activity", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Activity_executionsPending(ctx context.Context, field graphql.CollectedField, obj *runtime.Activity) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Activity_executionsPending(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ExecutionsPending, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Activity_executionsPending(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Activity", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Activity_failuresPerMinute(ctx context.Context, field graphql.CollectedField, obj *runtime.Activity) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Activity_failuresPerMinute(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.FailuresPerMinute, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Activity_failuresPerMinute(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Activity", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Activity_claimsWaiting(ctx context.Context, field graphql.CollectedField, obj *runtime.Activity) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Activity_claimsWaiting(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ClaimsWaiting, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Activity_claimsWaiting(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Activity", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Activity_draining(ctx context.Context, field graphql.CollectedField, obj *runtime.Activity) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Activity_draining(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Draining, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Activity_draining(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Activity", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
 
 func (ec *executionContext) _Allocation_id(ctx context.Context, field graphql.CollectedField, obj *runtime.Allocation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
@@ -18775,6 +18981,70 @@ func (ec *executionContext) fieldContext_Query_poolAlerts(_ context.Context, fie
 	return fc, nil
 }
 
+func (ec *executionContext) _Query_poolAlertHistory(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_poolAlertHistory(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Query().PoolAlertHistory(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []runtime.PoolAlert) graphql.Marshaler {
+			return ec.marshalNPoolAlert2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐPoolAlertᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_poolAlertHistory(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PoolAlert(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Query_activity(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_activity(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Query().Activity(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.Activity) graphql.Marshaler {
+			return ec.marshalNActivity2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐActivity(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_activity(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Activity(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Query_cluster(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -25122,6 +25392,64 @@ func (ec *executionContext) _ExecutionEvent(ctx context.Context, sel ast.Selecti
 
 // region    **************************** object.gotpl ****************************
 
+var activityImplementors = []string{"Activity"}
+
+func (ec *executionContext) _Activity(ctx context.Context, sel ast.SelectionSet, obj *runtime.Activity) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, activityImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Activity")
+		case "executionsRunning":
+			out.Values[i] = ec._Activity_executionsRunning(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "executionsPending":
+			out.Values[i] = ec._Activity_executionsPending(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "failuresPerMinute":
+			out.Values[i] = ec._Activity_failuresPerMinute(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "claimsWaiting":
+			out.Values[i] = ec._Activity_claimsWaiting(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "draining":
+			out.Values[i] = ec._Activity_draining(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var allocationImplementors = []string{"Allocation"}
 
 func (ec *executionContext) _Allocation(ctx context.Context, sel ast.SelectionSet, obj *runtime.Allocation) graphql.Marshaler {
@@ -31041,6 +31369,50 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "poolAlertHistory":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_poolAlertHistory(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "activity":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_activity(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
 		case "cluster":
 			field := field
 
@@ -34190,6 +34562,10 @@ func (ec *executionContext) ___Type(ctx context.Context, sel ast.SelectionSet, o
 // endregion **************************** object.gotpl ****************************
 
 // region    ***************************** type.gotpl *****************************
+
+func (ec *executionContext) marshalNActivity2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐActivity(ctx context.Context, sel ast.SelectionSet, v runtime.Activity) graphql.Marshaler {
+	return ec._Activity(ctx, sel, &v)
+}
 
 func (ec *executionContext) marshalNAllocation2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐAllocation(ctx context.Context, sel ast.SelectionSet, v runtime.Allocation) graphql.Marshaler {
 	return ec._Allocation(ctx, sel, &v)
