@@ -31,6 +31,7 @@ type Commands struct {
 	Token      tokenCommands     `cmd:"" help:"Make, list and revoke tokens, and make grants: what callers show."`
 	Tenant     tenantCommands    `cmd:"" help:"List, put and delete tenants, and their quotas."`
 	Ticket     ticketCommands    `cmd:"" help:"Show, watch and cancel tickets: claims that wait for a runner."`
+	Queue      queueCommand      `cmd:"" help:"List the claims that wait for a runner, with and without a ticket."`
 	Audit      auditCommand      `cmd:"" help:"Print the audit log: who did what to which object."`
 	Whoami     whoamiCommand     `cmd:"" help:"Show how the server knows you."`
 	Drain      drainCommand      `cmd:"" help:"Let a server run empty before maintenance, or end that."`

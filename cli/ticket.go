@@ -85,9 +85,13 @@ func position(t client.Ticket) string {
 	case t.EstimatedWaitMs == nil:
 		return fmt.Sprintf("at position %d", *t.Position)
 	default:
-		wait := time.Duration(*t.EstimatedWaitMs * float64(time.Millisecond))
-		return fmt.Sprintf("at position %d, for about %v", *t.Position, max(wait.Round(time.Second), time.Second))
+		return fmt.Sprintf("at position %d, for about %v", *t.Position, estimate(*t.EstimatedWaitMs))
 	}
+}
+
+// estimate returns an estimated wait of so many milliseconds, in whole seconds.
+func estimate(ms float64) time.Duration {
+	return max(time.Duration(ms*float64(time.Millisecond)).Round(time.Second), time.Second)
 }
 
 // ended says why a ticket that doesn't wait has no runner, and what to do.

@@ -82,6 +82,12 @@ var readyURL = regexp.MustCompile(`rockpool is ready: (http://\S+)/graphql`)
 // Serve starts a command and waits until it says that it is ready.
 func Serve(t testing.TB, data string, name string, args ...string) *Process {
 	t.Helper()
+	return ServeTo(t, func(stdout io.Reader) { _, _ = io.Copy(io.Discard, stdout) }, data, name, args...)
+}
+
+// ServeTo is Serve, where rest reads what the command prints after that, or doesn't.
+func ServeTo(t testing.TB, rest func(stdout io.Reader), data string, name string, args ...string) *Process {
+	t.Helper()
 	p := &Process{Cmd: exec.Command(name, args...), Cgroups: CgroupsOf(data)}
 	Explain(t, &p.Stderr)
 	p.Cmd.Env = append(os.Environ(), "ROCKPOOL_LISTEN=127.0.0.1:0", "ROCKPOOL_ON_STOP=remove", "ROCKPOOL_CGROUP_PARENT="+p.Cgroups,
@@ -107,7 +113,7 @@ func Serve(t testing.TB, data string, name string, args ...string) *Process {
 	for lines.Scan() {
 		if m := readyURL.FindStringSubmatch(lines.Text()); m != nil {
 			p.Bed = Bed{Client: client.New(m[1]), Address: m[1], Data: data}
-			go func() { _, _ = io.Copy(io.Discard, stdout) }()
+			go rest(stdout)
 			t.Cleanup(p.CloseIdle)
 			t.Cleanup(func() {
 				if p.Cmd.ProcessState == nil {

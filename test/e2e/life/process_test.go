@@ -166,3 +166,18 @@ func TestE2ESecondServerIsToldWhoHoldsTheData(t *testing.T) {
 		t.Errorf("exit %d: %s", code, errout)
 	}
 }
+
+// TestE2EUnreadAccessLogDoesNotKeepAServer: its lines go to a pipe that nobody reads, which is full. So the server can't write
+// the last ones. It stops in order all the same.
+func TestE2EUnreadAccessLogDoesNotKeepAServer(t *testing.T) {
+	t.Parallel()
+	data := bed.DataDir(t)
+	p := bed.ServeTo(t, func(io.Reader) {}, data, bed.Rockpool(t), "serve", "--data", data, "--access-log", "-")
+	for range 1<<16/100 + 1 { // a line has more than 100 bytes, and a pipe takes 64 KiB
+		if err := p.Ask(t.Context(), `{ version }`, nil, &struct{}{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.End(t, syscall.SIGTERM, false)
+	p.WantNothingLeft(t)
+}

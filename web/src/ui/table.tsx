@@ -17,6 +17,8 @@ export const tenantColumn: Column<{ tenant: string }> = { name: "Tenant", width:
 export interface TableProps<Row> {
   label: string;
   columns: readonly Column<Row>[];
+  /** It isn't known yet which columns there are: the head keeps its place, and no row is shown. */
+  pending?: boolean;
   rows: readonly Row[];
   rowKey: (row: Row) => string;
   /** Of all rows, loaded or not; for whoever can't see the scroll bar. */
@@ -32,7 +34,8 @@ export interface TableProps<Row> {
 const rowHeight = 44;
 
 /** A table in which only the rows that can be seen exist. */
-export function Table<Row>({ label, columns, rows, rowKey, total, least, onEnd, foot, empty }: TableProps<Row>) {
+export function Table<Row>({ label, columns, pending = false, rows: known, rowKey, total, least, onEnd, foot, empty }: TableProps<Row>) {
+  const rows = pending ? [] : known;
   const scroll = useRef<HTMLDivElement>(null);
   const virtual = useVirtualizer({
     count: rows.length,
@@ -52,7 +55,7 @@ export function Table<Row>({ label, columns, rows, rowKey, total, least, onEnd, 
       <div className="table-scroll" ref={scroll} tabIndex={0} role="region" aria-label={label}>
         <div role="table" aria-label={label} aria-rowcount={total + 1}>
           <div role="rowgroup">
-            <div className="table-head" role="row" aria-rowindex={1}>
+            <div className="table-head" role="row" aria-rowindex={1} style={{ visibility: pending ? "hidden" : undefined }}>
               {columns.map((column) => (
                 <span role="columnheader" key={column.name}>
                   {column.acts ? <span className="hidden-text">{column.name}</span> : column.name}

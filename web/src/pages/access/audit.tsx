@@ -83,7 +83,7 @@ export default function Audit() {
     return entriesOf({ tenant: tenant || null, action: action || null, actorId: actor || null, objectId: object || null, failed, from });
   }, [tenant, action, actor, object, failed, age]);
   const { rows, more, hasMore, loading: asking, error, note, again } = usePages(source, 3_000);
-  const loading = asking || !caller; // until it is known which columns there are
+  const loading = asking || !caller;
   const columns = auditColumns({ actor: setActor, action: setAction, object: setObject });
   const filtered = tenant || action || actor || object || failed !== null || age;
   return (
@@ -106,7 +106,8 @@ export default function Audit() {
       <Table
         label="Audit log"
         columns={showTenants ? [...columns, ofTenants] : columns}
-        rows={loading ? [] : rows}
+        pending={!caller}
+        rows={rows}
         rowKey={(row) => row.id}
         total={rows.length}
         least={showTenants ? "72rem" : "64rem"}

@@ -67,7 +67,7 @@ export default function Queue() {
   const [tenant, setTenant] = useTenantFilter();
   const { data, error, reload } = useQuery(QueueQuery, { environmentId: environment || null, tenant: tenant || null }, { every: 2_000 });
   const now = useNow();
-  const rows = inOrder((caller && data?.waitingClaims.nodes) ?? []); // no earlier than it is known which columns there are
+  const rows = inOrder(data?.waitingClaims.nodes ?? []);
   const total = data?.waitingClaims.totalCount ?? 0;
   const columns = columnsAt(now);
   return (
@@ -81,6 +81,7 @@ export default function Queue() {
       <Table
         label="Claims that wait"
         columns={showTenants ? [...columns, tenantColumn] : columns}
+        pending={!caller}
         rows={rows}
         rowKey={(row) => row.id}
         total={total}

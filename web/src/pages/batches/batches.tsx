@@ -58,14 +58,16 @@ const source = { page, refresh: everyPage(page) };
 
 /** Every batch that is kept, the latest first. */
 export default function Batches() {
-  const { showTenants } = useCaller();
-  const { rows, total, loading, error, more, again } = usePages(source, 2_000);
+  const { caller, showTenants } = useCaller();
+  const { rows, total, loading: asking, error, more, again } = usePages(source, 2_000);
+  const loading = asking || !caller;
   return (
     <Page title="Batches" above={{ title: "Executions", href: "/executions" }}>
       <Failure error={error} retry={again} />
       <Table
         label="Batches"
         columns={showTenants ? ofTenants : columns}
+        pending={!caller}
         rows={rows}
         rowKey={(row) => row.id}
         total={total}

@@ -56,8 +56,9 @@ export default function Executions() {
     runnerId: runner || null,
     states: states.filter(([name]) => name === state).map(([name]) => name),
   };
-  const { rows, total, loading, error, more, again } = useExecutions(filter);
-  const { may, showTenants } = useCaller();
+  const { rows, total, loading: asking, error, more, again } = useExecutions(filter);
+  const { caller, may, showTenants } = useCaller();
+  const loading = asking || !caller;
   const [asked, setAsked] = useState<Asked>();
   const columns: readonly Column<ExecutionRow>[] = [
     ...told,
@@ -109,6 +110,7 @@ export default function Executions() {
       <Table
         label="Executions"
         columns={columns}
+        pending={!caller}
         rows={rows}
         rowKey={(row) => row.id}
         total={total}

@@ -27,12 +27,13 @@ export default function Runners() {
   const [environment, setEnvironment] = useFilter("environment");
   const [state, setState] = useFilter("state");
   const [heldBy, setHeldBy] = useFilter("held-by");
-  const { rows, total, loading, error, more, again } = useRunners({
+  const { rows, total, loading: asking, error, more, again } = useRunners({
     environmentId: environment || null,
     states: states.filter(([name]) => name === state).map(([name]) => name),
     heldBy: heldBy || null,
   });
-  const { may, showTenants } = useCaller();
+  const { caller, may, showTenants } = useCaller();
+  const loading = asking || !caller;
   const [claiming, setClaiming] = useState(false);
   const [releasing, setReleasing] = useState<RunnerRow>();
   const [shown, setShown] = useState<string>();
@@ -101,6 +102,7 @@ export default function Runners() {
       <Table
         label="Runners"
         columns={columns}
+        pending={!caller}
         rows={rows}
         rowKey={(runner) => runner.id}
         total={total}

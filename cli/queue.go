@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/output"
+	"github.com/rockpool/rockpool/client"
+)
+
+type queueCommand struct {
+	connection.Flags
+	output.Format
+	Env    string `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Only those for a runner of this environment."`
+	Tenant string `placeholder:"NAME" help:"Only those of this tenant."`
+}
+
+// Help is what its --help says beyond the flags.
+func (queueCommand) Help() string {
+	return `Lists by environment the claims that wait, the next one first. A claim without a position came a moment ago, or waits until its tenant's quota of runners has room. A token of a tenant sees that tenant's claims.
+
+    rockpool queue
+    rockpool queue --env python --json | jq length`
+}
+
+// Run lists the claims that wait.
+func (c *queueCommand) Run(s Streams) error {
+	server, err := c.Patient()
+	if err != nil {
+		return err
+	}
+	ctx, stop := stoppable()
+	defer stop()
+	all, err := connection.Pages(func(after *string) ([]client.WaitingClaim, client.PageInfo, error) {
+		out, err := client.GetWaitingClaims(ctx, server, unless(c.Tenant), unless(c.Env), connection.PageSize, after)
+		if err != nil {
+			return nil, client.PageInfo{}, err
+		}
+		return out.WaitingClaims.Nodes, out.WaitingClaims.PageInfo, nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.Print(s.Out, all, queueTable(all))
+}
+
+// queueTable sorts claims by environment and position, those without a position last.
+func queueTable(all []client.WaitingClaim) output.Table {
+	slices.SortStableFunc(all, func(a, b client.WaitingClaim) int {
+		return cmp.Or(cmp.Compare(a.EnvironmentId, b.EnvironmentId), cmp.Compare(turn(a), turn(b)))
+	})
+	t := output.Table{Head: []string{"ENVIRONMENT", "POSITION", "ESTIMATE", "TENANT", "SINCE", "EXPIRES"}}
+	for _, w := range all {
+		position, wait := "-", "-"
+		if w.Position != nil {
+			position = strconv.Itoa(*w.Position)
+		}
+		if w.EstimatedWaitMs != nil {
+			wait = estimate(*w.EstimatedWaitMs).String()
+		}
+		t.Rows = append(t.Rows, []string{w.EnvironmentId, position, wait, w.Tenant, output.Ago(&w.Since), output.Ago(&w.ExpiresAt)})
+	}
+	return t
+}
+
+func turn(w client.WaitingClaim) int {
+	if w.Position == nil {
+		return math.MaxInt
+	}
+	return *w.Position
+}
