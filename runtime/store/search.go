@@ -153,12 +153,12 @@ func (q ExecutionFilter) search(s *selection) {
 	if !q.To.IsZero() {
 		s.add("s.queued < %s", nanoseconds(q.To))
 	}
-	// Unlike with LIKE, no database takes upper for lower case, and nothing is a pattern.
+	// Unlike with LIKE, SQLite doesn't take upper for lower case, and nothing is a pattern.
 	for _, l := range q.Labels {
-		s.add("s.labels <> replace(s.labels, %s, '')", labelLine(l))
+		s.add("instr(s.labels, %s) > 0", labelLine(l))
 	}
 	if q.Command != "" {
-		s.add("s.command <> replace(s.command, %s, '')", strings.ToLower(q.Command))
+		s.add("instr(s.command, %s) > 0", strings.ToLower(q.Command))
 	}
 	if len(s.all) == 0 {
 		return

@@ -12,5 +12,9 @@ CREATE TABLE execution_search (
 	command     TEXT COLLATE "C" NOT NULL   -- the beginning of its command line, in lower case
 );
 
+-- As SQLite has it.
+CREATE FUNCTION instr(whole TEXT, part TEXT) RETURNS INTEGER LANGUAGE sql IMMUTABLE AS 'SELECT strpos(whole, part)';
+
 -- +goose Down
+DROP FUNCTION instr(TEXT, TEXT);
 DROP TABLE execution_search;
