@@ -126,11 +126,11 @@ func (x *cancelled) cancel(ctx context.Context, server client.Sender) {
 
 // report says what became of all, and returns the errors.
 func (c *execCancel) report(s Streams, all []cancelled) error {
-	t := output.Table{Head: []string{"EXECUTION", "CANCELLED", ""}}
+	t := output.Table{Head: []string{"EXECUTION", "CANCELLED", "HOW IT ENDED"}}
 	var failed []error
 	done := 0
 	for _, x := range all {
-		was, how := "no", ""
+		was, how := "no", "-"
 		switch {
 		case x.err != nil:
 			failed = append(failed, fmt.Errorf("%s: %w", x.ID, x.err))
@@ -139,7 +139,7 @@ func (c *execCancel) report(s Streams, all []cancelled) error {
 		case x.State != runtime.ExecutionFinished:
 			was, how = "yes", "it is ending"
 		default:
-			was = "yes"
+			was, how = "yes", string(x.Outcome)
 		}
 		if x.Cancelled {
 			done++
