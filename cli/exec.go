@@ -14,7 +14,8 @@ import (
 )
 
 type execCommands struct {
-	List   execList   `cmd:"" help:"List executions, ended ones too for as long as they are kept."`
+	List   execList   `cmd:"" help:"List executions, the newest first, ended ones too for as long as they are kept."`
+	Show   execShow   `cmd:"" help:"Show all about one execution but its output."`
 	Follow execFollow `cmd:"" help:"Copy what an execution prints, to its end, and exit with its code."`
 	Cancel execCancel `cmd:"" help:"End executions, with every process that they started."`
 }
@@ -23,17 +24,21 @@ type execCommands struct {
 func (execCommands) Help() string {
 	return `Examples:
 
-    rockpool exec list --state RUNNING
+    rockpool exec list --label user=ada --failed --since 1h
+    rockpool exec show "$id"
     rockpool exec follow "$id"
-    rockpool exec cancel "$id"`
+    rockpool exec cancel "$id"
+    rockpool exec cancel --label user=ada`
 }
 
 type execList struct {
 	connection.Flags
 	output.Format
-	Env    string                   `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Only those in runners of this environment."`
-	Runner string                   `complete:"runner" placeholder:"RUNNER" help:"Only those in this runner."`
-	State  []runtime.ExecutionState `placeholder:"STATE" enum:"PENDING,RUNNING,FINISHED" help:"Only those in this state: ${enum}. Can be given more than once."`
+	searchFlags
+	State   []runtime.ExecutionState `placeholder:"STATE" enum:"PENDING,RUNNING,FINISHED" help:"Only those in this state: ${enum}. Can be given more than once."`
+	Outcome []runtime.Outcome        `placeholder:"OUTCOME" enum:"EXITED,SIGNALED,TIME_LIMIT,CPU_LIMIT,MEMORY_LIMIT,PROCESS_LIMIT,OUTPUT_LIMIT,CANCELLED,RUNNER_GONE,LOST,FAILED" help:"Only those that ended in this way: ${enum}. Can be given more than once."`
+	Failed  bool                     `help:"Only those that ended otherwise than by exit status 0."`
+	Limit   int                      `default:"0" placeholder:"N" help:"At most this many, the newest ones; 0: all. (${default})"`
 }
 
 // Help is what its --help says beyond the flags.
@@ -41,42 +46,40 @@ func (execList) Help() string {
 	return `Examples:
 
     rockpool exec list --env python --state RUNNING
-    rockpool exec list --json | jq -r '.[] | select(.outcome == "MEMORY_LIMIT") | .id'`
+    rockpool exec list --label user=ada --failed --since 1h --limit 20
+    rockpool exec list --command main.py --outcome MEMORY_LIMIT --json | jq -r '.[].id'`
 }
 
 // Run lists executions.
 func (c *execList) Run(s Streams) error {
+	if c.Limit < 0 {
+		return fmt.Errorf("--limit is %d, but must be 0 or more", c.Limit)
+	}
 	ctx, stop := stoppable()
 	defer stop()
 	server, err := c.Patient()
 	if err != nil {
 		return err
 	}
-	all, err := connection.Pages(func(after *string) ([]client.ListedExecution, client.PageInfo, error) {
-		out, err := client.GetExecutions(ctx, server, unless(c.Env), unless(c.Runner), c.State, connection.PageSize, after)
-		if err != nil {
-			return nil, client.PageInfo{}, err
-		}
-		return out.Executions.Nodes, out.Executions.PageInfo, nil
-	})
+	all, err := c.executions(ctx, server, search{c.State, c.Outcome, c.Failed, c.Limit})
 	if err != nil {
 		return err
 	}
-	t := output.Table{Head: []string{"EXECUTION", "ENVIRONMENT", "STATE", "QUEUED", "TOOK", "COMMAND"}}
+	t := output.Table{Head: []string{"EXECUTION", "ENVIRONMENT", "STATE", "QUEUED", "TOOK", "LABELS", "COMMAND"}}
 	for _, x := range all {
-		t.Rows = append(t.Rows, []string{x.Id, x.EnvironmentId, state(x), output.Ago(&x.Marks.QueuedAt), took(x), short(strings.Join(x.Command, " "))})
+		t.Rows = append(t.Rows, []string{x.Id, x.EnvironmentId, state(x.State, x.Outcome, x.ExitCode, x.Signal), date(&x.Marks.QueuedAt), took(x), short(labelText(x.Labels)), short(x.CommandLine)})
 	}
 	return c.List(s.Out, s.Err, all, t, "no such executions: `rockpool run --env ENVIRONMENT FILE` starts one")
 }
 
-func state(x client.ListedExecution) string {
+func state(state runtime.ExecutionState, outcome *runtime.Outcome, exitCode *int, signal *string) string {
 	switch {
-	case x.Outcome == nil:
-		return string(x.State)
-	case x.ExitCode != nil:
-		return fmt.Sprintf("%s %d", *x.Outcome, *x.ExitCode)
+	case outcome == nil:
+		return string(state)
+	case exitCode != nil:
+		return fmt.Sprintf("%s %d", *outcome, *exitCode)
 	default:
-		return strings.TrimSpace(string(*x.Outcome) + " " + text(x.Signal))
+		return strings.TrimSpace(string(*outcome) + " " + text(signal))
 	}
 }
 
@@ -158,29 +161,4 @@ func latest(ctx context.Context, c client.Sender, id string) (after *string, err
 			return after, nil
 		}
 	}
-}
-
-type execCancel struct {
-	connection.Flags
-	output.Format
-	IDs []string `arg:"" name:"execution" complete:"execution" help:"Their ids."`
-}
-
-// Help is what its --help says beyond the flags.
-func (execCancel) Help() string {
-	return `The runner stays usable. One that has ended already is no error; one that nobody knows is, but the others are cancelled.
-
-    rockpool exec cancel "$id"`
-}
-
-// Run cancels executions.
-func (c *execCancel) Run(s Streams) error {
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
-	return each(s, c.Format, c.IDs, "cancelled", func(ctx context.Context, id string) (bool, error) {
-		err := client.Cancel(ctx, server, id)
-		return err == nil, err
-	})
 }

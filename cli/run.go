@@ -22,6 +22,7 @@ type runCommand struct {
 	Stdin     bool     `xor:"input" help:"Feed the program what this command reads on its standard input; else its input is empty."`
 	TTY       bool     `name:"tty" short:"t" xor:"input" help:"Run the program on a terminal, joined with this one: for a shell, an editor, python3 -i."`
 	TimeLimit *int     `type:"time" from:"0" to:"86400" placeholder:"TIME" help:"How long the program may run, 0 to 1d; 0: without limit. (the environment's)"`
+	Label     []string `placeholder:"NAME=VALUE" sep:"none" help:"Something to find the execution and its runner again by. Can be given more than once."`
 	caseFlags
 
 	Main      string   `arg:"" optional:"" name:"file" complete:"file" help:"The program's file. It is uploaded, and run by its ending (.py, .js, .c, .sh), its #! line, or its environment."`
@@ -38,6 +39,7 @@ func (*runCommand) Help() string {
 What follows -- is the command to run instead of a file:
 
     rockpool run --env python hello.py
+    rockpool run --env python --label user=ada hello.py
     rockpool run --env python --file tests.py hello.py -- python3 -m unittest tests
     seq 10 | rockpool run --env shell --stdin -- sort -rn
     rockpool run --env python --tty -- python3 -i
@@ -154,7 +156,12 @@ const hintPatience = 2 * time.Second
 
 // job reads the files and decides what is to be run.
 func (c *runCommand) job(s Streams) (*execution.Job, error) {
+	labels, err := labelInputs(c.Label)
+	if err != nil {
+		return nil, err
+	}
 	j := newJob(s, nil)
+	j.Labels = labels
 	j.Environment, j.Command, j.TimeLimit, j.Stdin = c.Env, c.program, c.TimeLimit, c.Stdin
 	if c.Main != "" {
 		file, err := readUpload(c.Main)

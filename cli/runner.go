@@ -3,14 +3,11 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/cli/execution"
 	"github.com/rockpool/rockpool/cli/output"
-	"github.com/rockpool/rockpool/cli/terminal"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -19,6 +16,7 @@ type runnerCommands struct {
 	List    runnerList    `cmd:"" help:"List the runners."`
 	Claim   runnerClaim   `cmd:"" help:"Claim a runner, and print its id."`
 	Release runnerRelease `cmd:"" help:"End claimed runners, with all that runs in them."`
+	Exec    runnerExec    `cmd:"" help:"Run a command in a claimed runner, and exit with its code."`
 	Shell   runnerShell   `cmd:"" help:"Open a shell in a runner."`
 	Copy    runnerCopy    `cmd:"" name:"cp" help:"Copy files into a runner, or out of one."`
 }
@@ -29,6 +27,7 @@ func (runnerCommands) Help() string {
 
     id=$(rockpool runner claim python)
     rockpool runner cp project "$id:" -r
+    rockpool runner exec "$id" -- make test
     rockpool runner shell "$id"
     rockpool runner cp "$id:result.txt" .
     rockpool runner release "$id"`
@@ -39,6 +38,7 @@ type runnerList struct {
 	output.Format
 	Env   string                `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Only those of this environment."`
 	State []runtime.RunnerState `placeholder:"STATE" enum:"STARTING,IDLE,CLAIMING,CLAIMED,STOPPING,GONE" help:"Only those in this state: ${enum}. Can be given more than once."`
+	Label []string              `placeholder:"NAME=VALUE" sep:"none" help:"Only those whose claim has this label; NAME alone: with any value. Can be given more than once: all must match."`
 }
 
 // Help is what its --help says beyond the flags.
@@ -47,6 +47,7 @@ func (runnerList) Help() string {
 
     rockpool runner list
     rockpool runner list --env python --state CLAIMED
+    rockpool runner list --label user=ada
     rockpool runner list --json | jq -r '.[] | select(.state == "IDLE") | .id'`
 }
 
@@ -58,8 +59,12 @@ func (c *runnerList) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
+	wanted, err := labelFilters(c.Label)
+	if err != nil {
+		return err
+	}
 	all, err := connection.Pages(func(after *string) ([]client.ListedRunner, client.PageInfo, error) {
-		out, err := client.GetRunners(ctx, server, unless(c.Env), c.State, connection.PageSize, after)
+		out, err := client.GetRunners(ctx, server, unless(c.Env), c.State, wanted, connection.PageSize, after)
 		if err != nil {
 			return nil, client.PageInfo{}, err
 		}
@@ -70,18 +75,15 @@ func (c *runnerList) Run(s Streams) error {
 	}
 	t := output.Table{Head: []string{"RUNNER", "ENVIRONMENT", "STATE", "CREATED", "EXPIRES", "LABELS", "MESSAGE"}}
 	for _, r := range all {
-		expires, labels := "-", []string{}
+		expires, labels := "-", ""
 		if r.Claim != nil {
-			expires = output.Ago(r.Claim.ExpiresAt)
-			for _, l := range r.Claim.Labels {
-				labels = append(labels, l.Name+"="+l.Value)
-			}
+			expires, labels = output.Ago(r.Claim.ExpiresAt), labelText(r.Claim.Labels)
 		}
 		state := string(r.State)
 		if r.GoneReason != nil {
 			state += " (" + string(*r.GoneReason) + ")"
 		}
-		t.Rows = append(t.Rows, []string{r.Id, fmt.Sprintf("%s @%d", r.EnvironmentId, r.Revision), state, output.Ago(&r.CreatedAt), expires, strings.Join(labels, " "), told(r.Message)})
+		t.Rows = append(t.Rows, []string{r.Id, fmt.Sprintf("%s @%d", r.EnvironmentId, r.Revision), state, output.Ago(&r.CreatedAt), expires, labels, told(r.Message)})
 	}
 	return c.List(s.Out, s.Err, all, t, "no such runners: `rockpool runner claim ENVIRONMENT` starts one")
 }
@@ -171,12 +173,9 @@ func (c *runnerClaim) request() (execution.Request, error) {
 		wait = ticketWait
 	}
 	request := execution.Request{Environment: c.Env, Timeout: int(c.Timeout / time.Second), Wait: wait, Key: c.Key}
-	for _, text := range c.Label {
-		name, value, ok := strings.Cut(text, "=")
-		if !ok {
-			return request, fmt.Errorf("--label is %q, but must be NAME=VALUE", text)
-		}
-		request.Labels = append(request.Labels, client.LabelInput{Name: name, Value: value})
+	var err error
+	if request.Labels, err = labelInputs(c.Label); err != nil {
+		return request, err
 	}
 	for _, d := range []struct {
 		flag string
@@ -212,49 +211,4 @@ func (c *runnerRelease) Run(s Streams) error {
 		out, err := client.ReleaseRunner(ctx, server, id)
 		return err == nil && out.ReleaseRunner.Released, err
 	})
-}
-
-type runnerShell struct {
-	connection.Flags
-	ID      string `arg:"" optional:"" name:"runner" complete:"runner" help:"A claimed runner's id."`
-	Env     string `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Claim a runner of this environment, and release it at the end."`
-	program []string
-}
-
-func (c *runnerShell) takeProgram(words []string) { c.program = words }
-
-// Help is what its --help says beyond the flags.
-func (*runnerShell) Help() string {
-	return `Opens a shell, or the program after --, on a terminal in a runner: every key goes there, Ctrl-C too. It has no time limit. It exits with the shell's code; the other codes are those of rockpool run.
-
-    rockpool runner shell --env python
-    rockpool runner shell "$id"
-    rockpool runner shell "$id" -- python3 -i main.py`
-}
-
-// anyShell is a script for sh that becomes the best shell there is. Bash
-// controls its jobs through standard error.
-const anyShell = `if command -v bash >/dev/null; then exec bash -i 2>&1; else exec sh -i 2>&1; fi`
-
-// Run opens a shell.
-func (c *runnerShell) Run(s Streams) error {
-	if (c.ID == "") == (c.Env == "") {
-		return fmt.Errorf("name either a runner or an environment with --env")
-	}
-	server, err := c.Client()
-	if err != nil {
-		return err
-	}
-	unlimited := 0
-	j := newJob(s, server)
-	j.Runner, j.Environment, j.TimeLimit, j.Command = c.ID, c.Env, &unlimited, c.program
-	if j.Terminal, err = terminal.Open(s.In, s.Out, s.Err); err != nil {
-		return err
-	}
-	if len(c.program) == 0 {
-		j.Command = slices.Clone([]string{"sh", "-c", anyShell})
-	}
-	ctx, stop := stoppable()
-	defer stop()
-	return runJob(ctx, j)
 }

@@ -473,12 +473,107 @@ func (v *CancelExecutionCancelExecutionCancelExecutionPayload) GetExecution() Ca
 //
 // One command in one runner, and what became of it.
 type CancelExecutionCancelExecutionCancelExecutionPayloadExecution struct {
-	// Its id; ids sort by the time at which they were made.
-	Id string `json:"id"`
+	// Where it is in its life.
+	State  runtime.ExecutionState `json:"state"`
+	Ending `json:"-"`
+}
+
+// GetState returns CancelExecutionCancelExecutionCancelExecutionPayloadExecution.State, and is useful for accessing the field via an interface.
+func (v *CancelExecutionCancelExecutionCancelExecutionPayloadExecution) GetState() runtime.ExecutionState {
+	return v.State
 }
 
 // GetId returns CancelExecutionCancelExecutionCancelExecutionPayloadExecution.Id, and is useful for accessing the field via an interface.
-func (v *CancelExecutionCancelExecutionCancelExecutionPayloadExecution) GetId() string { return v.Id }
+func (v *CancelExecutionCancelExecutionCancelExecutionPayloadExecution) GetId() string {
+	return v.Ending.Id
+}
+
+// GetOutcome returns CancelExecutionCancelExecutionCancelExecutionPayloadExecution.Outcome, and is useful for accessing the field via an interface.
+func (v *CancelExecutionCancelExecutionCancelExecutionPayloadExecution) GetOutcome() runtime.Outcome {
+	return v.Ending.Outcome
+}
+
+// GetExitCode returns CancelExecutionCancelExecutionCancelExecutionPayloadExecution.ExitCode, and is useful for accessing the field via an interface.
+func (v *CancelExecutionCancelExecutionCancelExecutionPayloadExecution) GetExitCode() *int {
+	return v.Ending.ExitCode
+}
+
+// GetSignal returns CancelExecutionCancelExecutionCancelExecutionPayloadExecution.Signal, and is useful for accessing the field via an interface.
+func (v *CancelExecutionCancelExecutionCancelExecutionPayloadExecution) GetSignal() string {
+	return v.Ending.Signal
+}
+
+// GetGoneReason returns CancelExecutionCancelExecutionCancelExecutionPayloadExecution.GoneReason, and is useful for accessing the field via an interface.
+func (v *CancelExecutionCancelExecutionCancelExecutionPayloadExecution) GetGoneReason() runtime.GoneReason {
+	return v.Ending.GoneReason
+}
+
+// GetMessage returns CancelExecutionCancelExecutionCancelExecutionPayloadExecution.Message, and is useful for accessing the field via an interface.
+func (v *CancelExecutionCancelExecutionCancelExecutionPayloadExecution) GetMessage() string {
+	return v.Ending.Message
+}
+
+func (v *CancelExecutionCancelExecutionCancelExecutionPayloadExecution) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*CancelExecutionCancelExecutionCancelExecutionPayloadExecution
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.CancelExecutionCancelExecutionCancelExecutionPayloadExecution = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	err = json.Unmarshal(
+		b, &v.Ending)
+	if err != nil {
+		return err
+	}
+	return nil
+}
+
+type __premarshalCancelExecutionCancelExecutionCancelExecutionPayloadExecution struct {
+	State runtime.ExecutionState `json:"state"`
+
+	Id string `json:"id"`
+
+	Outcome runtime.Outcome `json:"outcome"`
+
+	ExitCode *int `json:"exitCode"`
+
+	Signal string `json:"signal"`
+
+	GoneReason runtime.GoneReason `json:"goneReason"`
+
+	Message string `json:"message"`
+}
+
+func (v *CancelExecutionCancelExecutionCancelExecutionPayloadExecution) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *CancelExecutionCancelExecutionCancelExecutionPayloadExecution) __premarshalJSON() (*__premarshalCancelExecutionCancelExecutionCancelExecutionPayloadExecution, error) {
+	var retval __premarshalCancelExecutionCancelExecutionCancelExecutionPayloadExecution
+
+	retval.State = v.State
+	retval.Id = v.Ending.Id
+	retval.Outcome = v.Ending.Outcome
+	retval.ExitCode = v.Ending.ExitCode
+	retval.Signal = v.Ending.Signal
+	retval.GoneReason = v.Ending.GoneReason
+	retval.Message = v.Ending.Message
+	return &retval, nil
+}
 
 // CancelExecutionResponse is returned by CancelExecution on success.
 type CancelExecutionResponse struct {
@@ -1313,6 +1408,182 @@ var AllErrorCode = []ErrorCode{
 	ErrorCodeInternal,
 }
 
+// Execution includes the requested fields of the GraphQL type Execution.
+// The GraphQL type's documentation follows.
+//
+// One command in one runner, and what became of it.
+type Execution struct {
+	// Its id; ids sort by the time at which they were made.
+	Id string `json:"id"`
+	// The runner that it runs or ran in.
+	RunnerId string `json:"runnerId"`
+	// The environment of that runner.
+	EnvironmentId string `json:"environmentId"`
+	// The tenant that it belongs to.
+	Tenant string `json:"tenant"`
+	// The batch that it is part of; null: none.
+	BatchId *string `json:"batchId"`
+	// Which case of its batch it is, from 0 on; null for a build, and outside of batches.
+	CaseIndex *int `json:"caseIndex"`
+	// The command as it is run: program and arguments.
+	Command []string `json:"command"`
+	// The command as its caller gave it: `shell` verbatim, or `command` quoted as a shell needs it.
+	CommandLine string `json:"commandLine"`
+	// The labels of its runner's claim when it was started, and its own. Its own replace the claim's of the same name.
+	Labels []Label `json:"labels"`
+	// Where it is in its life.
+	State runtime.ExecutionState `json:"state"`
+	// How it ended; null until it is FINISHED.
+	Outcome *runtime.Outcome `json:"outcome"`
+	// The exit status, 0 to 255; null unless its outcome is EXITED.
+	ExitCode *int `json:"exitCode"`
+	// The signal that ended it, for example `SIGKILL`; null unless its outcome is SIGNALED.
+	Signal *string `json:"signal"`
+	// Why its runner went; null unless its outcome is RUNNER_GONE.
+	GoneReason *runtime.GoneReason `json:"goneReason"`
+	// Its outcome in words; null until it is FINISHED.
+	Message *string `json:"message"`
+	// Whether it was started from the interpreter that its runner has loaded (`warm` of the environment). Null until it has started, and where the runner has none.
+	StartedWarm *bool `json:"startedWarm"`
+	// Why it was started cold where `startedWarm` is false, for people: for example another program, or an option that only a new interpreter can have. Null otherwise.
+	ColdReason *string `json:"coldReason"`
+	// What it used; null until it is FINISHED.
+	Usage *ExecutionUsage `json:"usage"`
+	// When what happened.
+	Marks ExecutionMarks `json:"marks"`
+}
+
+// GetId returns Execution.Id, and is useful for accessing the field via an interface.
+func (v *Execution) GetId() string { return v.Id }
+
+// GetRunnerId returns Execution.RunnerId, and is useful for accessing the field via an interface.
+func (v *Execution) GetRunnerId() string { return v.RunnerId }
+
+// GetEnvironmentId returns Execution.EnvironmentId, and is useful for accessing the field via an interface.
+func (v *Execution) GetEnvironmentId() string { return v.EnvironmentId }
+
+// GetTenant returns Execution.Tenant, and is useful for accessing the field via an interface.
+func (v *Execution) GetTenant() string { return v.Tenant }
+
+// GetBatchId returns Execution.BatchId, and is useful for accessing the field via an interface.
+func (v *Execution) GetBatchId() *string { return v.BatchId }
+
+// GetCaseIndex returns Execution.CaseIndex, and is useful for accessing the field via an interface.
+func (v *Execution) GetCaseIndex() *int { return v.CaseIndex }
+
+// GetCommand returns Execution.Command, and is useful for accessing the field via an interface.
+func (v *Execution) GetCommand() []string { return v.Command }
+
+// GetCommandLine returns Execution.CommandLine, and is useful for accessing the field via an interface.
+func (v *Execution) GetCommandLine() string { return v.CommandLine }
+
+// GetLabels returns Execution.Labels, and is useful for accessing the field via an interface.
+func (v *Execution) GetLabels() []Label { return v.Labels }
+
+// GetState returns Execution.State, and is useful for accessing the field via an interface.
+func (v *Execution) GetState() runtime.ExecutionState { return v.State }
+
+// GetOutcome returns Execution.Outcome, and is useful for accessing the field via an interface.
+func (v *Execution) GetOutcome() *runtime.Outcome { return v.Outcome }
+
+// GetExitCode returns Execution.ExitCode, and is useful for accessing the field via an interface.
+func (v *Execution) GetExitCode() *int { return v.ExitCode }
+
+// GetSignal returns Execution.Signal, and is useful for accessing the field via an interface.
+func (v *Execution) GetSignal() *string { return v.Signal }
+
+// GetGoneReason returns Execution.GoneReason, and is useful for accessing the field via an interface.
+func (v *Execution) GetGoneReason() *runtime.GoneReason { return v.GoneReason }
+
+// GetMessage returns Execution.Message, and is useful for accessing the field via an interface.
+func (v *Execution) GetMessage() *string { return v.Message }
+
+// GetStartedWarm returns Execution.StartedWarm, and is useful for accessing the field via an interface.
+func (v *Execution) GetStartedWarm() *bool { return v.StartedWarm }
+
+// GetColdReason returns Execution.ColdReason, and is useful for accessing the field via an interface.
+func (v *Execution) GetColdReason() *string { return v.ColdReason }
+
+// GetUsage returns Execution.Usage, and is useful for accessing the field via an interface.
+func (v *Execution) GetUsage() *ExecutionUsage { return v.Usage }
+
+// GetMarks returns Execution.Marks, and is useful for accessing the field via an interface.
+func (v *Execution) GetMarks() ExecutionMarks { return v.Marks }
+
+// ExecutionMarks includes the requested fields of the GraphQL type Marks.
+// The GraphQL type's documentation follows.
+//
+// The times of what happened to an execution; null: not yet, or never.
+type ExecutionMarks struct {
+	// It was asked for.
+	QueuedAt time.Time `json:"queuedAt"`
+	// It was started.
+	StartedAt *time.Time `json:"startedAt"`
+	// It printed its first byte.
+	FirstOutputAt *time.Time `json:"firstOutputAt"`
+	// It ended.
+	FinishedAt *time.Time `json:"finishedAt"`
+}
+
+// GetQueuedAt returns ExecutionMarks.QueuedAt, and is useful for accessing the field via an interface.
+func (v *ExecutionMarks) GetQueuedAt() time.Time { return v.QueuedAt }
+
+// GetStartedAt returns ExecutionMarks.StartedAt, and is useful for accessing the field via an interface.
+func (v *ExecutionMarks) GetStartedAt() *time.Time { return v.StartedAt }
+
+// GetFirstOutputAt returns ExecutionMarks.FirstOutputAt, and is useful for accessing the field via an interface.
+func (v *ExecutionMarks) GetFirstOutputAt() *time.Time { return v.FirstOutputAt }
+
+// GetFinishedAt returns ExecutionMarks.FinishedAt, and is useful for accessing the field via an interface.
+func (v *ExecutionMarks) GetFinishedAt() *time.Time { return v.FinishedAt }
+
+// ExecutionUsage includes the requested fields of the GraphQL type Usage.
+// The GraphQL type's documentation follows.
+//
+// What an execution used.
+type ExecutionUsage struct {
+	// Milliseconds from its start to its end.
+	WallMs int64 `json:"wallMs"`
+	// Milliseconds of CPU time in user mode.
+	UserMs int64 `json:"userMs"`
+	// Milliseconds of CPU time in the kernel.
+	SystemMs int64 `json:"systemMs"`
+	// The most memory that it held at once, in bytes, all of its processes together with the files in memory that they wrote, where the machine tells that; else that of its largest process. Null where nobody could tell.
+	PeakMemory *int64 `json:"peakMemory"`
+	// The most processes and threads that it was seen with at once; what lived for less than a tenth of a second may be missing. Null where nobody could tell.
+	PeakProcesses *int `json:"peakProcesses"`
+	// Bytes that were read for it from disks: not what was in memory already, and not from its workspace, which is there. Null where nobody could tell.
+	BytesRead *int64 `json:"bytesRead"`
+	// Bytes that it wrote to disks. Null where nobody could tell.
+	BytesWritten *int64 `json:"bytesWritten"`
+	// Bytes that it printed, standard output and standard error together.
+	OutputBytes int64 `json:"outputBytes"`
+}
+
+// GetWallMs returns ExecutionUsage.WallMs, and is useful for accessing the field via an interface.
+func (v *ExecutionUsage) GetWallMs() int64 { return v.WallMs }
+
+// GetUserMs returns ExecutionUsage.UserMs, and is useful for accessing the field via an interface.
+func (v *ExecutionUsage) GetUserMs() int64 { return v.UserMs }
+
+// GetSystemMs returns ExecutionUsage.SystemMs, and is useful for accessing the field via an interface.
+func (v *ExecutionUsage) GetSystemMs() int64 { return v.SystemMs }
+
+// GetPeakMemory returns ExecutionUsage.PeakMemory, and is useful for accessing the field via an interface.
+func (v *ExecutionUsage) GetPeakMemory() *int64 { return v.PeakMemory }
+
+// GetPeakProcesses returns ExecutionUsage.PeakProcesses, and is useful for accessing the field via an interface.
+func (v *ExecutionUsage) GetPeakProcesses() *int { return v.PeakProcesses }
+
+// GetBytesRead returns ExecutionUsage.BytesRead, and is useful for accessing the field via an interface.
+func (v *ExecutionUsage) GetBytesRead() *int64 { return v.BytesRead }
+
+// GetBytesWritten returns ExecutionUsage.BytesWritten, and is useful for accessing the field via an interface.
+func (v *ExecutionUsage) GetBytesWritten() *int64 { return v.BytesWritten }
+
+// GetOutputBytes returns ExecutionUsage.OutputBytes, and is useful for accessing the field via an interface.
+func (v *ExecutionUsage) GetOutputBytes() int64 { return v.OutputBytes }
+
 // File includes the GraphQL fields of File requested by the fragment File.
 // The GraphQL type's documentation follows.
 //
@@ -1886,6 +2157,15 @@ type GetEnvironmentsResponse struct {
 // GetEnvironments returns GetEnvironmentsResponse.Environments, and is useful for accessing the field via an interface.
 func (v *GetEnvironmentsResponse) GetEnvironments() []Environment { return v.Environments }
 
+// GetExecutionResponse is returned by GetExecution on success.
+type GetExecutionResponse struct {
+	// The execution with this id; null with EXECUTION_NOT_FOUND if there is none (any more).
+	Execution Execution `json:"execution"`
+}
+
+// GetExecution returns GetExecutionResponse.Execution, and is useful for accessing the field via an interface.
+func (v *GetExecutionResponse) GetExecution() Execution { return v.Execution }
+
 // GetExecutionsExecutionsExecutionConnection includes the requested fields of the GraphQL type ExecutionConnection.
 // The GraphQL type's documentation follows.
 //
@@ -2184,6 +2464,37 @@ type Image struct {
 // GetState returns Image.State, and is useful for accessing the field via an interface.
 func (v *Image) GetState() runtime.ImageState { return v.State }
 
+// Label includes the requested fields of the GraphQL type Label.
+// The GraphQL type's documentation follows.
+//
+// A name and value that was attached to a claim or an execution.
+type Label struct {
+	// Its name.
+	Name string `json:"name"`
+	// Its value.
+	Value string `json:"value"`
+}
+
+// GetName returns Label.Name, and is useful for accessing the field via an interface.
+func (v *Label) GetName() string { return v.Name }
+
+// GetValue returns Label.Value, and is useful for accessing the field via an interface.
+func (v *Label) GetValue() string { return v.Value }
+
+// A label to search for.
+type LabelFilterInput struct {
+	// Its name, 1 to 256 bytes.
+	Name string `json:"name"`
+	// Its value, at most 256 bytes; null: any.
+	Value *string `json:"value"`
+}
+
+// GetName returns LabelFilterInput.Name, and is useful for accessing the field via an interface.
+func (v *LabelFilterInput) GetName() string { return v.Name }
+
+// GetValue returns LabelFilterInput.Value, and is useful for accessing the field via an interface.
+func (v *LabelFilterInput) GetValue() *string { return v.Value }
+
 // A name and value to attach to a claim or an execution.
 type LabelInput struct {
 	// Its name, 1 to 256 bytes.
@@ -2282,8 +2593,14 @@ type ListedExecution struct {
 	RunnerId string `json:"runnerId"`
 	// The environment of that runner.
 	EnvironmentId string `json:"environmentId"`
+	// The batch that it is part of; null: none.
+	BatchId *string `json:"batchId"`
 	// The command as it is run: program and arguments.
 	Command []string `json:"command"`
+	// The command as its caller gave it: `shell` verbatim, or `command` quoted as a shell needs it.
+	CommandLine string `json:"commandLine"`
+	// The labels of its runner's claim when it was started, and its own. Its own replace the claim's of the same name.
+	Labels []Label `json:"labels"`
 	// Where it is in its life.
 	State runtime.ExecutionState `json:"state"`
 	// How it ended; null until it is FINISHED.
@@ -2311,8 +2628,17 @@ func (v *ListedExecution) GetRunnerId() string { return v.RunnerId }
 // GetEnvironmentId returns ListedExecution.EnvironmentId, and is useful for accessing the field via an interface.
 func (v *ListedExecution) GetEnvironmentId() string { return v.EnvironmentId }
 
+// GetBatchId returns ListedExecution.BatchId, and is useful for accessing the field via an interface.
+func (v *ListedExecution) GetBatchId() *string { return v.BatchId }
+
 // GetCommand returns ListedExecution.Command, and is useful for accessing the field via an interface.
 func (v *ListedExecution) GetCommand() []string { return v.Command }
+
+// GetCommandLine returns ListedExecution.CommandLine, and is useful for accessing the field via an interface.
+func (v *ListedExecution) GetCommandLine() string { return v.CommandLine }
+
+// GetLabels returns ListedExecution.Labels, and is useful for accessing the field via an interface.
+func (v *ListedExecution) GetLabels() []Label { return v.Labels }
 
 // GetState returns ListedExecution.State, and is useful for accessing the field via an interface.
 func (v *ListedExecution) GetState() runtime.ExecutionState { return v.State }
@@ -4146,13 +4472,27 @@ type __GetEnvironmentInput struct {
 // GetId returns __GetEnvironmentInput.Id, and is useful for accessing the field via an interface.
 func (v *__GetEnvironmentInput) GetId() string { return v.Id }
 
+// __GetExecutionInput is used internally by genqlient
+type __GetExecutionInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __GetExecutionInput.Id, and is useful for accessing the field via an interface.
+func (v *__GetExecutionInput) GetId() string { return v.Id }
+
 // __GetExecutionsInput is used internally by genqlient
 type __GetExecutionsInput struct {
 	Environment *string                  `json:"environment"`
 	Runner      *string                  `json:"runner"`
 	States      []runtime.ExecutionState `json:"states"`
+	Outcomes    []runtime.Outcome        `json:"outcomes"`
+	Failed      *bool                    `json:"failed"`
+	Labels      []LabelFilterInput       `json:"labels"`
+	Command     *string                  `json:"command"`
+	From        *time.Time               `json:"from"`
 	First       *int                     `json:"first"`
 	After       *string                  `json:"after"`
+	NewestFirst *bool                    `json:"newestFirst"`
 }
 
 // GetEnvironment returns __GetExecutionsInput.Environment, and is useful for accessing the field via an interface.
@@ -4164,11 +4504,29 @@ func (v *__GetExecutionsInput) GetRunner() *string { return v.Runner }
 // GetStates returns __GetExecutionsInput.States, and is useful for accessing the field via an interface.
 func (v *__GetExecutionsInput) GetStates() []runtime.ExecutionState { return v.States }
 
+// GetOutcomes returns __GetExecutionsInput.Outcomes, and is useful for accessing the field via an interface.
+func (v *__GetExecutionsInput) GetOutcomes() []runtime.Outcome { return v.Outcomes }
+
+// GetFailed returns __GetExecutionsInput.Failed, and is useful for accessing the field via an interface.
+func (v *__GetExecutionsInput) GetFailed() *bool { return v.Failed }
+
+// GetLabels returns __GetExecutionsInput.Labels, and is useful for accessing the field via an interface.
+func (v *__GetExecutionsInput) GetLabels() []LabelFilterInput { return v.Labels }
+
+// GetCommand returns __GetExecutionsInput.Command, and is useful for accessing the field via an interface.
+func (v *__GetExecutionsInput) GetCommand() *string { return v.Command }
+
+// GetFrom returns __GetExecutionsInput.From, and is useful for accessing the field via an interface.
+func (v *__GetExecutionsInput) GetFrom() *time.Time { return v.From }
+
 // GetFirst returns __GetExecutionsInput.First, and is useful for accessing the field via an interface.
 func (v *__GetExecutionsInput) GetFirst() *int { return v.First }
 
 // GetAfter returns __GetExecutionsInput.After, and is useful for accessing the field via an interface.
 func (v *__GetExecutionsInput) GetAfter() *string { return v.After }
+
+// GetNewestFirst returns __GetExecutionsInput.NewestFirst, and is useful for accessing the field via an interface.
+func (v *__GetExecutionsInput) GetNewestFirst() *bool { return v.NewestFirst }
 
 // __GetFileInput is used internally by genqlient
 type __GetFileInput struct {
@@ -4238,6 +4596,7 @@ func (v *__GetRunnerInput) GetId() string { return v.Id }
 type __GetRunnersInput struct {
 	Environment *string               `json:"environment"`
 	States      []runtime.RunnerState `json:"states"`
+	Labels      []LabelFilterInput    `json:"labels"`
 	First       *int                  `json:"first"`
 	After       *string               `json:"after"`
 }
@@ -4247,6 +4606,9 @@ func (v *__GetRunnersInput) GetEnvironment() *string { return v.Environment }
 
 // GetStates returns __GetRunnersInput.States, and is useful for accessing the field via an interface.
 func (v *__GetRunnersInput) GetStates() []runtime.RunnerState { return v.States }
+
+// GetLabels returns __GetRunnersInput.Labels, and is useful for accessing the field via an interface.
+func (v *__GetRunnersInput) GetLabels() []LabelFilterInput { return v.Labels }
 
 // GetFirst returns __GetRunnersInput.First, and is useful for accessing the field via an interface.
 func (v *__GetRunnersInput) GetFirst() *int { return v.First }
@@ -5667,9 +6029,18 @@ const CancelExecution_Operation = `
 mutation CancelExecution ($id: ID!) {
 	cancelExecution(id: $id) {
 		execution {
-			id
+			state
+			... Ending
 		}
 	}
+}
+fragment Ending on Execution {
+	id
+	outcome
+	exitCode
+	signal
+	goneReason
+	message
 }
 `
 
@@ -6511,15 +6882,90 @@ func GetEnvironments(
 	return data_, err_
 }
 
+// The query executed by GetExecution.
+const GetExecution_Operation = `
+query GetExecution ($id: ID!) {
+	execution(id: $id) {
+		id
+		runnerId
+		environmentId
+		tenant
+		batchId
+		caseIndex
+		command
+		commandLine
+		labels {
+			name
+			value
+		}
+		state
+		outcome
+		exitCode
+		signal
+		goneReason
+		message
+		startedWarm
+		coldReason
+		usage {
+			wallMs
+			userMs
+			systemMs
+			peakMemory
+			peakProcesses
+			bytesRead
+			bytesWritten
+			outputBytes
+		}
+		marks {
+			queuedAt
+			startedAt
+			firstOutputAt
+			finishedAt
+		}
+	}
+}
+`
+
+func GetExecution(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *GetExecutionResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "GetExecution",
+		Query:  GetExecution_Operation,
+		Variables: &__GetExecutionInput{
+			Id: id,
+		},
+	}
+
+	data_ = &GetExecutionResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The query executed by GetExecutions.
 const GetExecutions_Operation = `
-query GetExecutions ($environment: ID, $runner: ID, $states: [ExecutionState!], $first: Int, $after: String) {
-	executions(environmentId: $environment, runnerId: $runner, states: $states, first: $first, after: $after) {
+query GetExecutions ($environment: ID, $runner: ID, $states: [ExecutionState!], $outcomes: [Outcome!], $failed: Boolean, $labels: [LabelFilterInput!], $command: String, $from: Time, $first: Int, $after: String, $newestFirst: Boolean) {
+	executions(environmentId: $environment, runnerId: $runner, states: $states, outcomes: $outcomes, failed: $failed, labels: $labels, command: $command, from: $from, first: $first, after: $after, newestFirst: $newestFirst) {
 		nodes {
 			id
 			runnerId
 			environmentId
+			batchId
 			command
+			commandLine
+			labels {
+				name
+				value
+			}
 			state
 			outcome
 			exitCode
@@ -6560,8 +7006,14 @@ func GetExecutions(
 	environment *string,
 	runner *string,
 	states []runtime.ExecutionState,
+	outcomes []runtime.Outcome,
+	failed *bool,
+	labels []LabelFilterInput,
+	command *string,
+	from *time.Time,
 	first *int,
 	after *string,
+	newestFirst *bool,
 ) (data_ *GetExecutionsResponse, err_ error) {
 	req_ := &graphql.Request{
 		OpName: "GetExecutions",
@@ -6570,8 +7022,14 @@ func GetExecutions(
 			Environment: environment,
 			Runner:      runner,
 			States:      states,
+			Outcomes:    outcomes,
+			Failed:      failed,
+			Labels:      labels,
+			Command:     command,
+			From:        from,
 			First:       first,
 			After:       after,
+			NewestFirst: newestFirst,
 		},
 	}
 
@@ -6890,8 +7348,8 @@ func GetRunner(
 
 // The query executed by GetRunners.
 const GetRunners_Operation = `
-query GetRunners ($environment: ID, $states: [RunnerState!], $first: Int, $after: String) {
-	runners(environmentId: $environment, states: $states, first: $first, after: $after) {
+query GetRunners ($environment: ID, $states: [RunnerState!], $labels: [LabelFilterInput!], $first: Int, $after: String) {
+	runners(environmentId: $environment, states: $states, labels: $labels, first: $first, after: $after) {
 		nodes {
 			id
 			environmentId
@@ -6933,6 +7391,7 @@ func GetRunners(
 	client_ graphql.Client,
 	environment *string,
 	states []runtime.RunnerState,
+	labels []LabelFilterInput,
 	first *int,
 	after *string,
 ) (data_ *GetRunnersResponse, err_ error) {
@@ -6942,6 +7401,7 @@ func GetRunners(
 		Variables: &__GetRunnersInput{
 			Environment: environment,
 			States:      states,
+			Labels:      labels,
 			First:       first,
 			After:       after,
 		},

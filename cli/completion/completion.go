@@ -202,7 +202,7 @@ func (l line) ask(kind string) []Candidate {
 	query := map[string]string{
 		"environment": `{ environments { id help: image } }`,
 		"runner":      `{ runners(first: 1000, states: [CLAIMED, IDLE]) { nodes { id help: environmentId } } }`,
-		"execution":   `{ executions(first: 1000) { nodes { id help: environmentId } } }`,
+		"execution":   `{ executions(first: 1000, newestFirst: true) { nodes { id help: environmentId } } }`,
 	}[kind]
 	if l.server.Server == "" {
 		l.server.Server = os.Getenv("ROCKPOOL_SERVER")

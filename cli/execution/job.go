@@ -35,6 +35,7 @@ type Job struct {
 	Runner      string
 	Files       []client.FileInput
 	Command     []string
+	Labels      []client.LabelInput // of the claim, or where the runner is there of the execution
 	TimeLimit   *int
 	Stdin       bool               // the program gets In
 	Terminal    *terminal.Terminal // the user's own; nil: the program gets none
@@ -45,7 +46,7 @@ type Job struct {
 // was claimed is released in any case.
 func (j *Job) Run(ctx context.Context) (client.Ending, error) {
 	if j.Environment != "" {
-		runner, err := Claim(ctx, j.Err, j.Client, Request{Environment: j.Environment, Timeout: abandoned, Wait: runnerPatience, brief: true})
+		runner, err := Claim(ctx, j.Err, j.Client, Request{Environment: j.Environment, Timeout: abandoned, Wait: runnerPatience, Labels: j.Labels, brief: true})
 		if err != nil {
 			return failed(ctx, err)
 		}
@@ -115,6 +116,9 @@ func (j *Job) persistent() client.Sender {
 
 func (j *Job) start(ctx context.Context) (err error) {
 	input := client.StartExecutionInput{RunnerId: j.Runner, Command: j.Command, TimeLimit: j.TimeLimit, Stdin: &j.Stdin, IdempotencyKey: new(uuid.NewString())}
+	if j.Environment == "" {
+		input.Labels = j.Labels
+	}
 	if j.Terminal != nil {
 		j.Terminal.Describe(&input)
 	}

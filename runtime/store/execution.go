@@ -42,7 +42,8 @@ func (s *Store) AddExecution(ctx context.Context, x runtime.Execution, start []b
 			return err
 		}
 		t := termsOf(x)
-		if _, err := tx.Exec("INSERT INTO execution_search (execution, queued, labels, command) VALUES ($1, $2, $3, $4)", x.ID, t.queued, t.labels, t.command); err != nil {
+		if _, err := tx.Exec("INSERT INTO execution_search (execution, environment, tenant, queued, labels, command) VALUES ($1, $2, $3, $4, $5, $6)",
+			x.ID, x.EnvironmentID, string(x.Tenant), t.queued, t.labels, t.command); err != nil {
 			return err
 		}
 		var batch, caseNumber any // NULL: it belongs to none
@@ -164,38 +165,20 @@ type ExecutionPage struct {
 // charge with the size of each record, in bytes: an error ends the page, and is returned
 // only where that is empty.
 func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, after runtime.ExecutionID, charge func(bytes int) error) (ExecutionPage, error) {
-	where, args := "true", []any{}
-	if q.RunnerID != "" {
-		where, args = where+" AND runner = "+parameters(len(args)+1, 1), append(args, q.RunnerID)
-	}
-	if q.EnvironmentID != "" {
-		where, args = where+" AND environment = "+parameters(len(args)+1, 1), append(args, q.EnvironmentID)
-	}
-	if q.Tenant != nil {
-		where, args = where+" AND tenant = "+parameters(len(args)+1, 1), append(args, string(*q.Tenant))
-	}
-	if search, more := q.search(len(args) + 1); search != "" {
-		where, args = where+" AND id IN (SELECT execution FROM execution_search WHERE "+search+")", append(args, more...)
-	}
-	if states := slices.Compact(slices.Sorted(slices.Values(q.States))); len(states) > 0 {
-		where += " AND state IN (" + parameters(len(args)+1, len(states)) + ")"
-		for _, state := range states {
-			args = append(args, state)
-		}
-	}
+	all, counted := q.selections()
 	var page ExecutionPage
-	if err := s.reads.QueryRowContext(ctx, "SELECT count(*) FROM executions WHERE "+where, args...).Scan(&page.Total); err != nil {
+	if err := s.reads.QueryRowContext(ctx, "SELECT count(*) FROM "+counted.from+" WHERE "+counted.where(), counted.args...).Scan(&page.Total); err != nil {
 		return ExecutionPage{}, typed(err, "count executions")
 	}
-	order := fmt.Sprintf(" AND id > $%d ORDER BY id LIMIT $%d", len(args)+1, len(args)+2)
+	order := []any{all.id, ">", len(all.args) + 1, all.id, "", len(all.args) + 2}
 	if q.NewestFirst {
-		order = fmt.Sprintf(" AND id < $%d ORDER BY id DESC LIMIT $%d", len(args)+1, len(args)+2)
+		order[1], order[4] = "<", " DESC"
 		after = cmp.Or(after, "\U0010FFFF") // above all ids
 	}
-	statement := "SELECT id, value FROM executions WHERE " + where + order
+	statement := "SELECT id, value FROM " + all.from + " WHERE " + all.where() + fmt.Sprintf(" AND %s %s $%d ORDER BY %s%s LIMIT $%d", order...)
 	for seen, wanted := 1, 1; seen == wanted && !page.More; {
 		wanted = first - len(page.Executions) + 1 // again, if some couldn't be read
-		rows, err := s.reads.QueryContext(ctx, statement, slices.Concat(args, []any{after, wanted})...)
+		rows, err := s.reads.QueryContext(ctx, statement, slices.Concat(all.args, []any{after, wanted})...)
 		if err != nil {
 			return ExecutionPage{}, typed(err, "list executions")
 		}

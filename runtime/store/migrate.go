@@ -41,8 +41,8 @@ func fillSearch(ctx context.Context, tx *sql.Tx) error {
 		}
 		for _, x := range found {
 			t := termsOf(x)
-			_, err := tx.ExecContext(ctx, "INSERT INTO execution_search (execution, queued, outcome, passed, labels, command) VALUES ($1, $2, $3, $4, $5, $6)",
-				x.ID, t.queued, t.outcome, t.passed, t.labels, t.command)
+			_, err := tx.ExecContext(ctx, "INSERT INTO execution_search (execution, environment, tenant, queued, outcome, passed, labels, command) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+				x.ID, x.EnvironmentID, string(x.Tenant), t.queued, t.outcome, t.passed, t.labels, t.command)
 			if err != nil {
 				return err
 			}

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -64,40 +63,121 @@ func nanoseconds(at time.Time) int64 {
 	return at.UnixNano()
 }
 
-// search returns the condition on execution_search, whose parameters begin with a number; "": there is
-// none.
-func (q ExecutionFilter) search(first int) (where string, args []any) {
-	var all []string
-	add := func(condition string, arg any) {
-		all = append(all, fmt.Sprintf(condition, first+len(args)))
-		args = append(args, arg)
+// A selection is of rows. Its zero value is empty.
+type selection struct {
+	from string
+	id   string // the column by which it is sorted
+	all  []string
+	args []any
+}
+
+func (s *selection) where() string { return strings.Join(append([]string{"true"}, s.all...), " AND ") }
+
+// add adds a condition, in which %s stands for parameters.
+func (s *selection) add(condition string, args ...any) {
+	s.all = append(s.all, strings.Replace(condition, "%s", parameters(len(s.args)+1, len(args)), 1))
+	s.args = append(s.args, args...)
+}
+
+// selections return what a filter selects, and the same in the form that is faster to count.
+func (q ExecutionFilter) selections() (all, counted selection) {
+	searched := selection{from: "execution_search s", id: "s.execution"}
+	q.search(&searched)
+	if len(searched.all) == 0 {
+		all = selection{from: "executions e", id: "e.id"}
+		q.among(&all)
+		return all, all
 	}
-	// Unlike LIKE it is the same in all databases: none folds cases, and nothing needs to be escaped.
-	const contains = "%[1]s <> replace(%[1]s, $%%d, '')"
-	if outcomes := slices.Compact(slices.Sorted(slices.Values(q.Outcomes))); len(outcomes) > 0 {
-		all = append(all, "outcome IN ("+parameters(first, len(outcomes))+")")
-		for _, o := range outcomes {
-			args = append(args, string(o))
-		}
+	// SQLite reads the narrow table first, in the order of its ids, and the other for what matches. It
+	// would use an index of the other, and look up nearly all of the first by their ids.
+	all = searched
+	all.from += " CROSS JOIN executions e"
+	if q.RunnerID != "" { // which is of few
+		all.from = "execution_search s JOIN executions e ON true"
+	}
+	all.add("e.id = s.execution")
+	q.among(&all)
+	if _, exact := q.ended(); q.RunnerID != "" || !exact {
+		return all, all
+	}
+	return all, searched
+}
+
+// ended returns the condition on execution_search that the states imply; "": there is none. Exact reports
+// that it implies the states.
+func (q ExecutionFilter) ended() (condition string, exact bool) {
+	states := slices.Compact(slices.Sorted(slices.Values(q.States)))
+	switch finished := slices.Contains(states, runtime.ExecutionFinished); {
+	case len(states) == 0:
+		return "", true
+	case !finished:
+		return "s.outcome = ''", len(states) == 2
+	case len(states) == 1:
+		return "s.outcome <> ''", true
+	default:
+		return "", len(states) == 3
+	}
+}
+
+// among adds the conditions on executions.
+func (q ExecutionFilter) among(s *selection) {
+	if q.RunnerID != "" {
+		s.add("e.runner = %s", q.RunnerID)
+	}
+	if q.EnvironmentID != "" {
+		s.add("e.environment = %s", q.EnvironmentID)
+	}
+	if q.Tenant != nil {
+		s.add("e.tenant = %s", string(*q.Tenant))
+	}
+	if len(q.States) > 0 {
+		s.add("e.state IN (%s)", distinct(q.States)...)
+	}
+}
+
+// search adds the conditions on execution_search, if there is any that executions don't have.
+func (q ExecutionFilter) search(s *selection) {
+	if len(q.Outcomes) > 0 {
+		s.add("s.outcome IN (%s)", distinct(q.Outcomes)...)
 	}
 	if q.Failed != nil {
 		passed := 1
 		if *q.Failed {
 			passed = 0
 		}
-		add("passed = $%d", passed)
-	}
-	for _, l := range q.Labels {
-		add(fmt.Sprintf(contains, "labels"), labelLine(l))
-	}
-	if q.Command != "" {
-		add(fmt.Sprintf(contains, "command"), strings.ToLower(q.Command))
+		s.add("s.passed = %s", passed)
 	}
 	if !q.From.IsZero() {
-		add("queued >= $%d", nanoseconds(q.From))
+		s.add("s.queued >= %s", nanoseconds(q.From))
 	}
 	if !q.To.IsZero() {
-		add("queued < $%d", nanoseconds(q.To))
+		s.add("s.queued < %s", nanoseconds(q.To))
 	}
-	return strings.Join(all, " AND "), args
+	// Unlike with LIKE, SQLite doesn't take upper for lower case, and nothing is a pattern.
+	for _, l := range q.Labels {
+		s.add("instr(s.labels, %s) > 0", labelLine(l))
+	}
+	if q.Command != "" {
+		s.add("instr(s.command, %s) > 0", strings.ToLower(q.Command))
+	}
+	if len(s.all) == 0 {
+		return
+	}
+	if q.EnvironmentID != "" {
+		s.add("s.environment = %s", q.EnvironmentID)
+	}
+	if q.Tenant != nil {
+		s.add("s.tenant = %s", string(*q.Tenant))
+	}
+	if condition, _ := q.ended(); condition != "" {
+		s.add(condition)
+	}
+}
+
+// distinct returns each value once, as parameters.
+func distinct[T ~string](values []T) (args []any) {
+	for _, v := range slices.Compact(slices.Sorted(slices.Values(values))) {
+		args = append(args, string(v))
+	}
+	return args
 }

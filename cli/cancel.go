@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/output"
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+type execCancel struct {
+	connection.Flags
+	output.Format
+	searchFlags
+	IDs []string `arg:"" optional:"" name:"execution" complete:"execution" help:"Their ids."`
+}
+
+// Help is what its --help says beyond the flags.
+func (execCancel) Help() string {
+	return `Name executions by their ids, or all that haven't ended by flags that select them. A batch whose execution the flags select ends as a whole. The runner stays usable.
+
+    rockpool exec cancel "$id"
+    rockpool exec cancel --label user=ada
+    rockpool exec cancel --env python --command loop.py --since 1h
+
+Exit codes:
+    0      all have ended: they were cancelled, or had ended before; the table says which and how
+    125    one doesn't exist or can't be cancelled; the others are cancelled
+    2      neither an id nor a flag that selects was given, or both`
+}
+
+// Validate refuses to cancel everything.
+func (c *execCancel) Validate() error {
+	switch {
+	case len(c.IDs) == 0 && !c.given():
+		return errors.New("name executions by their ids, or select them with --label, --env, --runner, --command or --since")
+	case len(c.IDs) > 0 && c.given():
+		return errors.New("give either ids or flags that select executions, not both")
+	}
+	return nil
+}
+
+// atOnce is how many executions are cancelled at the same time: each may take the server two seconds.
+const atOnce = 8
+
+// A cancelled execution, for scripts.
+type cancelled struct {
+	ID        string                 `json:"id"`
+	Cancelled bool                   `json:"cancelled"` // by this command
+	State     runtime.ExecutionState `json:"state,omitempty"`
+	Outcome   runtime.Outcome        `json:"outcome,omitempty"`
+	Message   string                 `json:"message,omitempty"`
+
+	batch string // that ends with it; "": none
+	err   error
+}
+
+// Run cancels executions.
+func (c *execCancel) Run(s Streams) error {
+	ctx, stop := stoppable()
+	defer stop()
+	server, err := c.Patient()
+	if err != nil {
+		return err
+	}
+	all := make([]cancelled, len(c.IDs))
+	for i, id := range c.IDs {
+		all[i].ID = id
+	}
+	if len(c.IDs) == 0 {
+		found, err := c.executions(ctx, server, search{states: []runtime.ExecutionState{runtime.ExecutionPending, runtime.ExecutionRunning}})
+		if err != nil {
+			return err
+		}
+		for _, x := range found {
+			all = append(all, cancelled{ID: x.Id, batch: text(x.BatchId)})
+		}
+	}
+	cancelAll(ctx, server, all)
+	return c.report(s, all)
+}
+
+func cancelAll(ctx context.Context, server client.Sender, all []cancelled) {
+	var group sync.WaitGroup
+	places := make(chan struct{}, atOnce)
+	for i := range all {
+		places <- struct{}{}
+		group.Go(func() {
+			all[i].cancel(ctx, server)
+			<-places
+		})
+	}
+	group.Wait()
+}
+
+// cancel cancels one, and notes what became of it.
+func (x *cancelled) cancel(ctx context.Context, server client.Sender) {
+	before, err := client.GetEnding(ctx, server, x.ID, 0)
+	if err != nil {
+		x.err = err
+		return
+	}
+	x.State, x.Outcome, x.Message = before.Execution.State, before.Execution.Outcome, before.Execution.Message
+	if x.State == runtime.ExecutionFinished {
+		return
+	}
+	if x.batch != "" { // else its next case would begin
+		if _, x.err = client.CancelBatch(ctx, server, x.batch); x.err != nil {
+			return
+		}
+	}
+	out, err := client.CancelExecution(ctx, server, x.ID)
+	if err != nil {
+		x.err = err
+		return
+	}
+	after := out.CancelExecution.Execution
+	x.State, x.Outcome, x.Message = after.State, after.Outcome, after.Message
+	x.Cancelled = x.State != runtime.ExecutionFinished || x.Outcome == runtime.OutcomeCancelled
+}
+
+// report says what became of all, and returns the errors.
+func (c *execCancel) report(s Streams, all []cancelled) error {
+	t := output.Table{Head: []string{"EXECUTION", "CANCELLED", "HOW IT ENDED"}}
+	var failed []error
+	done := 0
+	for _, x := range all {
+		was, how := "no", "-"
+		switch {
+		case x.err != nil:
+			failed = append(failed, fmt.Errorf("%s: %w", x.ID, x.err))
+		case !x.Cancelled:
+			how = fmt.Sprintf("it had already ended: %s (%s)", x.Message, x.Outcome)
+		case x.State != runtime.ExecutionFinished:
+			was, how = "yes", "it is ending"
+		default:
+			was, how = "yes", string(x.Outcome)
+		}
+		if x.Cancelled {
+			done++
+		}
+		t.Rows = append(t.Rows, []string{x.ID, was, how})
+	}
+	if len(all) > 0 || c.JSON || c.Output != "table" {
+		failed = append([]error{c.Print(s.Out, all, t)}, failed...)
+	}
+	count := strconv.Itoa(done) + " executions"
+	if done == 1 {
+		count = "1 execution"
+	}
+	_, _ = fmt.Fprintf(s.Err, "rockpool: cancelled %s\n", count)
+	return errors.Join(failed...)
+}

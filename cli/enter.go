@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/terminal"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+type runnerExec struct {
+	connection.Flags
+	ID        string   `arg:"" name:"runner" complete:"runner" help:"A claimed runner's id."`
+	Stdin     bool     `help:"Feed the command what this one reads on its standard input; else its input is empty."`
+	TimeLimit *int     `placeholder:"SECONDS" help:"How long the command may run, 0 to 86400; 0: without limit. (the environment's)"`
+	Label     []string `placeholder:"NAME=VALUE" sep:"none" help:"Something to find the execution again by, beside the labels of the claim. Can be given more than once."`
+	program   []string
+}
+
+func (c *runnerExec) takeProgram(words []string) { c.program = words }
+
+// Help is what its --help says beyond the flags.
+func (*runnerExec) Help() string {
+	return `Runs the command after -- in a runner, without a terminal, and copies its output to stdout and stderr byte for byte. The runner stays claimed. It exits with the command's code; the other codes are those of rockpool run. Ctrl-C cancels the command.
+
+    rockpool runner exec "$id" -- ls -l
+    rockpool runner exec "$id" --stdin -- sort -rn < numbers.txt
+    rockpool runner exec "$id" --label step=test -- sh -c 'make && make test'`
+}
+
+// Run runs the command.
+func (c *runnerExec) Run(s Streams) error {
+	if len(c.program) == 0 {
+		return errors.New("there is nothing to run: name a command after --")
+	}
+	if err := validTimeLimit(c.TimeLimit); err != nil {
+		return err
+	}
+	labels, err := labelInputs(c.Label)
+	if err != nil {
+		return err
+	}
+	server, err := c.Client()
+	if err != nil {
+		return err
+	}
+	j := newJob(s, server)
+	j.Runner, j.Command, j.TimeLimit, j.Stdin, j.Labels = c.ID, c.program, c.TimeLimit, c.Stdin, labels
+	ctx, stop := stoppable()
+	defer stop()
+	return runJob(ctx, j)
+}
+
+type runnerShell struct {
+	connection.Flags
+	ID      string `arg:"" optional:"" name:"runner" complete:"runner" help:"A claimed runner's id."`
+	Env     string `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Claim a runner of this environment, and release it at the end."`
+	program []string
+}
+
+func (c *runnerShell) takeProgram(words []string) { c.program = words }
+
+// Help is what its --help says beyond the flags.
+func (*runnerShell) Help() string {
+	return `Opens a shell, or the program after --, on a terminal in a runner: every key goes there, Ctrl-C too. It has no time limit. It exits with the shell's code; the other codes are those of rockpool run. Without a terminal use rockpool runner exec.
+
+    rockpool runner shell --env python
+    rockpool runner shell "$id"
+    rockpool runner shell "$id" -- python3 -i main.py`
+}
+
+// anyShell is a script for sh that becomes the best shell there is. Bash
+// controls its jobs through standard error.
+const anyShell = `if command -v bash >/dev/null; then exec bash -i 2>&1; else exec sh -i 2>&1; fi`
+
+// Run opens a shell.
+func (c *runnerShell) Run(s Streams) error {
+	if (c.ID == "") == (c.Env == "") {
+		return fmt.Errorf("name either a runner or an environment with --env")
+	}
+	server, err := c.Client()
+	if err != nil {
+		return err
+	}
+	unlimited := 0
+	j := newJob(s, server)
+	j.Runner, j.Environment, j.TimeLimit, j.Command = c.ID, c.Env, &unlimited, c.program
+	if j.Terminal, err = terminal.Open(s.In, s.Out, s.Err); err != nil {
+		return c.withoutTerminal()
+	}
+	if len(c.program) == 0 {
+		j.Command = slices.Clone([]string{"sh", "-c", anyShell})
+	}
+	ctx, stop := stoppable()
+	defer stop()
+	return runJob(ctx, j)
+}
+
+// withoutTerminal says what to use instead.
+func (c *runnerShell) withoutTerminal() error {
+	program, instead := "COMMAND", "rockpool runner exec "+c.ID
+	if len(c.program) > 0 {
+		program = runtime.Execution{Command: c.program}.CommandLine()
+	}
+	if c.Env != "" {
+		instead = "rockpool run --env " + c.Env
+	}
+	return fmt.Errorf("rockpool runner shell needs a terminal as standard input, and this is none; use: %s -- %s (with --stdin to feed it)", instead, program)
+}

@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// withRunners returns a server on which commands claim runners of the environment e.
+func withRunners(t *testing.T) *server {
+	s := newServer(t)
+	if _, _, err := s.engine.PutEnvironment(t.Context(), engine.PutEnvironmentInput{ID: "e", PoolSize: new(2)}); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("ROCKPOOL_SERVER", s.url) // what follows -- is no flag
+	return s
+}
+
+// inside runs a command line, whose end may be a program.
+func (s *server) inside(in string, arguments ...string) (out, errs string, code int) {
+	s.t.Helper()
+	var stdout, stderr bytes.Buffer
+	code = execute(strings.NewReader(in), &stdout, &stderr, arguments...)
+	return stdout.String(), stderr.String(), code
+}
+
+func (s *server) begin(in engine.StartInput) runtime.ExecutionID {
+	s.t.Helper()
+	x, err := s.engine.Start(s.t.Context(), in)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return x.ID
+}
+
+func TestRunnerExecRunsInAClaimedRunner(t *testing.T) {
+	s := withRunners(t)
+	id := strings.TrimSpace(s.works("runner", "claim", "e", "--label", "user=ada"))
+	if out, errs, code := s.inside("fed", "runner", "exec", id, "--stdin", "--label", "step=one", "--", "cat"); out != "fed" || errs != "" || code != 0 {
+		t.Errorf("%d %q %q", code, out, errs)
+	}
+	if out, errs, code := s.inside("unread", "runner", "exec", id, "--", "cat"); out+errs != "" || code != 0 {
+		t.Errorf("%d %q %q", code, out, errs)
+	}
+	if _, _, code := s.inside("", "runner", "exec", id, "--", "exit", "7"); code != 7 {
+		t.Error(code)
+	}
+	if _, errs, code := s.inside("", "runner", "exec", id); code != CodeOurs || !strings.Contains(errs, "name a command after --") {
+		t.Errorf("%d %q", code, errs)
+	}
+	if out := s.works("runner", "list", "--label", "user=ada"); !strings.Contains(out, id) {
+		t.Error("the runner isn't held any more:", out)
+	}
+	if out := s.works("runner", "list", "--label", "user=bob"); strings.Contains(out, id) {
+		t.Error(out)
+	}
+	if out := s.works("exec", "list", "--label", "step=one", "--label", "user"); strings.Count(out, "\n") != 2 || !strings.Contains(out, "user=ada step=one") {
+		t.Error(out)
+	}
+	for use, arguments := range map[string][]string{
+		"rockpool runner exec " + id + " -- ls 'a b' (with --stdin": {"runner", "shell", id, "--", "ls", "a b"},
+		"rockpool runner exec " + id + " -- COMMAND":                {"runner", "shell", id},
+		"rockpool run --env e -- ls":                                {"runner", "shell", "--env", "e", "--", "ls"},
+	} {
+		if _, errs, code := s.inside("", arguments...); code != CodeOurs || !strings.Contains(errs, use) {
+			t.Errorf("%d %q, not %q", code, errs, use)
+		}
+	}
+}
+
+func TestRunLabelsItsClaimAndExecution(t *testing.T) {
+	s := withRunners(t)
+	if out, errs, code := s.inside("", "run", "--env", "e", "--label", "user=ada=1", "--", "echo", "x"); code != 0 {
+		t.Fatal(out, errs)
+	}
+	if out := s.works("exec", "list", "--label", "user=ada=1"); !strings.Contains(out, "echo x") {
+		t.Error(out)
+	}
+	s.fails("must be NAME=VALUE", "run", "--env", "e", "--label", "user", "main.py")
+}
+
+func TestExecListFinds(t *testing.T) {
+	s := withRunners(t)
+	runner := runtime.RunnerID(strings.TrimSpace(s.works("runner", "claim", "e")))
+	var ids []string
+	for _, command := range [][]string{{"exit", "3"}, {"echo", "It's"}, {"exit", "0"}, {"exit", "4"}} {
+		id := s.begin(engine.StartInput{RunnerID: runner, Command: command, Labels: []runtime.Label{{Name: "of", Value: command[0]}}})
+		ids = append(ids, string(id))
+		wait.For(t, "it has ended", func() bool {
+			x, err := s.engine.Execution(t.Context(), id, 0)
+			return err == nil && x.State == runtime.ExecutionFinished
+		})
+	}
+	for name, test := range map[string]struct {
+		flags []string
+		want  []string
+	}{
+		"all, the newest first": {nil, []string{ids[3], ids[2], ids[1], ids[0]}},
+		"failed":                {[]string{"--failed"}, []string{ids[3], ids[0]}},
+		"the newest":            {[]string{"--limit", "3"}, []string{ids[3], ids[2], ids[1]}},
+		"a label":               {[]string{"--label", "of=exit", "--limit", "1", "--failed"}, []string{ids[3]}},
+		"a command":             {[]string{"--command", "'it'\\''S"}, []string{ids[1]}},
+		"an outcome":            {[]string{"--outcome", "TIME_LIMIT"}, []string{}},
+		"since then":            {[]string{"--since", "1h", "--outcome", "EXITED", "--env", "e"}, []string{ids[3], ids[2], ids[1], ids[0]}},
+		"since now":             {[]string{"--since", "2999-01-01T00:00:00Z"}, []string{}},
+	} {
+		var found []struct{ ID string }
+		text := s.works(append([]string{"exec", "list", "--json"}, test.flags...)...)
+		if err := json.Unmarshal([]byte(text), &found); err != nil {
+			t.Fatal(err)
+		}
+		got := []string{}
+		for _, x := range found {
+			got = append(got, x.ID)
+		}
+		if strings.Join(got, " ") != strings.Join(test.want, " ") {
+			t.Errorf("%s: %v, not %v", name, got, test.want)
+		}
+	}
+	x, err := s.engine.Execution(t.Context(), runtime.ExecutionID(ids[1]), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	queued := x.Marks.QueuedAt
+	if out := s.works("exec", "list"); !strings.Contains(out, date(&queued)) || !strings.Contains(out, `echo 'It'\''s'`) {
+		t.Error(out)
+	}
+	if out := s.works("exec", "show", ids[3]); !strings.Contains(out, "exit 4") || !strings.Contains(out, "EXITED 4") || !strings.Contains(out, "of=exit") || !strings.Contains(out, "finished") {
+		t.Error(out)
+	}
+	s.fails("EXECUTION_NOT_FOUND", "exec", "show", "nonesuch")
+	s.fails("--since", "exec", "list", "--since", "yesterday")
+	s.fails("--limit", "exec", "list", "--limit=-1")
+	s.fails("NAME=VALUE or NAME", "exec", "list", "--label", "=x")
+	s.fails("INVALID_INPUT", "exec", "list", "--label", strings.Repeat("x", 257))
+}
+
+func TestExecCancelSaysWhatItDid(t *testing.T) {
+	s := withRunners(t)
+	runner := runtime.RunnerID(strings.TrimSpace(s.works("runner", "claim", "e", "--label", "user=ada")))
+	other := runtime.RunnerID(strings.TrimSpace(s.works("runner", "claim", "e", "--label", "user=bob")))
+	sleep := func(of runtime.RunnerID) runtime.ExecutionID {
+		return s.begin(engine.StartInput{RunnerID: of, Command: []string{"sleep", "3600"}})
+	}
+	ended := string(s.begin(engine.StartInput{RunnerID: runner, Command: []string{"exit", "3"}}))
+	wait.For(t, "it has ended", func() bool {
+		x, err := s.engine.Execution(t.Context(), runtime.ExecutionID(ended), 0)
+		return err == nil && x.State == runtime.ExecutionFinished
+	})
+	first, second, third := sleep(runner), sleep(runner), sleep(other)
+	batch, _, err := s.engine.StartBatch(t.Context(), engine.StartInput{RunnerID: runner, Command: []string{"sleep", "3600"}}, engine.BatchInput{Cases: make([]engine.CaseInput, 3)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, errs, code := s.command("exec", "cancel", "--label", "user=ada")
+	if code != 0 || errs != "rockpool: cancelled 3 executions\n" || !strings.Contains(out, string(first)) || !strings.Contains(out, string(second)) ||
+		strings.Contains(out, ended) || strings.Contains(out, string(third)) {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	wait.For(t, "the batch has ended as a whole", func() bool {
+		b, err := s.engine.Batch(t.Context(), batch.ID)
+		return err == nil && b.State == runtime.BatchFinished && b.Skipped() == 2
+	})
+	if out, errs, code := s.command("exec", "cancel", "--label", "user=ada"); code != 0 || out != "" || errs != "rockpool: cancelled 0 executions\n" {
+		t.Errorf("%d %q %q", code, out, errs)
+	}
+	out, errs, code = s.command("exec", "cancel", string(third), ended)
+	if code != 0 || errs != "rockpool: cancelled 1 execution\n" || !strings.Contains(out, "no         it had already ended: exited with code 3 (EXITED)") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	out, errs, code = s.command("exec", "cancel", "nonesuch", ended, "--json")
+	var all []cancelled
+	if err := json.Unmarshal([]byte(out), &all); err != nil || code != CodeOurs || !strings.Contains(errs, "nonesuch: ") ||
+		len(all) != 2 || all[1].ID != ended || all[1].Cancelled || all[1].Outcome != runtime.OutcomeExited {
+		t.Errorf("%v: %d %s %s", err, code, out, errs)
+	}
+	for _, arguments := range [][]string{{"exec", "cancel"}, {"exec", "cancel", "x", "--label", "user=ada"}} {
+		if _, errs, code := s.command(arguments...); code != CodeUsage || !strings.Contains(errs, "ids") {
+			t.Errorf("%v: %d %s", arguments, code, errs)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// searchFlags select executions.
+type searchFlags struct {
+	Env     string   `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Only those in runners of this environment."`
+	Runner  string   `complete:"runner" placeholder:"RUNNER" help:"Only those in this runner."`
+	Label   []string `placeholder:"NAME=VALUE" sep:"none" help:"Only those with this label; NAME alone: with any value. Can be given more than once: all must match."`
+	Command string   `placeholder:"TEXT" help:"Only those with this text in their command line, upper and lower case alike."`
+	Since   string   `placeholder:"TIME" help:"Only those queued since then: a time as in 2026-11-20T21:27:00Z, or a duration before now as in 1h."`
+}
+
+// given reports whether any flag selects something.
+func (f searchFlags) given() bool {
+	return f.Env != "" || f.Runner != "" || len(f.Label) > 0 || f.Command != "" || f.Since != ""
+}
+
+// A search has what selects executions beside the flags.
+type search struct {
+	states   []runtime.ExecutionState
+	outcomes []runtime.Outcome
+	failed   bool
+	limit    int // 0: all
+}
+
+// executions returns those that are selected, the newest first.
+func (f searchFlags) executions(ctx context.Context, server client.Sender, of search) ([]client.ListedExecution, error) {
+	labels, err := labelFilters(f.Label)
+	if err != nil {
+		return nil, err
+	}
+	from, err := moment("--since", f.Since)
+	if err != nil {
+		return nil, err
+	}
+	var failed *bool
+	if of.failed {
+		failed = &of.failed
+	}
+	left := of.limit
+	return connection.Pages(func(after *string) ([]client.ListedExecution, client.PageInfo, error) {
+		size := connection.PageSize
+		if of.limit > 0 {
+			size = new(min(left, *size))
+		}
+		out, err := client.GetExecutions(ctx, server, unless(f.Env), unless(f.Runner), of.states, of.outcomes, failed, labels, unless(f.Command), from, size, after, new(true))
+		if err != nil {
+			return nil, client.PageInfo{}, err
+		}
+		page := out.Executions
+		if left -= len(page.Nodes); of.limit > 0 && left <= 0 {
+			page.PageInfo.HasNextPage = false
+		}
+		return page.Nodes, page.PageInfo, nil
+	})
+}
+
+// labelInputs returns labels to attach.
+func labelInputs(texts []string) (labels []client.LabelInput, err error) {
+	for _, text := range texts {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok {
+			return nil, fmt.Errorf("--label is %q, but must be NAME=VALUE", text)
+		}
+		labels = append(labels, client.LabelInput{Name: name, Value: value})
+	}
+	return labels, nil
+}
+
+// labelFilters returns labels to search for.
+func labelFilters(texts []string) (labels []client.LabelFilterInput, err error) {
+	for _, text := range texts {
+		name, value, ok := strings.Cut(text, "=")
+		if name == "" {
+			return nil, fmt.Errorf("--label is %q, but must be NAME=VALUE or NAME", text)
+		}
+		filter := client.LabelFilterInput{Name: name}
+		if ok {
+			filter.Value = &value
+		}
+		labels = append(labels, filter)
+	}
+	return labels, nil
+}
+
+// labelText returns labels as flags spell them.
+func labelText[L client.Label | client.LeaseLabelsLabel](labels []L) string {
+	texts := make([]string, len(labels))
+	for i, l := range labels {
+		label := client.Label(l)
+		texts[i] = label.Name + "=" + label.Value
+	}
+	return strings.Join(texts, " ")
+}
+
+// date returns a moment as people here read it; "-": there is none.
+func date(moment *time.Time) string {
+	if moment == nil || moment.IsZero() {
+		return "-"
+	}
+	return moment.Local().Format(time.DateTime)
+}

@@ -1,0 +1,229 @@
+package store
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pressly/goose/v3"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+func unbounded(int) error { return nil }
+
+// searchable are executions of all kinds, by their ids.
+func searchable() []runtime.Execution {
+	began := time.Unix(1_800_000_000, 5)
+	label := func(name, value string) runtime.Label { return runtime.Label{Name: name, Value: value} }
+	exited := func(code int) runtime.End { return runtime.End{Outcome: runtime.OutcomeExited, ExitCode: code} }
+	all := []runtime.Execution{
+		{ID: "1", Tenant: "x", Command: []string{"/bin/sh", "-c", "echo ÄPFEL"}, Shell: true, State: runtime.ExecutionFinished, End: exited(0),
+			Labels: []runtime.Label{label("user", "ada"), label("course", "a\x00\"\n%_")}},
+		{ID: "2", Tenant: "x", Command: []string{"python3", "a b.py"}, State: runtime.ExecutionFinished, End: exited(1), Labels: []runtime.Label{label("user", "Ada")}},
+		{ID: "3", Command: []string{strings.Repeat("x", SearchedBytes-2), "beyond"}, State: runtime.ExecutionFinished,
+			End: runtime.End{Outcome: runtime.OutcomeTimeLimit}, Labels: []runtime.Label{label("user", "ada"), label("user", "bob")}},
+		{ID: "4", Command: []string{"100%", "\x00"}, State: runtime.ExecutionRunning, Labels: []runtime.Label{label("auser", "ada"), label("user", "adam")}},
+	}
+	for i := range all {
+		all[i].RunnerID, all[i].EnvironmentID = runtime.RunnerID("r"+all[i].ID), runtime.EnvironmentID("e"+all[i].ID)
+		all[i].Marks.QueuedAt = began.Add(time.Duration(i))
+	}
+	return all
+}
+
+func ended(t *testing.T, s *Store, all []runtime.Execution) {
+	t.Helper()
+	for _, x := range all {
+		pending := x
+		pending.State, pending.End = runtime.ExecutionPending, runtime.End{}
+		if _, _, err := s.AddExecution(t.Context(), pending, []byte("start")); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if x.State == runtime.ExecutionFinished {
+			_, err = s.FinishExecution(t.Context(), x, 0)
+		} else {
+			err = s.PutExecution(t.Context(), x)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func found(t *testing.T, s *Store, q ExecutionFilter) string {
+	t.Helper()
+	page, err := s.Executions(t.Context(), q, 10, "", unbounded)
+	var ids []string
+	for _, x := range page.Executions {
+		ids = append(ids, string(x.ID))
+	}
+	if err != nil || page.Total != len(ids) {
+		t.Errorf("%d of %d: %v", len(ids), page.Total, err)
+	}
+	return strings.Join(ids, " ")
+}
+
+func searches(at time.Time) map[string]struct {
+	q    ExecutionFilter
+	want string
+} {
+	label := func(name string, value ...string) []runtime.LabelFilter {
+		f := runtime.LabelFilter{Name: name}
+		if len(value) > 0 {
+			f.Value = &value[0]
+		}
+		return []runtime.LabelFilter{f}
+	}
+	return map[string]struct {
+		q    ExecutionFilter
+		want string
+	}{
+		"all":                                 {ExecutionFilter{}, "1 2 3 4"},
+		"failed":                              {ExecutionFilter{Failed: new(true)}, "2 3"},
+		"not failed":                          {ExecutionFilter{Failed: new(false)}, "1"},
+		"failed, newest first":                {ExecutionFilter{Failed: new(true), NewestFirst: true}, "3 2"},
+		"outcomes":                            {ExecutionFilter{Outcomes: []runtime.Outcome{runtime.OutcomeTimeLimit, runtime.OutcomeLost, runtime.OutcomeTimeLimit}}, "3"},
+		"a label, which is case-sensitive":    {ExecutionFilter{Labels: label("user", "ada")}, "1 3"},
+		"a label of any value":                {ExecutionFilter{Labels: label("user")}, "1 2 3 4"},
+		"a label's name, whole":               {ExecutionFilter{Labels: label("auser")}, "4"},
+		"a part of a label's name":            {ExecutionFilter{Labels: label("use")}, ""},
+		"no value":                            {ExecutionFilter{Labels: label("user", "")}, ""},
+		"any text as a label's value":         {ExecutionFilter{Labels: label("course", "a\x00\"\n%_")}, "1"},
+		"no pattern":                          {ExecutionFilter{Labels: label("course", "a%")}, ""},
+		"two labels":                          {ExecutionFilter{Labels: append(label("user", "ada"), label("user", "bob")...)}, "3"},
+		"text of any case":                    {ExecutionFilter{Command: "äPFel"}, "1"},
+		"text without wrappers":               {ExecutionFilter{Command: "-c"}, ""},
+		"text as it is shown":                 {ExecutionFilter{Command: "N3 'a b.PY'"}, "2"},
+		"no pattern as text":                  {ExecutionFilter{Command: "0%"}, "4"},
+		"text at the end of what is searched": {ExecutionFilter{Command: "x b"}, "3"},
+		"text beyond what is searched":        {ExecutionFilter{Command: "x be"}, ""},
+		"from then on":                        {ExecutionFilter{From: at.Add(1)}, "2 3 4"},
+		"until before then":                   {ExecutionFilter{To: at.Add(1)}, "1"},
+		"a time":                              {ExecutionFilter{From: at.Add(1), To: at.Add(3)}, "2 3"},
+		"all times":                           {ExecutionFilter{From: time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC), To: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}, "1 2 3 4"},
+		"all of it, and a tenant":             {ExecutionFilter{Tenant: new(runtime.TenantID("x")), Failed: new(true), Outcomes: []runtime.Outcome{runtime.OutcomeExited}, Labels: label("user"), Command: "py", From: at, States: []runtime.ExecutionState{runtime.ExecutionFinished}}, "2"},
+		"a runner's":                          {ExecutionFilter{RunnerID: "r2", Failed: new(true)}, "2"},
+		"an environment's":                    {ExecutionFilter{EnvironmentID: "e1", Labels: label("user")}, "1"},
+		"some that haven't ended":             {ExecutionFilter{States: []runtime.ExecutionState{runtime.ExecutionPending, runtime.ExecutionRunning}, Labels: label("user")}, "4"},
+		"some that run or have ended":         {ExecutionFilter{States: []runtime.ExecutionState{runtime.ExecutionFinished, runtime.ExecutionRunning}, From: at.Add(2)}, "3 4"},
+		"some that run":                       {ExecutionFilter{States: []runtime.ExecutionState{runtime.ExecutionRunning}, Labels: label("user")}, "4"},
+		"some that wait":                      {ExecutionFilter{States: []runtime.ExecutionState{runtime.ExecutionPending}, Labels: label("user")}, ""},
+		"some of any state":                   {ExecutionFilter{States: []runtime.ExecutionState{runtime.ExecutionPending, runtime.ExecutionFinished, runtime.ExecutionRunning}, From: at.Add(2)}, "3 4"},
+		"some that have ended":                {ExecutionFilter{States: []runtime.ExecutionState{runtime.ExecutionFinished}, From: at.Add(2)}, "3"},
+		"another tenant's":                    {ExecutionFilter{Tenant: new(runtime.TenantID("")), Labels: label("course")}, ""},
+	}
+}
+
+func TestExecutionsAreSearched(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	all := searchable()
+	ended(t, s, all)
+	for name, test := range searches(all[0].Marks.QueuedAt) {
+		if got := found(t, s, test.q); got != test.want {
+			t.Errorf("%s: %q, not %q", name, got, test.want)
+		}
+	}
+	if err := s.DeleteExecutions(t.Context(), []runtime.ExecutionID{"1", "2", "4"}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	var left int // the row of one that runs stays, as it does
+	if err := s.reads.QueryRowContext(t.Context(), "SELECT count(*) FROM execution_search").Scan(&left); err != nil || left != 2 {
+		t.Error(left, err)
+	}
+	if got := found(t, s, ExecutionFilter{Labels: []runtime.LabelFilter{{Name: "user"}}}); got != "3 4" {
+		t.Error("after others were deleted:", got)
+	}
+}
+
+// TestOldDatabaseIsSearched: one of a server that had no search.
+func TestOldDatabaseIsSearched(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	s := open(t, path)
+	all := searchable()
+	ended(t, s, all)
+	if _, err := s.reads.db.ExecContext(t.Context(), "UPDATE executions SET value = $1 WHERE id = '4'", []byte("none")); err != nil {
+		t.Fatal(err)
+	}
+	provider, err := migrator(goose.DialectSQLite3, s.db.(*sqliteDB).writes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := provider.DownTo(t.Context(), 8); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, path)
+	for name, want := range map[string]ExecutionFilter{"1": {Failed: new(false)}, "2 3": {Failed: new(true)}, "1 3": {Labels: []runtime.LabelFilter{{Name: "user", Value: new("ada")}}}} {
+		if got := found(t, s, want); got != name {
+			t.Errorf("%q, not %q", got, name)
+		}
+	}
+}
+
+// BenchmarkSearch is to take some ten milliseconds.
+func BenchmarkSearch(b *testing.B) {
+	const most = 100_000
+	s := open(b, filepath.Join(b.TempDir(), "db"))
+	kept(b, s, most)
+	began := time.Unix(1_800_000_000, 0)
+	for name, q := range map[string]ExecutionFilter{
+		"none":        {},
+		"failed":      {Failed: new(true)},
+		"label":       {Labels: []runtime.LabelFilter{{Name: "user", Value: new("u7")}}},
+		"command":     {Command: "prog7.py"},
+		"hour":        {From: began.Add((most - 3600) * time.Second)},
+		"all":         {Failed: new(true), Labels: []runtime.LabelFilter{{Name: "user"}}, Command: "prog", From: began},
+		"runs":        {States: []runtime.ExecutionState{runtime.ExecutionRunning}, Labels: []runtime.LabelFilter{{Name: "user"}}},
+		"ended":       {States: []runtime.ExecutionState{runtime.ExecutionFinished}, Labels: []runtime.LabelFilter{{Name: "user"}}},
+		"environment": {EnvironmentID: "python", Labels: []runtime.LabelFilter{{Name: "user"}}},
+		"runner":      {RunnerID: "01930000-0000-7000-9000-000000000007", Labels: []runtime.LabelFilter{{Name: "user"}}},
+		"tenant":      {Tenant: new(runtime.TenantID("t3")), Labels: []runtime.LabelFilter{{Name: "user"}}},
+	} {
+		b.Run(name, func(b *testing.B) {
+			q.NewestFirst = true
+			for b.Loop() {
+				if page, err := s.Executions(b.Context(), q, 100, "", unbounded); err != nil {
+					b.Fatal(len(page.Executions), err)
+				}
+			}
+		})
+	}
+}
+
+// kept stores so many finished executions of ten tenants, of which each tenth failed.
+func kept(b *testing.B, s *Store, most int) {
+	b.Helper()
+	began := time.Unix(1_800_000_000, 0)
+	for at := 0; at < most; at += batch {
+		var group sync.WaitGroup
+		for i := at; i < min(at+batch, most); i++ {
+			x := runtime.Execution{
+				ID: runtime.ExecutionID(fmt.Sprintf("01930000-0000-7000-8000-%012d", i)), RunnerID: runtime.RunnerID(fmt.Sprintf("01930000-0000-7000-9000-%012d", i/10)),
+				EnvironmentID: "python", Tenant: runtime.TenantID(fmt.Sprint("t", i%10)), Command: []string{"python3", fmt.Sprintf("prog%d.py", i%1000)},
+				Labels: []runtime.Label{{Name: "user", Value: fmt.Sprint("u", i%1000)}, {Name: "course", Value: "algorithms"}},
+				State:  runtime.ExecutionFinished, End: runtime.End{Outcome: runtime.OutcomeExited, Message: "exited with code 0"}, Input: strings.Repeat("f", 64),
+			}
+			if i/1000%10 == 0 {
+				x.End.ExitCode = 1
+			}
+			x.Marks.QueuedAt = began.Add(time.Duration(i) * time.Second)
+			x.Marks.StartedAt, x.Marks.FirstOutputAt, x.Marks.FinishedAt = x.Marks.QueuedAt, x.Marks.QueuedAt, x.Marks.QueuedAt
+			group.Go(func() {
+				if _, _, err := s.AddExecution(b.Context(), x, []byte("start")); err != nil {
+					b.Error(err)
+				}
+				if _, err := s.FinishExecution(b.Context(), x, 1000); err != nil {
+					b.Error(err)
+				}
+			})
+		}
+		group.Wait()
+	}
+}
