@@ -74,15 +74,24 @@ func (c *envPut) Run(s Streams) error {
 	}
 	ctx, stop := stoppable()
 	defer stop()
-	server, err := c.Patient()
+	server, err := c.Client()
 	if err != nil {
 		return err
 	}
 	t := output.Table{Head: []string{"ENVIRONMENT", "REVISION", ""}}
 	all := []client.Environment{}
 	for _, input := range inputs {
-		out, err := client.PutEnvironment(ctx, server, input)
-		if err != nil {
+		var out *client.PutEnvironmentResponse
+		err := saying(s.Err, subject(input), func(report func(error)) (err error) {
+			out, err = client.PutEnvironment(ctx, connection.Reporting(server, connection.Patience, report), input)
+			return err
+		})
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && len(all) == 0:
+			return fmt.Errorf("put environment %s: %w", input.Id, refused(err, input))
+		case err != nil:
 			return errors.Join(c.Print(s.Out, all, t), fmt.Errorf("put environment %s: %w", input.Id, refused(err, input)))
 		}
 		put := out.PutEnvironment

@@ -49,6 +49,8 @@ With --cases the program runs once for each case of a directory, after --build, 
 
 With --tty every key goes to the program: Ctrl-C interrupts it as on any terminal, and the window's size follows this one's. Without, Ctrl-C cancels the program and releases its runner; a second one leaves at once, and the runner is released by itself after a minute.
 
+On a terminal, or with ROCKPOOL_HINTS=1, a line on stderr says after a failed program what it seems to lack: an interpreter, a module, or the network. Output and exit code stay the program's.
+
 Where no server was named and none listens at http://127.0.0.1:8080, a private one is started, which ends with the run and leaves nothing behind. That takes some tenths of a second more, each time. Without root it says what its runner goes without, such as a limit of memory.
 
 Exit codes, with --cases 1 where a case or the build failed, else:

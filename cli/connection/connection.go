@@ -99,8 +99,19 @@ func noServer(c *client.Client) error {
 // Patient returns a Sender for operations that are safe to repeat. It repeats them for a
 // while when the server is there, but doesn't answer.
 func Patient(c *client.Client, patience time.Duration) client.Sender {
+	return Reporting(c, patience, func(error) {})
+}
+
+// Reporting is Patient that reports each error after which it tries again.
+func Reporting(c *client.Client, patience time.Duration, report func(err error)) client.Sender {
 	return c.Around(func(ctx context.Context, send func(context.Context) error) error {
-		again := func(err error) bool { return client.Passing(err) && !Absent(err) }
+		again := func(err error) bool {
+			passing := client.Passing(err) && !Absent(err)
+			if passing && ctx.Err() == nil {
+				report(err)
+			}
+			return passing
+		}
 		err := client.Persist(ctx, patience, again, func() error { return send(ctx) })
 		if Absent(err) {
 			return noServer(c)

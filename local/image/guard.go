@@ -111,7 +111,7 @@ type viaKey struct{}
 // dial connects to a host, or to a proxy that the server's environment names,
 // which may be anywhere.
 func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	dialer := &net.Dialer{Timeout: 10 * time.Second}
+	dialer := &net.Dialer{Timeout: connectWithin}
 	if via, ok := ctx.Value(viaKey{}).(*url.URL); !ok || via == nil || via.Hostname() != hostname(address) {
 		dialer.Control = func(_, to string, _ syscall.RawConn) error {
 			at, err := netip.ParseAddrPort(to)

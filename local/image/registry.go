@@ -20,6 +20,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/image/credentials"
 	"github.com/rockpool/rockpool/local/image/fault"
@@ -43,7 +44,7 @@ func newRegistries(config Config) (*registries, error) {
 		Proxy:                 g.proxy,
 		DialContext:           g.dial,
 		ForceAttemptHTTP2:     true,
-		TLSHandshakeTimeout:   10 * time.Second,
+		TLSHandshakeTimeout:   connectWithin,
 		ResponseHeaderTimeout: 20 * time.Second,
 		IdleConnTimeout:       30 * time.Second,
 	}
@@ -75,6 +76,11 @@ func canonical(host string) string {
 
 // DefaultStall is Config.Stall where that is 0.
 const DefaultStall = time.Minute
+
+// connectWithin bounds a connection to a registry, and then its TLS handshake. A client waits
+// for both, and wants to know soon that a registry doesn't answer: in 3 s a connection has
+// sent two SYNs.
+const connectWithin = 3 * time.Second
 
 // close ends the connections that nobody uses.
 func (r *registries) close() { r.guard.next.CloseIdleConnections() }
@@ -135,8 +141,18 @@ func (r *registries) options(ctx context.Context, ref name.Reference) []remote.O
 	return []remote.Option{
 		remote.WithContext(ctx), remote.WithPlatform(r.platform), remote.WithTransport(visit{r.guard, ref.Context().RegistryStr()}),
 		remote.WithAuthFromKeychain(r.keychain), remote.WithUserAgent("rockpool"),
-		remote.WithRetryBackoff(remote.Backoff{Duration: 300 * time.Millisecond, Factor: 2, Steps: 2}),
+		remote.WithRetryPredicate(brief), remote.WithRetryBackoff(remote.Backoff{Duration: 300 * time.Millisecond, Factor: 2, Steps: 2}),
 	}
+}
+
+// brief reports whether a request that failed may work at once: a connection broke. One
+// that got no answer is for whoever waits to try again.
+func brief(err error) bool {
+	var slow net.Error
+	if errors.As(err, &slow) && slow.Timeout() {
+		return false
+	}
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, net.ErrClosed)
 }
 
 // told returns an error with what clients are told of it. What was refused
@@ -168,7 +184,26 @@ func (r *registries) told(ctx context.Context, ref name.Reference, err error) er
 	case strings.Contains(err.Error(), "invalid realm in www-authenticate"), strings.Contains(err.Error(), "SSRF protection"): // likewise
 		return fault.Broken(fmt.Sprintf("its registry %s leads to another private address, or to one without TLS, and neither is asked", host), scrubbed(err))
 	}
-	return runtime.Wrap(runtime.CodeClusterUnavailable, scrubbed(err), "the registry %s can't be reached", host)
+	return runtime.Wrap(runtime.CodeClusterUnavailable, scrubbed(err), "the registry %s can't be reached%s", host, because(err))
+}
+
+// because says why no registry could be asked, in words of our own; "" where only the log can.
+func because(err error) string {
+	var name *net.DNSError
+	var slow net.Error
+	switch {
+	case errors.As(err, &name) && name.IsNotFound:
+		return ": no name server knows its name"
+	case errors.As(err, &name):
+		return ": its name can't be looked up now"
+	case errors.Is(err, unix.ECONNREFUSED):
+		return ": nobody listens there"
+	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
+		return ": no route leads there"
+	case errors.As(err, &slow) && slow.Timeout():
+		return ": it doesn't answer"
+	}
+	return ""
 }
 
 func refused(host string, ref name.Reference, answer *transport.Error) error {
@@ -223,11 +258,14 @@ func unwritten(err error) error {
 	var name *net.DNSError
 	var told *runtime.Error
 	var certificate *tls.CertificateVerificationError
+	var slow net.Error
 	switch {
 	case errors.As(err, &answer), errors.As(err, &request):
 		return scrubbed(err)
 	case errors.As(err, &network), errors.As(err, &name), errors.As(err, &told), errors.As(err, &certificate), errors.Is(err, io.EOF), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return err
+	case errors.As(err, &slow) && slow.Timeout():
+		return errors.New("it doesn't answer")
 	default:
 		return errors.New("its answer isn't HTTP, or leads nowhere")
 	}

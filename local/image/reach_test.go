@@ -1,0 +1,66 @@
+package image
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/imagetest"
+)
+
+// A registry that takes connections and says nothing is reported once, by its name.
+func TestMuteRegistries(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	b := newBox(t, t.TempDir(), nil)
+	next := b.registries.guard.next
+	if next.TLSHandshakeTimeout > 3*time.Second {
+		t.Errorf("a client waits %v for a handshake", next.TLSHandshakeTimeout)
+	}
+	next.TLSHandshakeTimeout, next.ResponseHeaderTimeout = 50*time.Millisecond, 50*time.Millisecond
+	at := listener.Addr().String()
+	_, err = b.Resolve(t.Context(), at+"/x:1")
+	if want := "the registry " + at + " can't be reached: it doesn't answer"; runtime.CodeOf(err) != runtime.CodeClusterUnavailable || imagetest.MessageOf(err) != want {
+		t.Errorf("%v, not %s", err, want)
+	}
+}
+
+// What kept a registry from being asked is told in our words.
+func TestWhyRegistriesCannotBeReached(t *testing.T) {
+	at := func(err error) error {
+		return &url.Error{Op: "Get", URL: "https://r", Err: &net.OpError{Op: "dial", Err: err}}
+	}
+	for says, err := range map[string]error{
+		": no name server knows its name":   at(&net.DNSError{Err: "no such host", Name: "r", IsNotFound: true}),
+		": its name can't be looked up now": at(&net.DNSError{Err: "i/o timeout", Name: "r", IsTimeout: true}),
+		": nobody listens there":            at(os.NewSyscallError("connect", unix.ECONNREFUSED)),
+		": no route leads there":            at(os.NewSyscallError("connect", unix.EHOSTUNREACH)),
+		": it doesn't answer":               at(os.ErrDeadlineExceeded),
+		"":                                  at(errors.New("<b>words of the registry")),
+	} {
+		if got := because(err); got != says {
+			t.Errorf("%v: %q, not %q", err, got, says)
+		}
+	}
+}
+
+func TestWhatGotNoAnswerIsNotRepeatedAtOnce(t *testing.T) {
+	for err, again := range map[error]bool{
+		io.EOF: true, &url.Error{Op: "Get", URL: "https://r", Err: unix.ECONNRESET}: true, &net.OpError{Op: "write", Err: os.NewSyscallError("write", unix.EPIPE)}: true,
+		os.ErrDeadlineExceeded: false, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}: false, &net.DNSError{Err: "no such host", IsNotFound: true}: false, unix.ECONNREFUSED: false,
+	} {
+		if brief(err) != again {
+			t.Errorf("%v: %v", err, !again)
+		}
+	}
+}

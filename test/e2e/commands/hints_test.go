@@ -1,0 +1,81 @@
+package commands
+
+import (
+	"bytes"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rockpool/rockpool/test/e2e/bed"
+)
+
+// A registry that doesn't answer is said at once, and again while the put waits. Ctrl-C ends that.
+func TestE2EUnreachableRegistry(t *testing.T) {
+	b := bed.Open(t)
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := closed.Addr().String()
+	_ = closed.Close()
+	for image, says := range map[string]string{
+		mute.Addr().String() + "/x:1": "no answer yet about the image " + mute.Addr().String() + "/x:1",
+		nobody + "/x:1":               "the registry " + nobody + " can't be reached: nobody listens there (CLUSTER_UNAVAILABLE); trying again",
+	} {
+		s := onScreen(t, nil, bed.Rockpool(t), "env", "put", "unreachable", "--server", b.Address, "--image", image)
+		s.sees(t, says)
+		s.sees(t, "waiting for 3 s") // it goes on, and counts
+		s.types(t, "\x03")
+		s.ends(t, 130)
+	}
+	if _, errs, code := b.Command(t, "", "env", "show", "unreachable"); code == 0 {
+		t.Errorf("it was put: %s", errs)
+	}
+}
+
+// On a terminal a program that failed for its environment is followed by what may help; a
+// script sees the program's own output alone.
+func TestE2EHintsOnATerminal(t *testing.T) {
+	b := bed.Open(t)
+	for _, test := range []struct {
+		env     string
+		command []string
+		code    int
+		says    string
+	}{
+		{"python", []string{"python3", "-c", "import nonesuch_module"}, 1, "hint: nonesuch_module isn't in the environment"},
+		{"shell", []string{"sh", "-c", "nonesuch-command"}, 127, `hint: the image "host" of the environment shell doesn't have the program`},
+		{"shell", []string{"nonesuch-command"}, 125, `hint: the image "host" of the environment shell doesn't have the program`},
+		{"python", []string{"python3", "-c", "import socket; socket.create_connection(('192.0.2.1', 80))"}, 1, "rockpool env put python --network"},
+		{"shell", []string{"sh", "-c", "echo 'Network is unreachable' >&2"}, 0, ""},
+		{"shell", []string{"sh", "-c", "echo 'Network is unreachable'; exit 1"}, 1, ""}, // it says so on stdout
+	} {
+		arguments := append([]string{"run", "--env", test.env, "--"}, test.command...)
+		arguments = slices.Insert(arguments, 1, "--server", b.Address)
+		var out, errs bytes.Buffer
+		code := bed.RunCLI(arguments, strings.NewReader(""), &out, &errs)
+		plain := errs.String()
+		if code != test.code || strings.Contains(plain, "hint") {
+			t.Errorf("%q without a terminal: %d %s", test.command, code, plain)
+		}
+		s := onScreen(t, nil, bed.Rockpool(t), arguments...)
+		if test.says != "" {
+			s.sees(t, test.says)
+		}
+		s.ends(t, test.code)
+		if test.says == "" && strings.Contains(s.seen, "hint") {
+			t.Errorf("%q: %s", test.command, s.seen)
+		}
+	}
+	t.Setenv("ROCKPOOL_HINTS", "1")
+	var out, errs bytes.Buffer
+	if bed.RunCLI([]string{"run", "--server", b.Address, "--env", "shell", "--", "sh", "-c", "nonesuch-command"}, strings.NewReader(""), &out, &errs); !strings.Contains(errs.String(), "hint: ") {
+		t.Errorf("hints are on, and none is given: %s", errs.String())
+	}
+}
