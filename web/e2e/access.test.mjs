@@ -1,8 +1,7 @@
 // Every page, light and dark, wide and narrow, by axe's rules.
 import assert from "node:assert/strict";
-import { createRequire } from "node:module";
-import { readFile } from "node:fs/promises";
 import { after, before } from "node:test";
+import { judge } from "./axe.mjs";
 import { launch, open, test } from "./browser.mjs";
 import { sample } from "./sample.mjs";
 import { Server } from "./server.mjs";
@@ -10,7 +9,6 @@ import { Server } from "./server.mjs";
 let server;
 let browser;
 let pages;
-const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 before(async () => {
   [server, browser] = await Promise.all([Server.start(), launch()]);
@@ -20,18 +18,6 @@ after(async () => {
   await browser?.close();
   await server?.stop();
 });
-
-const rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
-
-/** What axe finds on a page, and whether it is wider than its window. */
-async function judge(page, name) {
-  await page.evaluate(axe);
-  const { violations } = await page.evaluate((runOnly) => window.axe.run(document, { runOnly }), rules);
-  const found = violations.map(({ id, impact, nodes }) => `${name}: ${id} (${impact}): ${nodes.map((node) => `${node.html.slice(0, 150)} ${node.any[0]?.message ?? ""}`).join(" | ")}`);
-  const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-  if (over > 0) found.push(`${name} is ${over} px too wide`);
-  return found;
-}
 
 for (const colorScheme of ["light", "dark"]) {
   for (const width of [1280, 360]) {
