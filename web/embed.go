@@ -61,6 +61,8 @@ func mediaType(name string) string {
 		return "text/html; charset=utf-8"
 	case ".svg":
 		return "image/svg+xml"
+	case ".graphqls":
+		return "text/plain; charset=utf-8"
 	case ".ttf":
 		return "font/ttf"
 	}

@@ -31,7 +31,7 @@ func packed(t *testing.T, text string) *fstest.MapFile {
 func bundle(t *testing.T) map[string]file {
 	t.Helper()
 	all := fstest.MapFS{"README.md": {Data: []byte("not of the bundle")}}
-	for name, text := range map[string]string{"index.html": "dashboard", "graphiql.html": "graphiql", "theme.js": "theme", "assets/a-1.js": "script"} {
+	for name, text := range map[string]string{"index.html": "dashboard", "graphiql.html": "graphiql", "theme.js": "theme", "assets/a-1.js": "script", "assets/s-1.graphqls": "schema"} {
 		all[name+".gz"] = packed(t, text)
 		all[name+".br"] = &fstest.MapFile{Data: []byte("br of " + text)}
 	}

@@ -1,6 +1,7 @@
 // Every page, light and dark, wide and narrow, by axe's rules.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
+import { judge } from "./axe.mjs";
 import { launch, open, test } from "./browser.mjs";
 import { judge } from "./judge.mjs";
 import { sample } from "./sample.mjs";

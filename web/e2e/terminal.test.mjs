@@ -4,6 +4,7 @@ import { readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before } from "node:test";
+import { judge } from "./axe.mjs";
 import { launch, open, test } from "./browser.mjs";
 import { Server } from "./server.mjs";
 import { until } from "./wait.mjs";
@@ -180,6 +181,7 @@ test("files are uploaded, edited, downloaded and deleted", async () => {
   await page.waitForSelector('text="/workspace/sub"');
   await page.click("[aria-label='The directory above']");
   await page.click(`[aria-label='Delete ${name}']`);
+  await page.waitForSelector(`dialog >> text="/workspace/${name}"`);
   await page.click("dialog >> role=button[name=Delete]");
   await page.waitForSelector(`.files >> text=${name}`, { state: "detached" });
   assert.deepEqual(page.mistakes, []);
@@ -187,5 +189,171 @@ test("files are uploaded, edited, downloaded and deleted", async () => {
   await page.click("text=Release the runner");
   await page.click("text=Release it");
   await page.waitForSelector("text=The runner is gone");
+  await page.context().close();
+});
+
+const closed = (page) => page.waitForSelector("dialog[open]", { state: "detached" });
+const named = (page, name) => page.locator(`.files >> role=checkbox[name='Select ${name}']`);
+
+test("files and directories are made, renamed and moved, and nothing is replaced by it", async () => {
+  const page = await shell();
+  await page.click("role=button[name='New file']");
+  await page.click("dialog >> role=button[name='Make the file']");
+  await page.waitForSelector("dialog >> [role=alert] >> text=Give it a name.");
+  await page.fill("dialog input", "made.txt");
+  await page.keyboard.press("Enter");
+  // A new file opens at once.
+  await page.click("dialog .cm-content");
+  await page.keyboard.type("written");
+  await page.click("dialog >> role=button[name=Save]");
+  await closed(page);
+  await page.click("role=button[name='New directory']");
+  await page.fill("dialog input", "dir");
+  await page.click("dialog >> role=button[name='Make the directory']");
+  await closed(page);
+  await page.waitForSelector(".files >> text=dir/");
+
+  await page.click("role=button[name='New file']");
+  await page.fill("dialog input", "dir");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector("dialog >> text=dir is there already.");
+  await page.click("dialog >> role=button[name=Cancel]");
+
+  await page.click("[aria-label='Rename made.txt']");
+  assert.equal(await page.inputValue("dialog input"), "made.txt");
+  await page.fill("dialog input", "dir");
+  await page.click("dialog >> role=button[name=Rename]");
+  await page.waitForSelector("dialog >> text=is there already, and a move replaces nothing");
+  await page.fill("dialog input", "dir/moved.txt");
+  await page.click("dialog >> role=button[name=Rename]");
+  await closed(page);
+  await named(page, "made.txt").waitFor({ state: "detached" });
+  await page.click("[aria-label='Rename dir']");
+  await page.fill("dialog input", "*");
+  await page.click("dialog >> role=button[name=Rename]");
+  await closed(page);
+  // The API takes this name for all that there is.
+  await page.click("[aria-label='Delete *']");
+  await page.click("dialog >> role=button[name=Delete]");
+  await page.waitForSelector("dialog >> text=Rename the file first.");
+  await page.click("dialog >> role=button[name='Keep it']");
+  await page.click("[aria-label='Rename *']");
+  await page.fill("dialog input", "place");
+  await page.click("dialog >> role=button[name=Rename]");
+  await closed(page);
+  await named(page, "place").waitFor();
+
+  // What the page made, the programs in the runner may change.
+  await page.click(".terminal-box");
+  await page.keyboard.type("clear; echo ' and appended' >>place/moved.txt && cat place/moved.txt\n");
+  await screen(page, "written and appended");
+  assert.deepEqual(page.mistakes, []);
+  await page.context().close();
+});
+
+test("files are found, selected together, downloaded and deleted", async () => {
+  const page = await shell();
+  await page.keyboard.type("for i in 1 2 3 4 5; do echo text $i >file$i; done; mkdir sub\n");
+  await named(page, "sub").waitFor();
+  await page.fill("[aria-label='Find names']", "nowhere");
+  await page.waitForSelector("text=None of the 6 names in /workspace contains “nowhere”.");
+  assert.equal(await page.locator(".files li").count(), 0);
+  await page.click("role=button[name='Show all']");
+  await named(page, "file5").waitFor();
+  await page.fill("[aria-label='Find names']", "FILE");
+  await named(page, "sub").waitFor({ state: "detached" });
+
+  await named(page, "file2").click();
+  await named(page, "file4").click({ modifiers: ["Shift"] });
+  await page.waitForSelector("text=3 selected");
+  await named(page, "file3").click();
+  await page.waitForSelector("text=2 selected");
+  const downloads = [];
+  page.on("download", (download) => downloads.push(download));
+  await page.click("role=button[name='Download 2']");
+  await until("both files came", () => downloads.length === 2);
+  const contents = await Promise.all(downloads.map(async (download) => readFile(await download.path(), "utf8")));
+  assert.deepEqual(contents.sort(), ["text 2\n", "text 4\n"]);
+
+  await page.click("role=button[name='Delete 2 …']");
+  await page.waitForSelector(`dialog >> text="/workspace/file4"`);
+  await page.click("dialog >> role=button[name='Keep them']");
+  await page.click("role=button[name='Delete 2 …']");
+  await page.click("dialog >> role=button[name='Delete 2']");
+  await closed(page);
+  await named(page, "file2").waitFor({ state: "detached" });
+  await named(page, "file4").waitFor({ state: "detached" });
+  await named(page, "file1").waitFor();
+  // What a filter hides isn't selected.
+  await page.fill("[aria-label='Find names']", "file1");
+  await named(page, "file3").waitFor({ state: "detached" });
+  await page.click("[aria-label='Select all']");
+  await page.click("role=button[name='Delete 1 …']");
+  await page.click("dialog >> role=button[name=Delete]");
+  await closed(page);
+  await page.click("role=button[name='Show all']");
+  await named(page, "file3").waitFor();
+  await named(page, "sub").waitFor();
+  assert.deepEqual(page.mistakes, []);
+  await page.context().close();
+});
+
+test("the same file is uploaded twice, and the second upload says that it replaced the first", async () => {
+  const page = await shell();
+  const file = path.join(tmpdir(), `rockpool-twice-${process.pid}.txt`);
+  const name = path.basename(file);
+  await writeFile(file, "first");
+  await page.setInputFiles("input[type=file]", file);
+  await page.waitForSelector(`text=${name} uploaded.`);
+  await writeFile(file, "second!");
+  await page.setInputFiles("input[type=file]", file);
+  await page.waitForSelector(`text=${name} replaced the one that was there.`);
+  await rm(file);
+  // A browser reports no change where the same file is chosen again, unless the choice was taken back.
+  assert.equal(await page.inputValue("input[type=file]"), "");
+  await page.click(".terminal-box");
+  await page.keyboard.type(`clear; cat ${name}\n`);
+  await screen(page, "second!");
+  assert.deepEqual(page.mistakes, []);
+  await page.context().close();
+});
+
+test("after exit the page says that the runner is claimed and until when, starts a new shell in it, and releases it", async () => {
+  const page = await open(browser, { bypassCSP: true });
+  await page.goto(`${server.url}/terminal`);
+  await page.click("[aria-label='Open a shell in shell']");
+  await screen(page, "$");
+  await page.keyboard.type("echo kept >kept; exit\n");
+  await page.waitForSelector("text=/Its runner is still claimed, until .*\\d\\d:\\d\\d:\\d\\d if nobody uses it/");
+  for (const width of [1280, 390]) {
+    await page.setViewportSize({ width, height: 800 });
+    assert.deepEqual(await judge(page, `an ended shell, ${width} px wide`), []);
+  }
+  await page.setViewportSize({ width: 1280, height: 800 });
+  const before = page.url();
+  await page.click("role=button[name='New shell']");
+  await page.waitForURL((url) => url.href !== before && url.pathname.startsWith("/terminal/"));
+  await page.waitForSelector("text=Its runner is still claimed", { state: "detached" });
+  await screen(page, "$");
+  await page.click(".terminal-box");
+  await page.keyboard.type("cat kept; exit\n");
+  await screen(page, "kept");
+  await page.waitForSelector("text=Its runner is still claimed");
+  // Looking at files would prolong the claim again and again. Once may be under way.
+  const asked = { Terminal: 0, Files: 0 };
+  page.on("request", (request) => {
+    const operation = /^query (\w+)/.exec(request.postDataJSON()?.query ?? "")?.[1];
+    if (operation in asked) asked[operation]++;
+  });
+  await until("the page has looked at the claim", () => asked.Terminal > 3);
+  assert.ok(asked.Files <= 1, `it looked at the files ${asked.Files} times`);
+  const { execution } = await server.ask(`query($id: ID!) { execution(id: $id) { runner { claim { expiresAt } } } }`, { id: page.url().split("/").at(-1) });
+  const clock = await page.evaluate((time) => new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" }).format(new Date(time)), execution.runner.claim.expiresAt);
+  await page.waitForSelector(`text=until ${clock} if nobody uses it`);
+  await page.click("role=button[name=Release]");
+  await page.click("text=Release it");
+  await page.waitForSelector("text=The runner is gone");
+  assert.equal(await page.locator("role=button[name='New shell']").count(), 0);
+  assert.deepEqual(page.mistakes, []);
   await page.context().close();
 });

@@ -98,9 +98,15 @@ test("an environment is made, copied and deleted, which says what goes", async (
   await page.locator(".pool-row", { hasText: "webtest" }).first().waitFor({ state: "detached" });
 });
 
-test("a runner is claimed and released", async () => {
-  const page = await visit("/runners?environment=shell");
+test("a runner is claimed and released, and the dialog says why it can't be claimed yet", async () => {
+  const page = await visit("/runners");
   await page.click("text=Claim a runner");
+  await page.waitForSelector("dialog >> text=Choose the environment first.");
+  await page.focus("role=button[name='Claim it']");
+  await page.keyboard.press("Enter");
+  assert.equal(await page.evaluate(() => document.activeElement.tagName), "SELECT");
+  await page.selectOption("dialog select >> nth=0", "shell");
+  await page.waitForSelector("dialog >> text=Choose the environment first.", { state: "detached" });
   await page.click("role=button[name='Claim it']");
   const claimed = page.locator(".table-row", { hasText: "by=dashboard" });
   await claimed.waitFor();

@@ -1,45 +1,51 @@
-import "graphiql/setup-workers/vite";
-import { createGraphiQLFetcher } from "@graphiql/toolkit";
-import { GraphiQL } from "graphiql";
-import { createClient } from "graphql-ws";
+import { lazy, Suspense, useEffect, useState } from "react";
 import { createRoot } from "react-dom/client";
-import "graphiql/style.css";
-import { unauthorized } from "../lib/follow";
-import { linkURL } from "../lib/link";
-import { credentials, session } from "../lib/session";
+import { ask } from "../lib/ask";
+import { Loading } from "../ui/parts";
 import { TokenDialog } from "../ui/token";
-import { tabs } from "./tabs";
+import { Narrow } from "./narrow";
+import { LatestQuery, renew, starterOf, type Starter } from "./starter";
 import "../styles/colours.css";
+import "../styles/base.css";
 import "../styles/parts.css";
-import "./graphiql.css";
+import "./page.css";
 
-// Subscriptions go over graphql-transport-ws. The token is the dashboard's, where
-// the server wants one; a tab that has none asks for it, as the dashboard does.
-const fetcher = createGraphiQLFetcher({
-  url: "/graphql",
-  fetch: async (address, init) => {
-    const response = await fetch(address, { ...init, headers: { ...(init?.headers as Record<string, string>), ...credentials() } });
-    if (response.status === 401) session.want();
-    return response;
-  },
-  wsClient: createClient({
-    url: linkURL(window.location),
-    connectionParams: credentials,
-    on: {
-      closed: (event) => {
-        if (event instanceof CloseEvent && unauthorized.includes(event.code)) session.want();
-      },
-    },
-  }),
-});
+const Explorer = lazy(() => import("./explorer"));
+
+/** What to begin with. Without an answer, and without a token, too, it is the starter of an empty server. */
+async function begin(): Promise<Starter> {
+  const starter = starterOf(await ask(LatestQuery, {}).catch(() => undefined));
+  renew(localStorage, starter);
+  return starter;
+}
+
+const room = window.matchMedia("(min-width: 48rem)");
+
+/** GraphiQL where it has room. Once it is there it stays, with all that was written in it. */
+function Page() {
+  const [wide, setWide] = useState(room.matches);
+  const [starter, setStarter] = useState<Starter>();
+  useEffect(() => {
+    const widened = () => setWide((before) => before || room.matches);
+    room.addEventListener("change", widened);
+    return () => room.removeEventListener("change", widened);
+  }, []);
+  useEffect(() => {
+    if (wide) void begin().then(setStarter);
+  }, [wide]);
+  if (!wide) return <Narrow />;
+  return starter ? (
+    <Suspense fallback={<Loading what="GraphiQL" />}>
+      <Explorer starter={starter} />
+    </Suspense>
+  ) : (
+    <Loading what="GraphiQL" />
+  );
+}
 
 createRoot(document.getElementById("root")!).render(
   <>
-    <GraphiQL fetcher={fetcher} defaultTabs={tabs} defaultEditorToolsVisibility="variables" shouldPersistHeaders={false}>
-      <GraphiQL.Logo>
-        <a href="/">Rockpool</a>
-      </GraphiQL.Logo>
-    </GraphiQL>
+    <Page />
     <TokenDialog />
   </>,
 );

@@ -1,6 +1,6 @@
 import { textOf } from "../lib/ask";
-import { RunMutation, WatchSubscription } from "../lib/calls";
 import { graphql, type TadaDocumentNode } from "../lib/graphql";
+import type { Starter } from "./starter";
 
 const EnvironmentsQuery = graphql(`
   query Environments {
@@ -58,18 +58,16 @@ const SchedulingQuery = graphql(`
   }
 `);
 
-function tab<Variables>(says: string, document: TadaDocumentNode<unknown, Variables>, variables: Variables) {
-  const none = Object.keys(variables as object).length === 0;
-  return { query: `# ${says}\n${textOf(document)}\n`, ...(none ? {} : { variables: JSON.stringify(variables, null, 2) }) };
+function tab(says: string, document: TadaDocumentNode<unknown, Record<string, never>>) {
+  return { query: `# ${says}\n${textOf(document)}\n` };
 }
 
-/** What a newcomer wants to ask. */
-export const tabs = [
-  tab("What can be run, and how the pools are. Ctrl-Enter asks it.", EnvironmentsQuery, {}),
-  tab("Runs a program from beginning to end, in a runner of its own.", RunMutation, {
-    input: { environmentId: "python", waitFor: 30, command: ["python3", "hello.py"], files: [{ path: "hello.py", text: "print(6 * 7)\n" }] },
-  }),
-  tab("What a program prints, live, and how it ends. The id is what run answered.", WatchSubscription, { id: "" }),
-  tab("All pools, live.", PoolsSubscription, {}),
-  tab("Why runners wait, and how much room there is.", SchedulingQuery, {}),
-];
+/** What a newcomer wants to ask, the starter first. */
+export function tabsOf({ query, variables }: Starter) {
+  return [
+    { query, variables },
+    tab("What can be run, and how the pools are. Ctrl-Enter asks it.", EnvironmentsQuery),
+    tab("All pools, live.", PoolsSubscription),
+    tab("Why runners wait, and how much room there is.", SchedulingQuery),
+  ];
+}

@@ -35,11 +35,11 @@ const EnvironmentIdsQuery = graphql(`
   }
 `);
 
-export function EnvironmentFilter({ value, onChange }: { value: string; onChange: (value: string) => void }) {
+export function EnvironmentFilter({ value, onChange, all = "All environments" }: { value: string; onChange: (value: string) => void; all?: string }) {
   const { data } = useQuery(EnvironmentIdsQuery, {});
   const ids = data?.environments.map((environment) => environment.id) ?? [];
   if (value !== "" && !ids.includes(value)) ids.push(value);
-  return <Choice label="Environment" value={value} onChange={onChange} all="All environments" options={ids.map((id) => [id, id])} />;
+  return <Choice label="Environment" value={value} onChange={onChange} all={all} options={ids.map((id) => [id, id])} />;
 }
 
 /** Of which tenant. It keeps its place until it is known whether the caller sees several; stand it last in its row. */

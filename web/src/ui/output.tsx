@@ -1,6 +1,6 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState, type CSSProperties, type ReactNode } from "react";
-import { count } from "../lib/format";
+import { count, plural } from "../lib/format";
 import { find, type Line, type Output } from "../lib/output";
 import { OutputLine } from "./outputline";
 
@@ -82,14 +82,22 @@ export function OutputView({ output, version, live, label, tools, nothing, heigh
           {wanted !== "" && (
             <>
               <span className="small soft num" role="status">
-                {hits.length === 0 ? "nowhere" : `${hit < 0 ? "" : `${hit + 1} of `}${count(hits.length)} ${hits.length === 1 ? "line" : "lines"}`}
+                {hits.length === 0 ? `in none of ${plural(lines.length, "line")}` : `${hit < 0 ? "" : `${hit + 1} of `}${count(hits.length)} ${hits.length === 1 ? "line" : "lines"}`}
               </span>
-              <button type="button" className="button small" onClick={() => goTo(hit - 1)} aria-label="The one before">
-                ↑
-              </button>
-              <button type="submit" className="button small" aria-label="The next one">
-                ↓
-              </button>
+              {hits.length === 0 ? (
+                <button type="button" className="button small" onClick={() => setWanted("")}>
+                  Clear
+                </button>
+              ) : (
+                <>
+                  <button type="button" className="button small" onClick={() => goTo(hit - 1)} aria-label="The one before">
+                    ↑
+                  </button>
+                  <button type="submit" className="button small" aria-label="The next one">
+                    ↓
+                  </button>
+                </>
+              )}
             </>
           )}
         </form>

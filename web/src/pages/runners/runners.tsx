@@ -1,17 +1,15 @@
-import { useCallback, useState } from "react";
+import { useState } from "react";
 import { Link } from "wouter";
-import { ask } from "../../lib/ask";
 import { useCaller } from "../../lib/caller";
 import { lasting, loadedOf, moment, short } from "../../lib/format";
-import { graphql } from "../../lib/graphql";
-import { useAction } from "../../lib/hooks";
 import { useNow } from "../../lib/time";
 import { Choice, EnvironmentFilter, Search, useFilter } from "../../ui/filters";
 import { ClusterLink, HappenedDialog, RunnerName } from "../../ui/happened";
-import { Dialog, Empty, Failure, Loading, Page, Tag, type Tone } from "../../ui/parts";
+import { Empty, Failure, Loading, Page, Tag, type Tone } from "../../ui/parts";
 import { Offer } from "../../ui/offer";
 import { ReleaseDialog } from "../../ui/release";
 import { Table, tenantColumn, type Column } from "../../ui/table";
+import { ClaimDialog } from "./claim";
 import { useRunners, type RunnerRow } from "./userunners";
 import { Told } from "../../ui/told";
 
@@ -146,62 +144,5 @@ function Holder({ runner }: { runner: RunnerRow }) {
       {labels && <span className="mono"><Told text={labels} /> </span>}
       {lasting(claim.claimedAt, now)}, {claim.expiresAt ? `until ${moment(claim.expiresAt)}` : "for good"}
     </span>
-  );
-}
-
-const ClaimMutation = graphql(`
-  mutation ClaimRunner($input: ClaimRunnerInput!) {
-    claimRunner(input: $input) {
-      runner {
-        id
-      }
-    }
-  }
-`);
-
-function ClaimDialog({ open, environment, onClose }: { open: boolean; environment: string; onClose: () => void }) {
-  const [chosen, setChosen] = useState("");
-  const claim = useAction(async (environmentId: string, minutes: number) => {
-    const labels = [{ name: "by", value: "dashboard" }];
-    await ask(ClaimMutation, { input: { environmentId, inactivityTimeout: minutes * 60, waitFor: 10, labels } });
-    onClose();
-  });
-  const close = useCallback(() => {
-    claim.clear();
-    onClose();
-  }, [claim.clear, onClose]);
-  const value = chosen || environment;
-  return (
-    <Dialog title="Claim a runner" open={open} onClose={close}>
-      <form
-        className="stack"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void claim.run(value, Number(new FormData(event.currentTarget).get("minutes")));
-        }}
-      >
-        <p className="soft">It is yours alone until you release it, or until nobody has used it for a while.</p>
-        <div className="row" style={{ justifyContent: "flex-start" }}>
-          <EnvironmentFilter value={value} onChange={setChosen} />
-          <label className="row tight">
-            <span className="small">Ends after</span>
-            <select name="minutes" className="select fit" defaultValue="10">
-              <option value="10">10 minutes unused</option>
-              <option value="60">an hour unused</option>
-              <option value="1440">a day unused</option>
-            </select>
-          </label>
-        </div>
-        <Failure error={claim.error} />
-        <div className="row">
-          <button type="button" className="button" onClick={close}>
-            Cancel
-          </button>
-          <button type="submit" className="button primary" disabled={claim.busy || value === ""}>
-            Claim it
-          </button>
-        </div>
-      </form>
-    </Dialog>
   );
 }

@@ -37,6 +37,11 @@ export async function glance(runnerId: string, path: string): Promise<Look | und
   return file?.downloadUrl ? { ...file, downloadUrl: file.downloadUrl } : undefined;
 }
 
+/** Whether anything is at a path, a directory for example. */
+export async function taken(runnerId: string, path: string): Promise<boolean> {
+  return (await ask(FileQuery, { runnerId, path })).runner?.file != null;
+}
+
 /** Whether a file is, as far as can be seen, what it was. */
 export function same(before: Look, now: Look | undefined): boolean {
   return now !== undefined && now.size === before.size && now.modifiedAt === before.modifiedAt;
@@ -53,9 +58,26 @@ const UpdateMutation = graphql(`
   }
 `);
 
+export type Write = { path: string; mode: string } & ({ text: string } | { directory: true });
+
 /** Writes and deletes files; it fails with the first that could not be. */
-export async function update(input: { runnerId: string; delete?: string[]; write?: { path: string; text: string; mode: string }[] }) {
+export async function update(input: { runnerId: string; delete?: string[]; write?: Write[] }) {
   const { updateFiles } = await ask(UpdateMutation, { input });
   const failed = updateFiles.failed[0];
   if (failed) throw new ServerError(`${failed.path}: ${failed.message}`);
+}
+
+const MoveMutation = graphql(`
+  mutation MoveFile($input: MoveFileInput!) {
+    moveFile(input: $input) {
+      file {
+        path
+      }
+    }
+  }
+`);
+
+/** Gives an entry another path. It replaces nothing. */
+export async function move(runnerId: string, from: string, to: string) {
+  await ask(MoveMutation, { input: { runnerId, from, to } });
 }

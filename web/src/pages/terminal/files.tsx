@@ -1,74 +1,95 @@
 import { useRef, useState, type DragEvent } from "react";
-import { bytes } from "../../lib/format";
-import { graphql, type ResultOf } from "../../lib/graphql";
+import { plural } from "../../lib/format";
+import { graphql } from "../../lib/graphql";
 import { useAction, useQuery } from "../../lib/hooks";
 import { upload } from "../../lib/upload";
-import { Card, Dialog, Failure, Loading } from "../../ui/parts";
-import { save } from "../execution/download";
 import { visible } from "../../lib/visible";
+import { Card, Failure, Loading } from "../../ui/parts";
 import { Told } from "../../ui/told";
+import { save } from "../execution/download";
 import { EditDialog } from "./edit";
-import { look, update } from "./file";
+import { Entry, EntryFragment, type File } from "./entry";
+import { glance, look } from "./file";
+import { DeleteDialog, NewDialog, RenameDialog } from "./filedialogs";
+import { choose, join, nameOf, parent } from "./paths";
 
-const FilesQuery = graphql(`
-  query Files($runnerId: ID!, $path: String!) {
-    runner(id: $runnerId) {
-      files(path: $path, first: 1000) {
-        nodes {
-          path
-          type
-          size
-          linkTarget
-        }
-        pageInfo {
-          hasNextPage
+const FilesQuery = graphql(
+  `
+    query Files($runnerId: ID!, $path: String!) {
+      runner(id: $runnerId) {
+        files(path: $path, first: 1000) {
+          nodes {
+            ...Entry
+          }
+          pageInfo {
+            hasNextPage
+          }
         }
       }
     }
-  }
-`);
-type File = NonNullable<ResultOf<typeof FilesQuery>["runner"]>["files"]["nodes"][number];
+  `,
+  [EntryFragment],
+);
 
 const home = "/workspace";
-const editable = 512 * 1024;
+const every = 4_000; // ms between two looks; each counts as a use of the runner
 
-/** A path below a directory. */
-export function join(directory: string, name: string): string {
-  return directory === "/" ? `/${name}` : `${directory}/${name}`;
-}
+type Asked = { what: "new"; kind: "file" | "directory" } | { what: "edit" | "rename"; path: string } | { what: "delete"; paths: string[] };
 
-export function parent(directory: string): string {
-  return directory.slice(0, directory.lastIndexOf("/")) || "/";
-}
-
-/** The files of a runner: list, upload, edit, download, delete. */
-export function FilePanel({ runnerId }: { runnerId: string }) {
+/** The files of a runner: list, make, upload, edit, rename, download, delete. Only a live panel looks by itself, since that keeps the claim. */
+export function FilePanel({ runnerId, live = true }: { runnerId: string; live?: boolean }) {
   const [directory, setDirectory] = useState(home);
-  const { data, error, reload } = useQuery(FilesQuery, { runnerId, path: directory }, { every: 4_000 });
+  const { data, error, reload } = useQuery(FilesQuery, { runnerId, path: directory }, live ? { every } : {});
   const [over, setOver] = useState(false);
   const [progress, setProgress] = useState<{ name: string; share: number }>();
-  const [editing, setEditing] = useState<string>();
-  const [deleting, setDeleting] = useState<string>();
+  const [did, setDid] = useState("");
+  const [asked, setAsked] = useState<Asked>();
+  const [wanted, setWanted] = useState("");
+  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const [clicked, setClicked] = useState<string>();
   const picker = useRef<HTMLInputElement>(null);
 
+  const enter = (path: string) => {
+    setDirectory(path);
+    setSelected(new Set());
+    setWanted("");
+    setDid("");
+  };
   const send = useAction(async (files: readonly globalThis.File[]) => {
+    const sent: string[] = [];
+    setDid("");
     try {
       for (const file of files) {
+        const path = join(directory, file.name);
         setProgress({ name: file.name, share: 0 });
-        await upload(runnerId, join(directory, file.name), file, (share) => setProgress({ name: file.name, share }));
+        const before = await glance(runnerId, path);
+        await upload(runnerId, path, file, (share) => setProgress({ name: file.name, share }));
+        sent.push(before ? `${visible(file.name)} replaced the one that was there` : `${visible(file.name)} uploaded`);
       }
     } finally {
+      setDid(sent.length > 3 ? `${plural(sent.length, "file")} uploaded; ${sent.filter((one) => one.endsWith("there")).length} replaced` : sent.map((one) => `${one}.`).join(" "));
       setProgress(undefined);
       reload();
     }
   });
-  const download = useAction(async (path: string) => save((await look(runnerId, path)).downloadUrl, path.slice(path.lastIndexOf("/") + 1)));
+  const download = useAction(async (paths: readonly string[]) => {
+    for (const path of paths) save((await look(runnerId, path)).downloadUrl, nameOf(path));
+  });
   const drop = (event: DragEvent) => {
     event.preventDefault();
     setOver(false);
     void send.run([...event.dataTransfer.files]);
   };
   const files = data?.runner?.files;
+  const shown = files?.nodes.filter((file) => nameOf(file.path).toLowerCase().includes(wanted.toLowerCase())) ?? [];
+  const paths = shown.map((file) => pathOf(directory, file));
+  const chosen = paths.filter((path) => selected.has(path)); // what isn't seen is never acted upon
+  const downloadable = chosen.filter((path) => shown[paths.indexOf(path)]!.type === "FILE");
+  const close = () => setAsked(undefined);
+  const changed = () => {
+    setDid("");
+    reload();
+  };
   return (
     <div
       className={over ? "drop" : ""}
@@ -83,48 +104,131 @@ export function FilePanel({ runnerId }: { runnerId: string }) {
         bare
         title="Files"
         aside={
-          <>
-            <input ref={picker} type="file" multiple hidden onChange={(event) => void send.run([...(event.target.files ?? [])])} />
+          <span className="row tight">
+            <input
+              ref={picker}
+              type="file"
+              multiple
+              hidden
+              onChange={(event) => {
+                void send.run([...(event.target.files ?? [])]);
+                event.target.value = ""; // else the same file, chosen again, changes nothing
+              }}
+            />
+            <button type="button" className="button small" onClick={() => setAsked({ what: "new", kind: "file" })}>
+              New file
+            </button>
+            <button type="button" className="button small" onClick={() => setAsked({ what: "new", kind: "directory" })}>
+              New directory
+            </button>
             <button type="button" className="button small" disabled={send.busy} onClick={() => picker.current?.click()}>
               Upload
             </button>
-          </>
+          </span>
         }
       >
-        <div className="row" style={{ padding: "0.375rem 0.75rem", borderBottom: "1px solid var(--line)", flexWrap: "nowrap" }}>
-          <button type="button" className="button small" aria-label="The directory above" disabled={directory === "/"} onClick={() => setDirectory(parent(directory))}>
+        <div className="row files-bar" style={{ flexWrap: "nowrap" }}>
+          <button type="button" className="button small" aria-label="The directory above" disabled={directory === "/"} onClick={() => enter(parent(directory))}>
             ↑
           </button>
-          <span className="mono clip" title={visible(directory)}>
+          <span className="mono clip grow" title={visible(directory)}>
             <Told text={directory} />
           </span>
+          {!live && (
+            <button type="button" className="button small" onClick={reload}>
+              Refresh
+            </button>
+          )}
         </div>
+        {files && files.nodes.length > 0 && (
+          <div className="row files-bar">
+            <input
+              type="checkbox"
+              aria-label="Select all"
+              checked={paths.length > 0 && chosen.length === paths.length}
+              onChange={(event) => setSelected(new Set(event.target.checked ? paths : []))}
+            />
+            {chosen.length === 0 ? (
+              <input className="input grow" type="search" aria-label="Find names" placeholder="Find names" value={wanted} onChange={(event) => setWanted(event.target.value)} />
+            ) : (
+              <>
+                <span className="small num grow" role="status">
+                  {chosen.length} selected
+                </span>
+                <button type="button" className="button small" disabled={downloadable.length === 0 || download.busy} onClick={() => void download.run(downloadable)}>
+                  Download {downloadable.length}
+                </button>
+                <button type="button" className="button small danger" onClick={() => setAsked({ what: "delete", paths: chosen })}>
+                  Delete {chosen.length} …
+                </button>
+                <button type="button" className="button small plain" onClick={() => setSelected(new Set())}>
+                  Clear
+                </button>
+              </>
+            )}
+          </div>
+        )}
         {progress && (
-          <div style={{ padding: "0.5rem 0.75rem" }}>
+          <div className="files-bar">
             <div className="small clip">
               <Told text={progress.name} />: {Math.round(progress.share * 100)} %
             </div>
             <progress value={progress.share} style={{ width: "100%" }} aria-label={`Uploading ${visible(progress.name)}`} />
           </div>
         )}
+        <p className={did ? "small files-bar break" : "hidden-text"} role="status">
+          {did}
+        </p>
         <Failure error={error ?? send.error ?? download.error} />
         {!files && !error && <Loading what="the files" />}
         {files?.nodes.length === 0 && <p className="soft small" style={{ padding: "1rem 0.75rem" }}>Nothing here. Drop files here to upload them.</p>}
-        <ul className="files" tabIndex={files && files.nodes.length > 8 ? 0 : undefined}>
-          {files?.nodes.map((file) => (
-            <Entry
-              key={file.path}
-              file={file}
-              onOpen={() => (file.type === "DIRECTORY" ? setDirectory(pathOf(directory, file)) : setEditing(pathOf(directory, file)))}
-              onDownload={() => void download.run(pathOf(directory, file))}
-              onDelete={() => setDeleting(pathOf(directory, file))}
-            />
-          ))}
+        {files && files.nodes.length > 0 && shown.length === 0 && (
+          <div className="row files-bar" role="status">
+            <span className="small break grow">
+              None of the {plural(files.nodes.length, "name")} in <Told text={directory} /> contains “<Told text={wanted} />”.
+            </span>
+            <button type="button" className="button small" onClick={() => setWanted("")}>
+              Show all
+            </button>
+          </div>
+        )}
+        <ul className="files" tabIndex={shown.length > 8 ? 0 : undefined}>
+          {shown.map((file, at) => {
+            const path = paths[at]!;
+            return (
+              <Entry
+                key={file.path}
+                file={file}
+                chosen={selected.has(path)}
+                onChoose={(range) => {
+                  setSelected(choose(new Set(chosen), paths, path, range ? clicked : undefined));
+                  setClicked(path);
+                }}
+                onOpen={() => (file.type === "DIRECTORY" ? enter(path) : setAsked({ what: "edit", path }))}
+                onDownload={() => void download.run([path])}
+                onRename={() => setAsked({ what: "rename", path })}
+                onDelete={() => setAsked({ what: "delete", paths: [path] })}
+              />
+            );
+          })}
         </ul>
-        {files?.pageInfo.hasNextPage && <p className="small soft" style={{ padding: "0.5rem 0.75rem" }}>Only the first thousand are shown.</p>}
+        {files?.pageInfo.hasNextPage && <p className="small soft files-bar">Only the first thousand are shown, and searched.</p>}
       </Card>
-      {editing && <EditDialog key={editing} runnerId={runnerId} path={editing} onClose={() => setEditing(undefined)} onSaved={reload} />}
-      <DeleteDialog runnerId={runnerId} path={deleting} onClose={() => setDeleting(undefined)} onDeleted={reload} />
+      {asked?.what === "new" && (
+        <NewDialog
+          runnerId={runnerId}
+          directory={directory}
+          kind={asked.kind}
+          onClose={() => setAsked((now) => (now?.what === "new" ? undefined : now))}
+          onMade={(path) => {
+            changed();
+            setAsked(asked.kind === "file" ? { what: "edit", path } : undefined);
+          }}
+        />
+      )}
+      {asked?.what === "edit" && <EditDialog key={asked.path} runnerId={runnerId} path={asked.path} onClose={close} onSaved={changed} />}
+      {asked?.what === "rename" && <RenameDialog runnerId={runnerId} directory={directory} path={asked.path} onClose={close} onRenamed={changed} />}
+      {asked?.what === "delete" && <DeleteDialog runnerId={runnerId} paths={asked.paths} onClose={close} onDeleted={changed} />}
     </div>
   );
 }
@@ -132,66 +236,4 @@ export function FilePanel({ runnerId }: { runnerId: string }) {
 /** Paths come as they were asked for: below the directory, or absolute. */
 function pathOf(directory: string, file: File): string {
   return file.path.startsWith("/") ? file.path : join(directory, file.path);
-}
-
-function Entry({ file, onOpen, onDownload, onDelete }: { file: File; onOpen: () => void; onDownload: () => void; onDelete: () => void }) {
-  const written = file.path.slice(file.path.lastIndexOf("/") + 1);
-  const name = visible(written);
-  const target = visible(file.linkTarget ?? "");
-  const opens = file.type === "DIRECTORY" || (file.type === "FILE" && file.size <= editable);
-  return (
-    <li>
-      {opens ? (
-        <button type="button" className="button plain small clip grow" style={{ justifyContent: "flex-start", display: "block", textAlign: "left" }} onClick={onOpen} title={file.type === "FILE" ? `Edit ${name}` : name}>
-          <Told text={written} />
-          {file.type === "DIRECTORY" && "/"}
-        </button>
-      ) : (
-        <span className="clip grow" style={{ padding: "0 0.5rem" }} title={target ? `${name} → ${target}` : name}>
-          <Told text={written} />
-          {file.linkTarget && (
-            <span className="soft">
-              {" → "}
-              <Told text={file.linkTarget} />
-            </span>
-          )}
-        </span>
-      )}
-      {file.type === "FILE" && (
-        <>
-          <span className="small soft num nowrap">{bytes(file.size)}</span>
-          <button type="button" className="button small plain" aria-label={`Download ${name}`} title="Download" onClick={onDownload}>
-            ↓
-          </button>
-        </>
-      )}
-      <button type="button" className="button small plain" aria-label={`Delete ${name}`} title="Delete" onClick={onDelete}>
-        ×
-      </button>
-    </li>
-  );
-}
-
-function DeleteDialog({ runnerId, path, onClose, onDeleted }: { runnerId: string; path: string | undefined; onClose: () => void; onDeleted: () => void }) {
-  const remove = useAction(async (which: string) => {
-    await update({ runnerId, delete: [which] });
-    onDeleted();
-    onClose();
-  });
-  return (
-    <Dialog title="Delete this?" open={path !== undefined} onClose={onClose}>
-      <p className="break">
-        <span className="mono"><Told text={path ?? ""} /></span> goes, with all that is below it.
-      </p>
-      <Failure error={remove.error} />
-      <div className="row">
-        <button type="button" className="button" onClick={onClose}>
-          Keep it
-        </button>
-        <button type="button" className="button danger" disabled={remove.busy} onClick={() => path && void remove.run(path)}>
-          Delete
-        </button>
-      </div>
-    </Dialog>
-  );
 }

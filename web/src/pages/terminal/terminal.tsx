@@ -4,9 +4,9 @@ import type { ServerError } from "../../lib/ask";
 import { short } from "../../lib/format";
 import { graphql } from "../../lib/graphql";
 import { useAction, useQuery } from "../../lib/hooks";
-import { sentence } from "../../lib/outcome";
 import { Empty, Failure, Loading, Notice, Page } from "../../ui/parts";
 import { ReleaseDialog } from "../../ui/release";
+import { Ended } from "./ended";
 import { FilePanel } from "./files";
 import type { End } from "./session";
 import { startShell } from "./shell";
@@ -23,15 +23,20 @@ const TerminalQuery = graphql(`
       runner {
         id
         state
+        claim {
+          expiresAt
+        }
       }
     }
   }
 `);
 
+const every = 3_000; // ms between two looks at the claim, once nothing here prolongs it
+
 /** An execution on a terminal, beside the files of its runner. */
 export default function Terminal({ id }: { id: string }) {
-  const { data, error, reload } = useQuery(TerminalQuery, { id });
   const [end, setEnd] = useState<End>();
+  const { data, error, reload } = useQuery(TerminalQuery, { id }, end ? { every } : {});
   const [failure, setFailure] = useState<ServerError>();
   const [releasing, setReleasing] = useState(false);
   const [, navigate] = useLocation();
@@ -66,12 +71,7 @@ export default function Terminal({ id }: { id: string }) {
           <Link className="button" href={`/executions/${id}`}>
             All about it
           </Link>
-          {end && runner && (
-            <button type="button" className="button primary" disabled={again.busy} onClick={() => void again.run(runner.id)}>
-              Another shell
-            </button>
-          )}
-          {runner && (
+          {runner && !end && (
             <button type="button" className="button danger" onClick={() => setReleasing(true)}>
               Release the runner …
             </button>
@@ -81,7 +81,7 @@ export default function Terminal({ id }: { id: string }) {
     >
       <Failure error={failure ?? again.error} />
       <ReleaseDialog runner={releasing ? { id: execution.runnerId, environmentId: execution.environmentId } : undefined} onClose={() => setReleasing(false)} onReleased={reload} />
-      {end && <Notice kind={end.outcome === "EXITED" ? "good" : "warn"}>{sentence(end)}</Notice>}
+      {end && <Ended end={end} runner={runner} busy={again.busy} onRelease={() => setReleasing(true)} onShell={(runnerId) => void again.run(runnerId)} />}
       <div className="terminal-view">
         <Suspense fallback={<Loading what="the terminal" />}>
           <View
@@ -93,7 +93,7 @@ export default function Terminal({ id }: { id: string }) {
             onError={setFailure}
           />
         </Suspense>
-        {runner ? <FilePanel runnerId={runner.id} /> : <Notice>The runner is gone, and its files with it.</Notice>}
+        {runner ? <FilePanel runnerId={runner.id} live={!end} /> : <Notice>The runner is gone, and its files with it.</Notice>}
       </div>
     </Page>
   );

@@ -1,0 +1,153 @@
+// GraphiQL's page: what it begins with, what it shows of subscriptions, its theme, and what stands there where it has no room.
+import assert from "node:assert/strict";
+import { after, before } from "node:test";
+import { judge } from "./axe.mjs";
+import { launch, open, test } from "./browser.mjs";
+import { Server } from "./server.mjs";
+import { until } from "./wait.mjs";
+
+let server;
+let browser;
+
+before(async () => {
+  [server, browser] = await Promise.all([Server.start(), launch()]);
+});
+after(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+
+/** The text of one of its editors: lines end with other characters there. */
+const text = (page, editor) => page.evaluate((selector) => [...document.querySelectorAll(`${selector} .view-line`)].map((line) => line.textContent).join("\n").replaceAll("\u00a0", " "), editor);
+const shows = (page, editor, wanted) => until(`${editor} shows ${wanted}`, async () => (await text(page, editor)).includes(wanted));
+const response = ".graphiql-response";
+const variables = ".graphiql-editor-tool";
+
+/** Opens it, when all is there. */
+async function explorer(options) {
+  const page = await open(browser, options);
+  await page.goto(`${server.url}/graphiql`);
+  await page.waitForSelector(".graphiql-doc-explorer-title");
+  await page.waitForSelector(".graphiql-execute-button[aria-haspopup=menu]"); // it has read the operations
+  return page;
+}
+
+/** Two clicks: on the button, and on an operation. */
+async function choose(page, operation) {
+  await page.click(".graphiql-execute-button");
+  await page.click(`role=menuitem[name='${operation}']`);
+}
+
+test("on an empty server a run comes first, and its id is filled in for what shows its output", async () => {
+  const page = await explorer();
+  await page.click(".graphiql-execute-button");
+  assert.deepEqual(await page.locator("role=menuitem").allTextContents(), ["Run", "Watch", "Output"]);
+  await page.click("role=menuitem[name=Run]");
+  await shows(page, response, '"execution"');
+  const id = /"id": "([^"]+)"/.exec(await text(page, response))[1];
+  await shows(page, variables, `"id": "${id}"`);
+  await choose(page, "Watch");
+  // Each event stays, and they are counted.
+  await shows(page, response, '"outcome": "EXITED"');
+  const all = await text(page, response);
+  for (const line of ["line 1", "line 2", "line 3"]) assert.ok(all.includes(line), all);
+  assert.equal(Number(/"received": (\d+)/.exec(all)[1]), all.match(/"cursor"/g).length);
+  assert.deepEqual(page.mistakes, []);
+  await page.context().close();
+});
+
+test("two clicks show what the latest program printed, the docs are open, and a later visit knows the later one", async () => {
+  await server.end(await server.run("echo the first"));
+  const page = await explorer();
+  const asked = [];
+  page.on("request", (request) => asked.push(request.postDataJSON()?.operationName));
+  await choose(page, "Output");
+  await shows(page, response, "the first");
+  assert.deepEqual(asked, ["Output"]);
+
+  await server.end(await server.run("echo the second"));
+  await page.reload();
+  await page.waitForSelector(".graphiql-execute-button[aria-haspopup=menu]");
+  await choose(page, "Output");
+  await shows(page, response, "the second");
+  // Docs that were closed stay closed.
+  await page.click("[aria-label='Hide Documentation Explorer']");
+  await page.reload();
+  await page.waitForSelector(".graphiql-execute-button[aria-haspopup=menu]");
+  assert.equal(await page.locator(".graphiql-doc-explorer-title").count(), 0);
+  assert.deepEqual(page.mistakes, []);
+  await page.context().close();
+});
+
+test("a subscription is stopped, and keeps what it showed", async () => {
+  const page = await explorer();
+  await page.click("role=tab[name=Pools]");
+  await shows(page, ".graphiql-query-editor", "poolStatus");
+  await page.waitForSelector(".graphiql-execute-button:not([aria-haspopup])");
+  await page.click(".graphiql-execute-button");
+  await shows(page, response, '"received": ');
+  const received = async () => Number(/"received": (\d+)/.exec(await text(page, response))?.[1]);
+  const before = await received();
+  await server.ask(`mutation { putEnvironment(input: {id: "shell", poolSize: 3}) { created } }`);
+  await until("a change is added to the events before", async () => (await received()) > before);
+  await page.click("[aria-label^='Stop query']");
+  await page.waitForSelector("[aria-label^='Execute query']");
+  assert.ok((await received()) > before);
+  assert.deepEqual(page.mistakes, []);
+  await page.context().close();
+});
+
+for (const colorScheme of ["light", "dark"]) {
+  test(`it has the dashboard's colours, ${colorScheme}, also where the dashboard chose the other ones`, async () => {
+    const colours = (page) =>
+      page.evaluate(() => {
+        const rgb = (value) => value.match(/[\d.]+/g).slice(0, 3).map(Number);
+        const probe = document.body.appendChild(document.createElement("div"));
+        probe.style.color = "var(--ink)";
+        const ink = rgb(getComputedStyle(probe).color);
+        const container = rgb(getComputedStyle(document.querySelector(".graphiql-container")).color);
+        probe.remove();
+        return { ink, off: Math.max(...ink.map((value, at) => Math.abs(value - container[at]))), dark: document.body.classList.contains("graphiql-dark") };
+      });
+    const page = await explorer({ colorScheme, bypassCSP: true });
+    const system = await colours(page);
+    assert.ok(system.off <= 2, JSON.stringify(system));
+    assert.equal(system.dark, colorScheme === "dark");
+    const found = await judge(page, `GraphiQL, ${colorScheme}`);
+    assert.deepEqual(found, []);
+    const other = colorScheme === "dark" ? "light" : "dark";
+    await page.evaluate((theme) => localStorage.setItem("rockpool.theme", theme), other);
+    await page.reload();
+    await page.waitForSelector(".graphiql-execute-button");
+    const chosen = await colours(page);
+    assert.ok(chosen.off <= 2, JSON.stringify(chosen));
+    assert.equal(chosen.dark, other === "dark");
+    assert.notDeepEqual(chosen.ink, system.ink);
+    assert.deepEqual(page.mistakes, []);
+    await page.context().close();
+  });
+}
+
+test("at 390 px a notice leads to the schema and to what works there, until there is room", async () => {
+  const page = await open(browser, { viewport: { width: 390, height: 844 }, bypassCSP: true });
+  const scripts = [];
+  page.on("request", (request) => /explorer|monaco/.test(request.url()) && scripts.push(request.url()));
+  await page.goto(`${server.url}/graphiql`);
+  await page.waitForSelector("text=GraphiQL needs a wider window");
+  assert.deepEqual(await judge(page, "the notice, 390 px wide"), []);
+  assert.deepEqual(scripts, []);
+  const schema = await page.getAttribute("role=link[name='Read the schema']", "href");
+  const answer = await fetch(new URL(schema, server.url));
+  assert.match(answer.headers.get("content-type"), /^text\/plain/);
+  assert.match(await answer.text(), /type Query \{/);
+  await page.click("role=link[name='Read the schema']");
+  await page.waitForSelector("text=type Query {");
+  await page.goBack();
+  await page.waitForSelector("text=GraphiQL needs a wider window");
+  await page.setViewportSize({ width: 844, height: 390 });
+  await page.waitForSelector(".graphiql-execute-button");
+  await page.setViewportSize({ width: 390, height: 844 });
+  assert.equal(await page.locator(".graphiql-execute-button").count(), 1); // what was written there isn't lost
+  assert.deepEqual(page.mistakes, []);
+  await page.context().close();
+});

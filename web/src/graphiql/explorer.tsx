@@ -1,0 +1,92 @@
+import "graphiql/setup-workers/vite";
+import { createGraphiQLFetcher } from "@graphiql/toolkit";
+import { useGraphiQL } from "@graphiql/react";
+import { GraphiQL } from "graphiql";
+import { createClient } from "graphql-ws";
+import { useEffect, useSyncExternalStore } from "react";
+import "graphiql/style.css";
+import { unauthorized } from "../lib/follow";
+import { linkURL } from "../lib/link";
+import { credentials, session } from "../lib/session";
+import { accumulate } from "./accumulate";
+import { note, startedBy, withId, type Starter } from "./starter";
+import { tabsOf } from "./tabs";
+import "./graphiql.css";
+
+// Subscriptions go over graphql-transport-ws. The token is the dashboard's, where
+// the server wants one; a tab that has none asks for it, as the dashboard does.
+const fetched = createGraphiQLFetcher({
+  url: "/graphql",
+  enableIncrementalDelivery: false, // the API has none
+  fetch: async (address, init) => {
+    const response = await fetch(address, { ...init, headers: { ...(init?.headers as Record<string, string>), ...credentials() } });
+    if (response.status === 401) session.want();
+    return response;
+  },
+  wsClient: createClient({
+    url: linkURL(window.location),
+    connectionParams: credentials,
+    on: {
+      closed: (event) => {
+        if (event instanceof CloseEvent && unauthorized.includes(event.code)) session.want();
+      },
+    },
+  }),
+});
+
+/** Who wants to know that an execution was started here. */
+let started: ((id: string) => void) | undefined;
+
+const fetcher: typeof fetched = async (...request) => {
+  const answer = await fetched(...request);
+  if (typeof answer === "object" && answer !== null && Symbol.asyncIterator in answer) return accumulate(answer) as unknown as typeof answer;
+  const id = startedBy(answer);
+  if (id !== undefined) started?.(id);
+  return answer;
+};
+
+/** Writes the id of what was run into the variables, so that the next click shows its output. */
+function FillIn() {
+  const editor = useGraphiQL((state) => state.variableEditor);
+  useEffect(() => {
+    started = (id) => {
+      const before = editor?.getValue() ?? "";
+      const after = withId(before, id);
+      if (after === before) return;
+      editor?.setValue(after);
+      note(localStorage, id);
+    };
+    return () => {
+      started = undefined;
+    };
+  }, [editor]);
+  return null;
+}
+
+const dark = window.matchMedia("(prefers-color-scheme: dark)");
+
+function listen(changed: () => void) {
+  dark.addEventListener("change", changed);
+  return () => dark.removeEventListener("change", changed);
+}
+
+/** The dashboard's theme: the one that was chosen there, or else the system's. */
+function useTheme(): "light" | "dark" {
+  const system = useSyncExternalStore(listen, () => dark.matches) ? "dark" : "light";
+  const chosen = document.documentElement.dataset.theme;
+  return chosen === "light" || chosen === "dark" ? chosen : system;
+}
+
+const roomForDocs = window.matchMedia("(min-width: 64rem)");
+
+export default function Explorer({ starter }: { starter: Starter }) {
+  const docs = roomForDocs.matches ? { visiblePlugin: "Documentation Explorer" } : {};
+  return (
+    <GraphiQL {...docs} fetcher={fetcher} defaultTabs={tabsOf(starter)} defaultEditorToolsVisibility="variables" shouldPersistHeaders={false} forcedTheme={useTheme()}>
+      <GraphiQL.Logo>
+        <a href="/">Rockpool</a>
+      </GraphiQL.Logo>
+      <FillIn />
+    </GraphiQL>
+  );
+}

@@ -1,0 +1,72 @@
+import { useCallback, useId, useRef, useState } from "react";
+import { ask } from "../../lib/ask";
+import { graphql } from "../../lib/graphql";
+import { useAction } from "../../lib/hooks";
+import { EnvironmentFilter } from "../../ui/filters";
+import { Dialog, Failure } from "../../ui/parts";
+
+const ClaimMutation = graphql(`
+  mutation ClaimRunner($input: ClaimRunnerInput!) {
+    claimRunner(input: $input) {
+      runner {
+        id
+      }
+    }
+  }
+`);
+
+/** Claims a runner. As long as it can't, it says why beside the button, which can be reached nevertheless. */
+export function ClaimDialog({ open, environment, onClose }: { open: boolean; environment: string; onClose: () => void }) {
+  const [chosen, setChosen] = useState("");
+  const claim = useAction(async (environmentId: string, minutes: number) => {
+    const labels = [{ name: "by", value: "dashboard" }];
+    await ask(ClaimMutation, { input: { environmentId, inactivityTimeout: minutes * 60, waitFor: 10, labels } });
+    onClose();
+  });
+  const close = useCallback(() => {
+    claim.clear();
+    onClose();
+  }, [claim.clear, onClose]);
+  const value = chosen || environment;
+  const why = useId();
+  const form = useRef<HTMLFormElement>(null);
+  const reason = claim.busy ? "A runner is being claimed. That can take 10 seconds where none is idle." : value === "" ? "Choose the environment first." : undefined;
+  return (
+    <Dialog title="Claim a runner" open={open} onClose={close}>
+      <form
+        className="stack"
+        ref={form}
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (value === "") form.current?.querySelector("select")?.focus();
+          else void claim.run(value, Number(new FormData(event.currentTarget).get("minutes")));
+        }}
+      >
+        <p className="soft">It is yours alone until you release it, or until nobody has used it for a while.</p>
+        <div className="row" style={{ justifyContent: "flex-start" }}>
+          <EnvironmentFilter value={value} onChange={setChosen} all="Choose an environment" />
+          <label className="row tight">
+            <span className="small">Ends after</span>
+            <select name="minutes" className="select fit" defaultValue="10">
+              <option value="10">10 minutes unused</option>
+              <option value="60">an hour unused</option>
+              <option value="1440">a day unused</option>
+            </select>
+          </label>
+        </div>
+        <Failure error={claim.error} />
+        <div className="row">
+          <span className="small soft grow" id={why} role="status">
+            {reason}
+          </span>
+          <button type="button" className="button" onClick={close}>
+            Cancel
+          </button>
+          <button type="submit" className="button primary" aria-disabled={reason ? true : undefined} aria-describedby={why}>
+            Claim it
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,37 @@
+import { moment } from "../../lib/format";
+import { sentence } from "../../lib/outcome";
+import { Notice } from "../../ui/parts";
+import type { End } from "./session";
+
+export interface EndedProps {
+  end: End;
+  /** Undefined once it isn't claimed any more. */
+  runner: { id: string; claim: { expiresAt: string | null } | null } | undefined;
+  busy: boolean;
+  onRelease: () => void;
+  onShell: (runnerId: string) => void;
+}
+
+/** How the shell ended, and that its runner is held nevertheless: until when, and what can be done. */
+export function Ended({ end, runner, busy, onRelease, onShell }: EndedProps) {
+  const until = runner?.claim?.expiresAt;
+  return (
+    <Notice
+      kind={end.outcome === "EXITED" ? "good" : "warn"}
+      action={
+        runner && (
+          <span className="row tight">
+            <button type="button" className="button danger" onClick={onRelease}>
+              Release
+            </button>
+            <button type="button" className="button primary" disabled={busy} onClick={() => onShell(runner.id)}>
+              New shell
+            </button>
+          </span>
+        )
+      }
+    >
+      {sentence(end)} {runner && (until ? `Its runner is still claimed, until ${moment(until)} if nobody uses it.` : "Its runner is still claimed, until somebody releases it.")}
+    </Notice>
+  );
+}
