@@ -14,7 +14,7 @@ type runnerExec struct {
 	connection.Flags
 	ID        string   `arg:"" name:"runner" complete:"runner" help:"A claimed runner's id."`
 	Stdin     bool     `help:"Feed the command what this one reads on its standard input; else its input is empty."`
-	TimeLimit *int     `placeholder:"SECONDS" help:"How long the command may run, 0 to 86400; 0: without limit. (the environment's)"`
+	TimeLimit *int     `type:"time" from:"0" to:"86400" placeholder:"TIME" help:"How long the command may run, 0 to 1d; 0: without limit. (the environment's)"`
 	Label     []string `placeholder:"NAME=VALUE" sep:"none" help:"Something to find the execution again by, beside the labels of the claim. Can be given more than once."`
 	program   []string
 }
@@ -34,9 +34,6 @@ func (*runnerExec) Help() string {
 func (c *runnerExec) Run(s Streams) error {
 	if len(c.program) == 0 {
 		return errors.New("there is nothing to run: name a command after --")
-	}
-	if err := validTimeLimit(c.TimeLimit); err != nil {
-		return err
 	}
 	labels, err := labelInputs(c.Label)
 	if err != nil {

@@ -56,8 +56,8 @@ func TestRunnerExecRunsInAClaimedRunner(t *testing.T) {
 	if out := s.works("runner", "list", "--label", "user=ada"); !strings.Contains(out, id) {
 		t.Error("the runner isn't held any more:", out)
 	}
-	if out := s.works("runner", "list", "--label", "user=bob"); strings.Contains(out, id) {
-		t.Error(out)
+	if out, errs, code := s.inside("", "runner", "list", "--label", "user=bob"); out != "" || code != 0 || !strings.Contains(errs, "no such runners") {
+		t.Errorf("%d %q %q", code, out, errs)
 	}
 	if out := s.works("exec", "list", "--label", "step=one", "--label", "user"); strings.Count(out, "\n") != 2 || !strings.Contains(out, "user=ada step=one") {
 		t.Error(out)

@@ -23,7 +23,7 @@ func TestTimesAndSizes(t *testing.T) {
 	for _, node := range parser.Model.Leaves(true) {
 		for _, flag := range node.Flags {
 			if !quantity.Is(flag.Value) {
-				if p := flag.PlaceHolder; p == "TIME" && flag.Name != "from" && flag.Name != "to" || slices.Contains([]string{"SIZE", "SECONDS", "BYTES", "MIB", "MS"}, p) {
+				if p := flag.PlaceHolder; p == "TIME" && !slices.Contains([]string{"from", "to", "since"}, flag.Name) || slices.Contains([]string{"SIZE", "SECONDS", "BYTES", "MIB", "MS"}, p) {
 					t.Errorf("%s --%s is %s, but no quantity", node.Path(), flag.Name, p)
 				}
 				continue

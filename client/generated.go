@@ -1447,7 +1447,7 @@ type Execution struct {
 	StartedWarm *bool `json:"startedWarm"`
 	// Why it was started cold where `startedWarm` is false, for people: for example another program, or an option that only a new interpreter can have. Null otherwise.
 	ColdReason *string `json:"coldReason"`
-	// What it used; null until it is FINISHED.
+	// What it used; while it runs, what it has used so far, at most a second old: then it is measured, so ask for it once a second at most. Null until it is started, and where nobody can tell. It never falls.
 	Usage *ExecutionUsage `json:"usage"`
 	// When what happened.
 	Marks ExecutionMarks `json:"marks"`
@@ -1540,9 +1540,9 @@ func (v *ExecutionMarks) GetFinishedAt() *time.Time { return v.FinishedAt }
 // ExecutionUsage includes the requested fields of the GraphQL type Usage.
 // The GraphQL type's documentation follows.
 //
-// What an execution used.
+// What an execution used, or has used so far.
 type ExecutionUsage struct {
-	// Milliseconds from its start to its end.
+	// Milliseconds from its start to its end, or to when this was measured.
 	WallMs int64 `json:"wallMs"`
 	// Milliseconds of CPU time in user mode.
 	UserMs int64 `json:"userMs"`
@@ -2367,6 +2367,38 @@ type GetVersionResponse struct {
 
 // GetVersion returns GetVersionResponse.Version, and is useful for accessing the field via an interface.
 func (v *GetVersionResponse) GetVersion() string { return v.Version }
+
+// GetWaitingClaimsResponse is returned by GetWaitingClaims on success.
+type GetWaitingClaimsResponse struct {
+	// The claims that wait, oldest first: in a pool's queue, or until their tenant's quota of runners has room. OBSERVER: those of its tenant; for all tenants, all. INVALID_INPUT for an unusable `tenant`, `first` or `after`.
+	WaitingClaims GetWaitingClaimsWaitingClaimsWaitingClaimConnection `json:"waitingClaims"`
+}
+
+// GetWaitingClaims returns GetWaitingClaimsResponse.WaitingClaims, and is useful for accessing the field via an interface.
+func (v *GetWaitingClaimsResponse) GetWaitingClaims() GetWaitingClaimsWaitingClaimsWaitingClaimConnection {
+	return v.WaitingClaims
+}
+
+// GetWaitingClaimsWaitingClaimsWaitingClaimConnection includes the requested fields of the GraphQL type WaitingClaimConnection.
+// The GraphQL type's documentation follows.
+//
+// A page of claims that wait.
+type GetWaitingClaimsWaitingClaimsWaitingClaimConnection struct {
+	// The claims.
+	Nodes []WaitingClaim `json:"nodes"`
+	// Whether and where it goes on.
+	PageInfo PageInfo `json:"pageInfo"`
+}
+
+// GetNodes returns GetWaitingClaimsWaitingClaimsWaitingClaimConnection.Nodes, and is useful for accessing the field via an interface.
+func (v *GetWaitingClaimsWaitingClaimsWaitingClaimConnection) GetNodes() []WaitingClaim {
+	return v.Nodes
+}
+
+// GetPageInfo returns GetWaitingClaimsWaitingClaimsWaitingClaimConnection.PageInfo, and is useful for accessing the field via an interface.
+func (v *GetWaitingClaimsWaitingClaimsWaitingClaimConnection) GetPageInfo() PageInfo {
+	return v.PageInfo
+}
 
 // A right of a grant to its object.
 type GrantRight string
@@ -4238,6 +4270,48 @@ func (v *VariableInput) GetName() string { return v.Name }
 // GetValue returns VariableInput.Value, and is useful for accessing the field via an interface.
 func (v *VariableInput) GetValue() string { return v.Value }
 
+// WaitingClaim includes the requested fields of the GraphQL type WaitingClaim.
+// The GraphQL type's documentation follows.
+//
+// A claim that waits, with a ticket or without.
+type WaitingClaim struct {
+	// Its id, for as long as it waits. It isn't a ticket's.
+	Id string `json:"id"`
+	// The tenant for which it claims.
+	Tenant string `json:"tenant"`
+	// The environment that the runner is to be made from.
+	EnvironmentId string `json:"environmentId"`
+	// Its place in its pool's queue: 1 is served next, if no other claim comes; null: not known yet, or it waits until its tenant's quota of runners has room.
+	Position *int `json:"position"`
+	// Milliseconds that it is going to wait at the pace of the last minutes; null: not known.
+	EstimatedWaitMs *float64 `json:"estimatedWaitMs"`
+	// Since when it waits.
+	Since time.Time `json:"since"`
+	// When it will have waited for as long as it may.
+	ExpiresAt time.Time `json:"expiresAt"`
+}
+
+// GetId returns WaitingClaim.Id, and is useful for accessing the field via an interface.
+func (v *WaitingClaim) GetId() string { return v.Id }
+
+// GetTenant returns WaitingClaim.Tenant, and is useful for accessing the field via an interface.
+func (v *WaitingClaim) GetTenant() string { return v.Tenant }
+
+// GetEnvironmentId returns WaitingClaim.EnvironmentId, and is useful for accessing the field via an interface.
+func (v *WaitingClaim) GetEnvironmentId() string { return v.EnvironmentId }
+
+// GetPosition returns WaitingClaim.Position, and is useful for accessing the field via an interface.
+func (v *WaitingClaim) GetPosition() *int { return v.Position }
+
+// GetEstimatedWaitMs returns WaitingClaim.EstimatedWaitMs, and is useful for accessing the field via an interface.
+func (v *WaitingClaim) GetEstimatedWaitMs() *float64 { return v.EstimatedWaitMs }
+
+// GetSince returns WaitingClaim.Since, and is useful for accessing the field via an interface.
+func (v *WaitingClaim) GetSince() time.Time { return v.Since }
+
+// GetExpiresAt returns WaitingClaim.ExpiresAt, and is useful for accessing the field via an interface.
+func (v *WaitingClaim) GetExpiresAt() time.Time { return v.ExpiresAt }
+
 // Which interpreter runners load, and what it has imported. It replaces the stored one.
 type WarmInput struct {
 	// The interpreter. NONE: nothing is loaded.
@@ -4631,6 +4705,26 @@ type __GetTokensInput struct {
 
 // GetSessions returns __GetTokensInput.Sessions, and is useful for accessing the field via an interface.
 func (v *__GetTokensInput) GetSessions() *bool { return v.Sessions }
+
+// __GetWaitingClaimsInput is used internally by genqlient
+type __GetWaitingClaimsInput struct {
+	Tenant        *string `json:"tenant"`
+	EnvironmentId *string `json:"environmentId"`
+	First         *int    `json:"first"`
+	After         *string `json:"after"`
+}
+
+// GetTenant returns __GetWaitingClaimsInput.Tenant, and is useful for accessing the field via an interface.
+func (v *__GetWaitingClaimsInput) GetTenant() *string { return v.Tenant }
+
+// GetEnvironmentId returns __GetWaitingClaimsInput.EnvironmentId, and is useful for accessing the field via an interface.
+func (v *__GetWaitingClaimsInput) GetEnvironmentId() *string { return v.EnvironmentId }
+
+// GetFirst returns __GetWaitingClaimsInput.First, and is useful for accessing the field via an interface.
+func (v *__GetWaitingClaimsInput) GetFirst() *int { return v.First }
+
+// GetAfter returns __GetWaitingClaimsInput.After, and is useful for accessing the field via an interface.
+func (v *__GetWaitingClaimsInput) GetAfter() *string { return v.After }
 
 // __MoveFileInput is used internally by genqlient
 type __MoveFileInput struct {
@@ -7584,6 +7678,61 @@ func GetVersion(
 	}
 
 	data_ = &GetVersionResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by GetWaitingClaims.
+const GetWaitingClaims_Operation = `
+query GetWaitingClaims ($tenant: String, $environmentId: ID, $first: Int, $after: String) {
+	waitingClaims(tenant: $tenant, environmentId: $environmentId, first: $first, after: $after) {
+		nodes {
+			id
+			tenant
+			environmentId
+			position
+			estimatedWaitMs
+			since
+			expiresAt
+		}
+		pageInfo {
+			... PageInfo
+		}
+	}
+}
+fragment PageInfo on PageInfo {
+	hasNextPage
+	endCursor
+}
+`
+
+func GetWaitingClaims(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	tenant *string,
+	environmentId *string,
+	first *int,
+	after *string,
+) (data_ *GetWaitingClaimsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "GetWaitingClaims",
+		Query:  GetWaitingClaims_Operation,
+		Variables: &__GetWaitingClaimsInput{
+			Tenant:        tenant,
+			EnvironmentId: environmentId,
+			First:         first,
+			After:         after,
+		},
+	}
+
+	data_ = &GetWaitingClaimsResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -123,11 +122,7 @@ func TestAuditOfEarlierServersFailed(t *testing.T) {
 	case *postgresDB:
 		dialect = goose.DialectPostgres
 	}
-	files, err := fs.Sub(migrations, "migrations/"+map[goose.Dialect]string{goose.DialectSQLite3: "sqlite", goose.DialectPostgres: "postgres"}[dialect])
-	if err != nil {
-		t.Fatal(err)
-	}
-	provider, err := goose.NewProvider(dialect, db, files)
+	provider, err := migrator(dialect, db)
 	if err == nil {
 		_, err = provider.Down(t.Context())
 	}
