@@ -13,7 +13,7 @@ import (
 func TestQueueCommand(t *testing.T) {
 	s, _ := waiting(t)
 	if out, errs, code := s.command("queue"); code != 0 || out != "" || !strings.HasPrefix(errs, "rockpool: no claims wait: ") {
-		t.Errorf("nothing waits: %s", out)
+		t.Errorf("nothing waits: %d %q %q", code, out, errs)
 	}
 	s.works("runner", "claim", "a", "--ticket")
 	s.works("runner", "claim", "a", "--ticket", "--wait", "20m")
