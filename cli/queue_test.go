@@ -12,8 +12,8 @@ import (
 
 func TestQueueCommand(t *testing.T) {
 	s, _ := waiting(t)
-	if out := strings.TrimSpace(s.works("queue")); strings.Contains(out, "\n") || !strings.HasPrefix(out, "ENVIRONMENT") {
-		t.Errorf("nothing waits: %s", out)
+	if out, errs, code := s.command("queue"); code != 0 || out != "" || !strings.HasPrefix(errs, "rockpool: no claims wait: ") {
+		t.Errorf("nothing waits: %d %q %q", code, out, errs)
 	}
 	s.works("runner", "claim", "a", "--ticket")
 	s.works("runner", "claim", "a", "--ticket", "--wait", "20m")

@@ -20,14 +20,14 @@ const (
 // saying does something that may take a while, and says on errs what it waits for: what it
 // reports, and else that no answer came about the subject yet.
 func saying(errs io.Writer, subject string, do func(report func(error)) error) error {
-	reports, done := make(chan error, 1), make(chan error, 1)
+	reports, done := make(chan string, 1), make(chan error, 1)
 	go func() {
 		done <- do(func(err error) {
 			select {
 			case <-reports: // which nobody has read
 			default:
 			}
-			reports <- err
+			reports <- err.Error()
 		})
 	}()
 	line := newStatus(errs)
@@ -39,8 +39,8 @@ func saying(errs io.Writer, subject string, do func(report func(error)) error) e
 		select {
 		case err := <-done:
 			return err
-		case err := <-reports:
-			why = fmt.Sprintf("%v; trying again for up to %v, until Ctrl-C", err, connection.Patience)
+		case report := <-reports:
+			why = fmt.Sprintf("%s; trying again for up to %v, until Ctrl-C", report, connection.Patience)
 		case <-look.C:
 			if why == "" && time.Since(began) >= firstWord {
 				why = "no answer yet about " + subject + "; waiting, until Ctrl-C"

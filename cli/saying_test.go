@@ -14,15 +14,20 @@ import (
 func TestWaitingIsSaid(t *testing.T) {
 	const silent = "rockpool: no answer yet about the image r.example/x from its registry; waiting, until Ctrl-C\n"
 	const away = "rockpool: the registry is away; trying again for up to 1m0s, until Ctrl-C\n"
-	away1 := errors.New("the registry is away")
+	unreachable := errors.New("the registry is away")
 	for name, test := range map[string]struct {
 		do   func(report func(error)) error
 		says map[time.Duration]string // by then
 	}{
-		"quick":       {func(func(error)) error { time.Sleep(1900 * time.Millisecond); return nil }, map[time.Duration]string{5 * time.Second: ""}},
-		"silent":      {func(func(error)) error { time.Sleep(30100 * time.Millisecond); return nil }, map[time.Duration]string{1500 * time.Millisecond: "", 2500 * time.Millisecond: silent, 40 * time.Second: silent}},
-		"away":        {func(report func(error)) error { report(away1); report(away1); time.Sleep(9100 * time.Millisecond); return nil }, map[time.Duration]string{time.Millisecond: away, 10 * time.Second: away}},
-		"then silent": {func(report func(error)) error { time.Sleep(2500 * time.Millisecond); report(away1); return nil }, map[time.Duration]string{2250 * time.Millisecond: silent}},
+		"quick":  {func(func(error)) error { time.Sleep(1900 * time.Millisecond); return nil }, map[time.Duration]string{5 * time.Second: ""}},
+		"silent": {func(func(error)) error { time.Sleep(30100 * time.Millisecond); return nil }, map[time.Duration]string{1500 * time.Millisecond: "", 2500 * time.Millisecond: silent, 40 * time.Second: silent}},
+		"away": {func(report func(error)) error {
+			report(unreachable)
+			report(unreachable)
+			time.Sleep(9100 * time.Millisecond)
+			return nil
+		}, map[time.Duration]string{time.Millisecond: away, 10 * time.Second: away}},
+		"then silent": {func(report func(error)) error { time.Sleep(2500 * time.Millisecond); report(unreachable); return nil }, map[time.Duration]string{2250 * time.Millisecond: silent}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -17,7 +17,7 @@ type searchFlags struct {
 	Runner  string   `complete:"runner" placeholder:"RUNNER" help:"Only those in this runner."`
 	Label   []string `placeholder:"NAME=VALUE" sep:"none" help:"Only those with this label; NAME alone: with any value. Can be given more than once: all must match."`
 	Command string   `placeholder:"TEXT" help:"Only those with this text in their command line, upper and lower case alike."`
-	Since   string   `placeholder:"TIME" help:"Only those queued since then: a time as in 2026-11-20T21:27:00Z, or a duration before now as in 1h."`
+	Since   string   `placeholder:"TIME" help:"Only those queued since then: a time as in 2026-11-20T21:27:00Z, or a duration before now as in 90s, 1h, 7d."`
 }
 
 // given reports whether any flag selects something.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/imagetest"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // A registry that takes connections and says nothing is reported once, by its name.
@@ -21,7 +22,21 @@ func TestMuteRegistries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
+	connections := make(chan int)
+	go func() {
+		var all []net.Conn
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				break
+			}
+			all = append(all, conn)
+		}
+		for _, conn := range all {
+			_ = conn.Close()
+		}
+		connections <- len(all)
+	}()
 	b := newBox(t, t.TempDir(), nil)
 	next := b.registries.guard.next
 	if next.TLSHandshakeTimeout > 3*time.Second {
@@ -32,6 +47,10 @@ func TestMuteRegistries(t *testing.T) {
 	_, err = b.Resolve(t.Context(), at+"/x:1")
 	if want := "the registry " + at + " can't be reached: it doesn't answer"; runtime.CodeOf(err) != runtime.CodeClusterUnavailable || imagetest.MessageOf(err) != want {
 		t.Errorf("%v, not %s", err, want)
+	}
+	_ = listener.Close()
+	if n := wait.Receive(t, connections, "nobody is taken any more"); n < 1 || n > 2 { // with TLS, and on loopback without
+		t.Errorf("it was asked by %d connections: who waits tries again, and not we", n)
 	}
 }
 
