@@ -140,8 +140,8 @@ func TestExecutionsAreSearched(t *testing.T) {
 	}
 }
 
-// TestOldDatabaseIsSearched: one of a server that had no search.
-func TestOldDatabaseIsSearched(t *testing.T) {
+// TestAnOldDatabaseIsSearched: one of a server that had no search.
+func TestAnOldDatabaseIsSearched(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	s := open(t, path)
 	all := searchable()
@@ -149,11 +149,15 @@ func TestOldDatabaseIsSearched(t *testing.T) {
 	if _, err := s.reads.db.ExecContext(t.Context(), "UPDATE executions SET value = $1 WHERE id = '4'", []byte("none")); err != nil {
 		t.Fatal(err)
 	}
-	provider, err := migrator(goose.DialectSQLite3, s.db.(*sqliteDB).writes)
+	dialect, version, db := goose.DialectPostgres, int64(3), s.reads.db
+	if file, ok := s.db.(*sqliteDB); ok {
+		dialect, version, db = goose.DialectSQLite3, 8, file.writes
+	}
+	provider, err := migrator(dialect, db)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := provider.DownTo(t.Context(), 8); err != nil {
+	if _, err := provider.DownTo(t.Context(), version); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
