@@ -173,6 +173,9 @@ func TestExecCancelSaysWhatItDid(t *testing.T) {
 	if code != 0 || errs != "" || !strings.HasSuffix(out, "\ncancelled 1 execution\n") || !strings.Contains(out, "no         it had already ended: exited with code 3 (EXITED)") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
+	if out, _, _ := s.command("exec", "cancel", string(third)); !strings.Contains(out, "it had already ended: cancelled (CANCELLED)\ncancelled 0 executions\n") {
+		t.Error(out)
+	}
 	out, errs, code = s.command("exec", "cancel", "nonesuch", ended, "--json")
 	var all []cancelled
 	if err := json.Unmarshal([]byte(out), &all); err != nil || code != CodeOurs || !strings.Contains(errs, "nonesuch: ") ||

@@ -146,6 +146,41 @@ func TestEachExecutionOfABatchHasItsLabels(t *testing.T) {
 	}
 }
 
+// TestBatchesLabelTheirRunners: those that they claim. In a runner that was claimed before, only executions
+// get their labels.
+func TestBatchesLabelTheirRunners(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 2)
+	held := b.claim(t, "a")
+	sleep, cases := []string{"sleep", "3600"}, []CaseInput{{}}
+	for of, start := range map[string]func(of []runtime.Label) (runtime.Batch, runtime.Execution, error){
+		"claimed": func(of []runtime.Label) (runtime.Batch, runtime.Execution, error) {
+			return b.StartBatch(t.Context(), StartInput{RunnerID: held.ID, Command: sleep, Labels: of}, BatchInput{Cases: cases})
+		},
+		"one": func(of []runtime.Label) (runtime.Batch, runtime.Execution, error) {
+			return b.RunBatch(t.Context(), RunInput{EnvironmentID: "a", WaitFor: ptr(30), Command: sleep, Labels: of}, BatchInput{Cases: cases})
+		},
+		"fresh": func(of []runtime.Label) (runtime.Batch, runtime.Execution, error) {
+			return b.RunBatch(t.Context(), RunInput{EnvironmentID: "a", WaitFor: ptr(30), Command: sleep, Labels: of}, BatchInput{Cases: cases, FreshRunners: true})
+		},
+	} {
+		made, x, err := start(labels("of", of))
+		if err != nil {
+			t.Fatal(of, err)
+		}
+		if !slices.Equal(x.Labels, labels("of", of)) {
+			t.Errorf("%s: %v", of, x.Labels)
+		}
+		r, _ := b.Runner(x.RunnerID)
+		if got := len(r.Claim.Labels) > 0; got != (of != "claimed") {
+			t.Errorf("%s: its runner has %v", of, r.Claim.Labels)
+		}
+		if _, err := b.CancelBatch(t.Context(), made.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestRunnersAreSearched(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
