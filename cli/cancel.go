@@ -146,13 +146,17 @@ func (c *execCancel) report(s Streams, all []cancelled) error {
 		}
 		t.Rows = append(t.Rows, []string{x.ID, was, how})
 	}
-	if len(all) > 0 || c.JSON || c.Output != "table" {
-		failed = append([]error{c.Print(s.Out, all, t)}, failed...)
+	forPeople := !c.JSON && c.Output == "table"
+	if len(all) > 0 || !forPeople {
+		failed = append(failed, c.Print(s.Out, all, t))
 	}
-	count := strconv.Itoa(done) + " executions"
-	if done == 1 {
-		count = "1 execution"
+	if forPeople {
+		count := strconv.Itoa(done) + " executions"
+		if done == 1 {
+			count = "1 execution"
+		}
+		_, err := fmt.Fprintf(s.Out, "cancelled %s\n", count)
+		failed = append(failed, err)
 	}
-	_, _ = fmt.Fprintf(s.Err, "rockpool: cancelled %s\n", count)
 	return errors.Join(failed...)
 }

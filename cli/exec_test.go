@@ -158,7 +158,7 @@ func TestExecCancelSaysWhatItDid(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, errs, code := s.command("exec", "cancel", "--label", "user=ada")
-	if code != 0 || errs != "rockpool: cancelled 3 executions\n" || !strings.Contains(out, string(first)) || !strings.Contains(out, string(second)) ||
+	if code != 0 || errs != "" || !strings.HasSuffix(out, "\ncancelled 3 executions\n") || !strings.Contains(out, string(first)) || !strings.Contains(out, string(second)) ||
 		strings.Contains(out, ended) || strings.Contains(out, string(third)) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
@@ -166,12 +166,15 @@ func TestExecCancelSaysWhatItDid(t *testing.T) {
 		b, err := s.engine.Batch(t.Context(), batch.ID)
 		return err == nil && b.State == runtime.BatchFinished && b.Skipped() == 2
 	})
-	if out, errs, code := s.command("exec", "cancel", "--label", "user=ada"); code != 0 || out != "" || errs != "rockpool: cancelled 0 executions\n" {
+	if out, errs, code := s.command("exec", "cancel", "--label", "user=ada"); code != 0 || out != "cancelled 0 executions\n" || errs != "" {
 		t.Errorf("%d %q %q", code, out, errs)
 	}
 	out, errs, code = s.command("exec", "cancel", string(third), ended)
-	if code != 0 || errs != "rockpool: cancelled 1 execution\n" || !strings.Contains(out, "no         it had already ended: exited with code 3 (EXITED)") {
+	if code != 0 || errs != "" || !strings.HasSuffix(out, "\ncancelled 1 execution\n") || !strings.Contains(out, "no         it had already ended: exited with code 3 (EXITED)") {
 		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if out, _, _ := s.command("exec", "cancel", string(third)); !strings.Contains(out, "it had already ended: cancelled (CANCELLED)\ncancelled 0 executions\n") {
+		t.Error(out)
 	}
 	out, errs, code = s.command("exec", "cancel", "nonesuch", ended, "--json")
 	var all []cancelled

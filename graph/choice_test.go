@@ -36,6 +36,8 @@ func TestOneOfSeveralFieldsHoweverTheInputComes(t *testing.T) {
 		{"startExecution", start(in{"shell": ""}), "shell"},
 		{"startExecution", start(in{"command": []any{"true"}, "shell": nil}), nil},
 		{"startExecution", start(in{"command": nil, "shell": "true"}), nil},
+		{"startExecution", start(in{"shell": "true", "labels": []any{in{"name": "", "value": ""}}}), "labels"},
+		{"run", run(in{"shell": "true", "labels": []any{in{"name": "", "value": ""}}}), "labels"},
 		{"run", run(in{"command": []any{"true"}, "shell": "true"}), "command"},
 		{"run", run(in{}), "command"},
 		{"run", run(in{"command": nil, "shell": nil}), "command"},

@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/json"
 	"io/fs"
+	"strings"
 
 	"github.com/pressly/goose/v3"
 
@@ -39,10 +40,16 @@ func fillSearch(ctx context.Context, tx *sql.Tx) error {
 		if err != nil || last == "" {
 			return err
 		}
+		var rows []string
+		var args []any
 		for _, x := range found {
 			t := termsOf(x)
-			_, err := tx.ExecContext(ctx, "INSERT INTO execution_search (execution, environment, tenant, queued, outcome, passed, labels, command) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-				x.ID, x.EnvironmentID, string(x.Tenant), t.queued, t.outcome, t.passed, t.labels, t.command)
+			row := []any{x.ID, x.EnvironmentID, string(x.Tenant), t.queued, string(t.outcome), t.passed, t.labels, t.command}
+			rows = append(rows, "("+parameters(len(args)+1, len(row))+")")
+			args = append(args, row...)
+		}
+		if len(rows) > 0 {
+			_, err := tx.ExecContext(ctx, "INSERT INTO execution_search (execution, environment, tenant, queued, outcome, passed, labels, command) VALUES "+strings.Join(rows, ", "), args...)
 			if err != nil {
 				return err
 			}
@@ -51,9 +58,9 @@ func fillSearch(ctx context.Context, tx *sql.Tx) error {
 	}
 }
 
-// readSome reads the executions after an id, at most 500, and the last one's id; "": there are no more.
+// readSome reads the executions after an id, at most 100, and the last one's id; "": there are no more.
 func readSome(ctx context.Context, tx *sql.Tx, after runtime.ExecutionID) (found []runtime.Execution, last runtime.ExecutionID, err error) {
-	rows, err := tx.QueryContext(ctx, "SELECT id, value FROM executions WHERE id > $1 ORDER BY id LIMIT 500", after)
+	rows, err := tx.QueryContext(ctx, "SELECT id, value FROM executions WHERE id > $1 ORDER BY id LIMIT 100", after)
 	if err != nil {
 		return nil, "", err
 	}

@@ -140,8 +140,8 @@ func TestExecutionsAreSearched(t *testing.T) {
 	}
 }
 
-// TestOldDatabaseIsSearched: one of a server that had no search.
-func TestOldDatabaseIsSearched(t *testing.T) {
+// TestAnOldDatabaseIsSearched: one of a server that had no search.
+func TestAnOldDatabaseIsSearched(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	s := open(t, path)
 	all := searchable()
@@ -149,11 +149,18 @@ func TestOldDatabaseIsSearched(t *testing.T) {
 	if _, err := s.reads.db.ExecContext(t.Context(), "UPDATE executions SET value = $1 WHERE id = '4'", []byte("none")); err != nil {
 		t.Fatal(err)
 	}
-	provider, err := migrator(goose.DialectSQLite3, s.db.(*sqliteDB).writes)
+	for i := range 250 { // more than are read at a time
+		ended(t, s, []runtime.Execution{{ID: runtime.ExecutionID(fmt.Sprintf("x%03d", i)), State: runtime.ExecutionFinished, End: runtime.End{Outcome: runtime.OutcomeLost}}})
+	}
+	dialect, version, db := goose.DialectPostgres, int64(3), s.reads.db
+	if file, ok := s.db.(*sqliteDB); ok {
+		dialect, version, db = goose.DialectSQLite3, 8, file.writes
+	}
+	provider, err := migrator(dialect, db)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := provider.DownTo(t.Context(), 8); err != nil {
+	if _, err := provider.DownTo(t.Context(), version); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -161,9 +168,13 @@ func TestOldDatabaseIsSearched(t *testing.T) {
 	}
 	s = open(t, path)
 	for name, want := range map[string]ExecutionFilter{"1": {Failed: new(false)}, "2 3": {Failed: new(true)}, "1 3": {Labels: []runtime.LabelFilter{{Name: "user", Value: new("ada")}}}} {
+		want.Outcomes = []runtime.Outcome{runtime.OutcomeExited, runtime.OutcomeTimeLimit}
 		if got := found(t, s, want); got != name {
 			t.Errorf("%q, not %q", got, name)
 		}
+	}
+	if page, err := s.Executions(t.Context(), ExecutionFilter{Outcomes: []runtime.Outcome{runtime.OutcomeLost}}, 1, "", unbounded); err != nil || page.Total != 250 {
+		t.Error(page.Total, err)
 	}
 }
 

@@ -154,6 +154,51 @@ func TestE2ERunnerAndExecutionCommands(t *testing.T) {
 	}
 }
 
+// TestE2EExecutionsByLabel: commands find, show and cancel them, and run in the runner.
+func TestE2EExecutionsByLabel(t *testing.T) {
+	b := bed.Open(t)
+	b.Put(t, object{"id": "labelled", "poolSize": 1})
+	user := "user=" + uuid.NewString() // executions are kept
+	id := strings.TrimSpace(b.Works(t, "runner", "claim", "labelled", "--label", user))
+	if list := b.Works(t, "runner", "list", "--label", user); !strings.Contains(list, id) {
+		t.Error(list)
+	}
+	inside := []string{"runner", "exec", "--server", b.Address, id, "--label", "step=1", "--stdin", "--"}
+	if out, errs, code := bed.RunProgram(t, strings.NewReader("fed"), bed.Rockpool(t), append(inside, "sh", "-c", "cat; tty >&2; exit 9")...); code != 9 || out != "fed" || errs != "not a tty\n" {
+		t.Errorf("%d %q %q", code, out, errs)
+	}
+	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "runner", "shell", "--server", b.Address, id, "--", "ls"); code != 125 || !strings.Contains(errs, "use: rockpool runner exec "+id+" -- ls") {
+		t.Errorf("%d %q", code, errs)
+	}
+	x := b.Start(t, object{"runnerId": id, "shell": "exec sleep 1000 # for a while"})
+	list := b.Works(t, "exec", "list", "--label", user, "--since", "1h", "--limit", "5")
+	if lines := strings.Split(strings.TrimSpace(list), "\n"); len(lines) != 3 || !strings.Contains(lines[1], x) || !strings.Contains(lines[1], "exec sleep 1000 # for a while") || !strings.Contains(lines[2], "EXITED 9") {
+		t.Error(list)
+	}
+	if list := b.Works(t, "exec", "list", "--label", user, "--label", "step", "--failed", "--command", "TTY", "--outcome", "EXITED"); strings.Count(list, "\n") != 2 || strings.Contains(list, x) {
+		t.Error(list)
+	}
+	if out := b.Works(t, "exec", "cancel", "--label", user); !strings.Contains(out, x) || !strings.HasSuffix(out, "\ncancelled 1 execution\n") {
+		t.Error(out)
+	}
+	if out := b.Works(t, "exec", "cancel", x); !strings.Contains(out, "it had already ended: cancelled (CANCELLED)") || !strings.HasSuffix(out, "\ncancelled 0 executions\n") {
+		t.Error(out)
+	}
+	if out := b.Works(t, "exec", "show", x); !strings.Contains(out, user) || !strings.Contains(out, "CANCELLED") {
+		t.Error(out)
+	}
+	if _, errs, code := b.Command(t, "", "exec", "cancel"); code != 2 {
+		t.Errorf("%d %s", code, errs)
+	}
+	b.Works(t, "runner", "release", id)
+	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", "--server", b.Address, "--env", "labelled", "--label", user, "--", "true"); code != 0 {
+		t.Errorf("%d %s", code, errs)
+	}
+	if list := b.Works(t, "exec", "list", "--label", user); strings.Count(list, "\n") != 4 {
+		t.Error(list)
+	}
+}
+
 // TestE2EListsGoOnToTheirEnd needs more executions than a page has.
 func TestE2EListsGoOnToTheirEnd(t *testing.T) {
 	t.Parallel()

@@ -46,6 +46,7 @@ func TestE2ECompletion(t *testing.T) {
 			{"rockpool run -e completed-1 my\t", `rockpool run -e completed-1 my\ file.py `},
 			{"rockpool env list --output ya\t", "rockpool env list --output yaml "},
 			{"rockpool env list --js\t", "rockpool env list --json "},
+			{"rockpool exec list --outcome TI\t", "rockpool exec list --outcome TIME_LIMIT "},
 		} {
 			s.types(t, test.typed)
 			s.sees(t, test.becomes)

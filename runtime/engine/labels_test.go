@@ -1,0 +1,213 @@
+package engine
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+func labels(pairs ...string) (all []runtime.Label) {
+	for pair := range slices.Chunk(pairs, 2) {
+		all = append(all, runtime.Label{Name: pair[0], Value: pair[1]})
+	}
+	return all
+}
+
+// found returns the executions of a search, the oldest first.
+func (b *bed) found(t *testing.T, filter ExecutionFilter) []runtime.Execution {
+	t.Helper()
+	page, err := b.Executions(t.Context(), filter, 100, "", unbounded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page.Executions
+}
+
+// TestExecutionsKeepTheirLabels: those of the claim as it was, and their own, over a restart and after
+// their runner.
+func TestExecutionsKeepTheirLabels(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", WaitFor: ptr(30), Labels: labels("user", "ada", "course", "c")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Shell: ptr("exit 3"), Labels: labels("user", "bob", "step", "1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := labels("course", "c", "user", "bob", "step", "1")
+	if x, err = b.Execution(t.Context(), x.ID, wait.Limit); err != nil || !slices.Equal(x.Labels, want) || x.CommandLine() != "exit 3" {
+		t.Errorf("%+v, %v", x, err)
+	}
+	plain := b.run(t, r.ID, "true").ID
+	if _, err := b.Release(t.Context(), r.ID); err != nil {
+		t.Fatal(err)
+	}
+	b.stop()
+	b.start(t)
+	if kept, err := b.Execution(t.Context(), x.ID, 0); err != nil || !slices.Equal(kept.Labels, want) || kept.CommandLine() != "exit 3" {
+		t.Errorf("%+v, %v", kept, err)
+	}
+	for _, test := range []struct {
+		filter ExecutionFilter
+		want   []runtime.ExecutionID
+	}{
+		{ExecutionFilter{Labels: []runtime.LabelFilter{{Name: "course", Value: ptr("c")}}}, []runtime.ExecutionID{x.ID, plain}},
+		{ExecutionFilter{Labels: []runtime.LabelFilter{{Name: "user", Value: ptr("ada")}}}, []runtime.ExecutionID{plain}},
+		{ExecutionFilter{Labels: []runtime.LabelFilter{{Name: "step"}}}, []runtime.ExecutionID{x.ID}},
+		{ExecutionFilter{Command: "EXIT"}, []runtime.ExecutionID{x.ID}},
+		{ExecutionFilter{Failed: ptr(false)}, []runtime.ExecutionID{plain}},
+	} {
+		var got []runtime.ExecutionID
+		for _, x := range b.found(t, test.filter) {
+			got = append(got, x.ID)
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%+v: %v, not %v", test.filter, got, test.want)
+		}
+	}
+}
+
+// TestOtherLabelsAreAnotherInput of an idempotency key.
+func TestOtherLabelsAreAnotherInput(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 2)
+	r := b.claim(t, "a")
+	cases := BatchInput{Cases: make([]CaseInput, 1)}
+	for name, start := range map[string]func(of []runtime.Label) (any, error){
+		"start": func(of []runtime.Label) (any, error) {
+			x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"true"}, Key: "s", Labels: of})
+			return x.ID, err
+		},
+		"run": func(of []runtime.Label) (any, error) {
+			x, err := b.Execute(t.Context(), RunInput{EnvironmentID: "a", WaitFor: ptr(30), Command: []string{"true"}, Key: "r", Labels: of})
+			return x.ID, err
+		},
+		"start of a batch": func(of []runtime.Label) (any, error) {
+			made, _, err := b.StartBatch(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"true"}, Key: "sb", Labels: of}, cases)
+			return made.ID, err
+		},
+		"run of a batch": func(of []runtime.Label) (any, error) {
+			made, _, err := b.RunBatch(t.Context(), RunInput{EnvironmentID: "a", WaitFor: ptr(30), Command: []string{"true"}, Key: "rb", Labels: of}, cases)
+			return made.ID, err
+		},
+	} {
+		first, err := start(labels("user", "ada"))
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if again, err := start(labels("user", "ada")); err != nil || again != first {
+			t.Errorf("%s: %v, not %v: %v", name, again, first, err)
+		}
+		for _, other := range [][]runtime.Label{nil, labels("user", "bob")} {
+			if _, err := start(other); runtime.CodeOf(err) != runtime.CodeConflict {
+				t.Errorf("%s with %v: %v", name, other, err)
+			}
+		}
+		if _, err := start(labels("", "x")); runtime.CodeOf(err) != runtime.CodeInvalidInput {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestEachExecutionOfABatchHasItsLabels, and its claim too, where it made that.
+func TestEachExecutionOfABatchHasItsLabels(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 2)
+	run := RunInput{EnvironmentID: "a", WaitFor: ptr(30), Shell: ptr("exit 3"), Labels: labels("user", "ada")}
+	built := BatchInput{Build: &BuildInput{Shell: ptr("true")}, Cases: []CaseInput{{Args: []string{"a b"}}, {}}}
+	fresh := BatchInput{FreshRunners: true, Cases: []CaseInput{{Args: []string{"a b"}}, {}}}
+	for of, in := range map[string]BatchInput{"one runner": built, "fresh runners": fresh} {
+		run.Labels = labels("user", "ada", "of", of)
+		made, _, err := b.RunBatch(t.Context(), run, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.awaitBatch(t, made.ID)
+		lines := map[string]int{}
+		for _, x := range b.found(t, ExecutionFilter{Labels: []runtime.LabelFilter{{Name: "of", Value: &of}}}) {
+			if !slices.Equal(x.Labels, run.Labels) {
+				t.Errorf("%s: %v", of, x.Labels)
+			}
+			lines[x.CommandLine()]++
+		}
+		want := map[string]int{"exit 3 'a b'": 1, "exit 3": 1, "true": 1}
+		if of == "fresh runners" {
+			delete(want, "true")
+		}
+		for line, n := range want {
+			if lines[line] != n || len(lines) != len(want) {
+				t.Errorf("%s: %v, not %v", of, lines, want)
+			}
+		}
+	}
+}
+
+// TestBatchesLabelTheirRunners: those that they claim. In a runner that was claimed before, only executions
+// get their labels.
+func TestBatchesLabelTheirRunners(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 2)
+	held := b.claim(t, "a")
+	sleep, cases := []string{"sleep", "3600"}, []CaseInput{{}}
+	for of, start := range map[string]func(of []runtime.Label) (runtime.Batch, runtime.Execution, error){
+		"claimed": func(of []runtime.Label) (runtime.Batch, runtime.Execution, error) {
+			return b.StartBatch(t.Context(), StartInput{RunnerID: held.ID, Command: sleep, Labels: of}, BatchInput{Cases: cases})
+		},
+		"one": func(of []runtime.Label) (runtime.Batch, runtime.Execution, error) {
+			return b.RunBatch(t.Context(), RunInput{EnvironmentID: "a", WaitFor: ptr(30), Command: sleep, Labels: of}, BatchInput{Cases: cases})
+		},
+		"fresh": func(of []runtime.Label) (runtime.Batch, runtime.Execution, error) {
+			return b.RunBatch(t.Context(), RunInput{EnvironmentID: "a", WaitFor: ptr(30), Command: sleep, Labels: of}, BatchInput{Cases: cases, FreshRunners: true})
+		},
+	} {
+		made, x, err := start(labels("of", of))
+		if err != nil {
+			t.Fatal(of, err)
+		}
+		if !slices.Equal(x.Labels, labels("of", of)) {
+			t.Errorf("%s: %v", of, x.Labels)
+		}
+		r, _ := b.Runner(x.RunnerID)
+		if got := len(r.Claim.Labels) > 0; got != (of != "claimed") {
+			t.Errorf("%s: its runner has %v", of, r.Claim.Labels)
+		}
+		if _, err := b.CancelBatch(t.Context(), made.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestRunnersAreSearched(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 2)
+	var ids []runtime.RunnerID
+	for _, user := range []string{"ada", "bob"} {
+		r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", WaitFor: ptr(30), Labels: labels("user", user)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, r.ID)
+	}
+	first, _ := b.Runner(ids[0])
+	user := func(name string) []runtime.LabelFilter { return []runtime.LabelFilter{{Name: "user", Value: &name}} }
+	for name, test := range map[string]struct {
+		filter RunnerFilter
+		want   int
+	}{
+		"a label":        {RunnerFilter{Labels: user("ada")}, 1},
+		"any value":      {RunnerFilter{Labels: []runtime.LabelFilter{{Name: "user"}}}, 2},
+		"no such label":  {RunnerFilter{Labels: user("Ada")}, 0},
+		"from then on":   {RunnerFilter{From: first.CreatedAt, Labels: user("ada")}, 1},
+		"from later on":  {RunnerFilter{From: first.CreatedAt.Add(1), Labels: user("ada")}, 0},
+		"before then":    {RunnerFilter{To: first.CreatedAt, Labels: user("ada")}, 0},
+		"before shortly": {RunnerFilter{To: first.CreatedAt.Add(1), Labels: user("ada")}, 1},
+	} {
+		if got := b.Runners(test.filter); len(got) != test.want {
+			t.Errorf("%s: %d, not %d", name, len(got), test.want)
+		}
+	}
+}
