@@ -11,7 +11,9 @@ import (
 // processes, and expects that the message names the limit with its value and unit.
 func (b Bed) NamesEveryLimit(t *testing.T, runner string, memoryMiB, processes int) {
 	t.Helper()
-	const forks = "i=0; while [ $i -lt 300 ]; do sleep 1000 & i=$((i+1)); done; wait"
+	forks := func(n int) string {
+		return fmt.Sprintf("i=0; while [ $i -lt %d ]; do sleep 1000 & i=$((i+1)); done; wait", n)
+	}
 	for _, test := range []struct {
 		shell   string
 		limits  object
@@ -22,8 +24,8 @@ func (b Bed) NamesEveryLimit(t *testing.T, runner string, memoryMiB, processes i
 		{"sleep 1000", nil, 1, runtime.OutcomeTimeLimit, "it ran into its time limit of 1 s"},
 		{"while :; do :; done", object{"cpuSeconds": 1}, 100, runtime.OutcomeCPULimit, "it ran into its CPU limit of 1 s"},
 		{"yes", object{"outputBytes": 65536}, 100, runtime.OutcomeOutputLimit, "it ran into its output limit of 64 KiB"},
-		{forks, object{"processes": 5}, 100, runtime.OutcomeProcessLimit, "it ran into its limit of 5 processes"},
-		{forks, nil, 100, runtime.OutcomeProcessLimit, fmt.Sprintf("it ran into its runner's limit of %d processes", processes)},
+		{forks(10), object{"processes": 5}, 100, runtime.OutcomeProcessLimit, "it ran into its limit of 5 processes"},
+		{forks(300), nil, 100, runtime.OutcomeProcessLimit, fmt.Sprintf("it ran into its runner's limit of %d processes", processes)},
 		{"head -c 2000000000 /dev/zero | tail -c 1900000000 >/dev/null", nil, 100, runtime.OutcomeMemoryLimit, fmt.Sprintf("it ran into its runner's memory limit of %d MiB", memoryMiB)},
 	} {
 		in := object{"runnerId": runner, "shell": test.shell, "timeLimit": test.seconds}
