@@ -147,7 +147,7 @@ var mayImport = map[string][]string{
 
 	"client": {"runtime"},
 
-	"cli":            {"cli/advice", "cli/cases", "cli/completion", "cli/connection", "cli/copying", "cli/execution", "cli/output", "cli/terminal", "client", "config/quantity", "runtime"},
+	"cli":            {"cli/advice", "cli/cases", "cli/completion", "cli/connection", "cli/copying", "cli/execution", "cli/output", "cli/terminal", "cli/top", "client", "config/quantity", "runtime"},
 	"cli/advice":     {"client", "runtime"},
 	"cli/cases":      {"cli/connection", "cli/output", "client", "runtime"},
 	"cli/completion": {"cli/connection", "config/quantity"},
@@ -156,6 +156,7 @@ var mayImport = map[string][]string{
 	"cli/execution":  {"cli/advice", "cli/connection", "cli/output", "cli/terminal", "client", "runtime"},
 	"cli/output":     {},
 	"cli/terminal":   {"client"},
+	"cli/top":        {"cli/output", "client"},
 
 	"doctor":               {"cli", "cli/connection", "client", "config", "doctor/attack", "doctor/attack/world", "local/network", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/spec", "local/thread", "local/tiers", "local/uids", "runtime", "runtime/attacks", "runtime/engine", "runtime/finding", "runtime/store", "server", "server/private", "server/secure"},
 	"doctor/attack":        {"client", "doctor/attack/world", "runtime"},

@@ -28,6 +28,7 @@ type Commands struct {
 	Env        envCommands       `cmd:"" help:"List, show, put and delete environments: what runners are made from."`
 	Runner     runnerCommands    `cmd:"" help:"List, claim, enter and release runners, run commands in them, and copy files."`
 	Exec       execCommands      `cmd:"" help:"List, show, follow and cancel executions: what runs or ran in runners."`
+	Top        topCommand        `cmd:"" help:"Show what runs, and what it uses, once a second."`
 	Token      tokenCommands     `cmd:"" help:"Make, list and revoke tokens, and make grants: what callers show."`
 	Tenant     tenantCommands    `cmd:"" help:"List, put and delete tenants, and their quotas."`
 	Ticket     ticketCommands    `cmd:"" help:"Show, watch and cancel tickets: claims that wait for a runner."`

@@ -2332,6 +2332,34 @@ func (v *GetRunnersRunnersRunnerConnection) GetNodes() []ListedRunner { return v
 // GetPageInfo returns GetRunnersRunnersRunnerConnection.PageInfo, and is useful for accessing the field via an interface.
 func (v *GetRunnersRunnersRunnerConnection) GetPageInfo() PageInfo { return v.PageInfo }
 
+// GetRunningExecutionsExecutionConnection includes the requested fields of the GraphQL type ExecutionConnection.
+// The GraphQL type's documentation follows.
+//
+// A page of executions.
+type GetRunningExecutionsExecutionConnection struct {
+	// The executions.
+	Nodes []RunningExecution `json:"nodes"`
+	// Whether and where it goes on.
+	PageInfo PageInfo `json:"pageInfo"`
+}
+
+// GetNodes returns GetRunningExecutionsExecutionConnection.Nodes, and is useful for accessing the field via an interface.
+func (v *GetRunningExecutionsExecutionConnection) GetNodes() []RunningExecution { return v.Nodes }
+
+// GetPageInfo returns GetRunningExecutionsExecutionConnection.PageInfo, and is useful for accessing the field via an interface.
+func (v *GetRunningExecutionsExecutionConnection) GetPageInfo() PageInfo { return v.PageInfo }
+
+// GetRunningResponse is returned by GetRunning on success.
+type GetRunningResponse struct {
+	// Executions, oldest first unless `newestFirst` says otherwise, ended ones included for as long as they are kept. INVALID_INPUT when `first` or `after` can't be used.
+	Executions GetRunningExecutionsExecutionConnection `json:"executions"`
+}
+
+// GetExecutions returns GetRunningResponse.Executions, and is useful for accessing the field via an interface.
+func (v *GetRunningResponse) GetExecutions() GetRunningExecutionsExecutionConnection {
+	return v.Executions
+}
+
 // GetTenantsResponse is returned by GetTenants on success.
 type GetTenantsResponse struct {
 	// The tenants that the caller sees, sorted by name: its own, or all for a caller for all tenants.
@@ -2821,6 +2849,53 @@ func (v *ListedRunner) GetClaim() *Lease { return v.Claim }
 
 // GetPorts returns ListedRunner.Ports, and is useful for accessing the field via an interface.
 func (v *ListedRunner) GetPorts() []Port { return v.Ports }
+
+// LiveUsage includes the requested fields of the GraphQL type Usage.
+// The GraphQL type's documentation follows.
+//
+// What an execution used, or has used so far.
+type LiveUsage struct {
+	// Milliseconds from its start to its end, or to when this was measured.
+	WallMs int64 `json:"wallMs"`
+	// Milliseconds of CPU time in user mode.
+	UserMs int64 `json:"userMs"`
+	// Milliseconds of CPU time in the kernel.
+	SystemMs int64 `json:"systemMs"`
+	// The memory that it holds now, in bytes, counted as `peakMemory` is; where the machine doesn't tell that, the sum of its processes'. Null once it has ended, and where nobody could tell.
+	Memory *int64 `json:"memory"`
+	// The most memory that it held at once, in bytes, all of its processes together with the files in memory that they wrote, where the machine tells that; else that of its largest process. Null where nobody could tell.
+	PeakMemory *int64 `json:"peakMemory"`
+	// The processes and threads that it has now. Null once it has ended, and where nobody could tell.
+	Processes *int `json:"processes"`
+	// The most processes and threads that it was seen with at once; what lived for less than a tenth of a second may be missing. Null where nobody could tell.
+	PeakProcesses *int `json:"peakProcesses"`
+	// Bytes that it printed, standard output and standard error together.
+	OutputBytes int64 `json:"outputBytes"`
+}
+
+// GetWallMs returns LiveUsage.WallMs, and is useful for accessing the field via an interface.
+func (v *LiveUsage) GetWallMs() int64 { return v.WallMs }
+
+// GetUserMs returns LiveUsage.UserMs, and is useful for accessing the field via an interface.
+func (v *LiveUsage) GetUserMs() int64 { return v.UserMs }
+
+// GetSystemMs returns LiveUsage.SystemMs, and is useful for accessing the field via an interface.
+func (v *LiveUsage) GetSystemMs() int64 { return v.SystemMs }
+
+// GetMemory returns LiveUsage.Memory, and is useful for accessing the field via an interface.
+func (v *LiveUsage) GetMemory() *int64 { return v.Memory }
+
+// GetPeakMemory returns LiveUsage.PeakMemory, and is useful for accessing the field via an interface.
+func (v *LiveUsage) GetPeakMemory() *int64 { return v.PeakMemory }
+
+// GetProcesses returns LiveUsage.Processes, and is useful for accessing the field via an interface.
+func (v *LiveUsage) GetProcesses() *int { return v.Processes }
+
+// GetPeakProcesses returns LiveUsage.PeakProcesses, and is useful for accessing the field via an interface.
+func (v *LiveUsage) GetPeakProcesses() *int { return v.PeakProcesses }
+
+// GetOutputBytes returns LiveUsage.OutputBytes, and is useful for accessing the field via an interface.
+func (v *LiveUsage) GetOutputBytes() int64 { return v.OutputBytes }
 
 // MadeGrant includes the requested fields of the GraphQL type Grant.
 // The GraphQL type's documentation follows.
@@ -3717,6 +3792,112 @@ func (v *Runner) GetClaim() *Lease { return v.Claim }
 // GetPorts returns Runner.Ports, and is useful for accessing the field via an interface.
 func (v *Runner) GetPorts() []Port { return v.Ports }
 
+// RunnerUsage includes the requested fields of the GraphQL type RunnerUsage.
+// The GraphQL type's documentation follows.
+//
+// What is used in a runner at a time, beside what may be. Where commands have control groups of their own it is theirs; else the runner's agent is in it.
+type RunnerUsage struct {
+	// Milliseconds of CPU time since it was made.
+	CpuMs int64 `json:"cpuMs"`
+	// The memory that is held, in bytes, files in memory included. Null where nobody could tell.
+	Memory *int64 `json:"memory"`
+	// The memory that may be held, in bytes.
+	MemoryLimit int64 `json:"memoryLimit"`
+	// Processes and threads. Null where nobody could tell.
+	Processes *int `json:"processes"`
+	// How many there may be.
+	ProcessLimit int `json:"processLimit"`
+	// When this was measured.
+	At time.Time `json:"at"`
+}
+
+// GetCpuMs returns RunnerUsage.CpuMs, and is useful for accessing the field via an interface.
+func (v *RunnerUsage) GetCpuMs() int64 { return v.CpuMs }
+
+// GetMemory returns RunnerUsage.Memory, and is useful for accessing the field via an interface.
+func (v *RunnerUsage) GetMemory() *int64 { return v.Memory }
+
+// GetMemoryLimit returns RunnerUsage.MemoryLimit, and is useful for accessing the field via an interface.
+func (v *RunnerUsage) GetMemoryLimit() int64 { return v.MemoryLimit }
+
+// GetProcesses returns RunnerUsage.Processes, and is useful for accessing the field via an interface.
+func (v *RunnerUsage) GetProcesses() *int { return v.Processes }
+
+// GetProcessLimit returns RunnerUsage.ProcessLimit, and is useful for accessing the field via an interface.
+func (v *RunnerUsage) GetProcessLimit() int { return v.ProcessLimit }
+
+// GetAt returns RunnerUsage.At, and is useful for accessing the field via an interface.
+func (v *RunnerUsage) GetAt() time.Time { return v.At }
+
+// RunningExecution includes the requested fields of the GraphQL type Execution.
+// The GraphQL type's documentation follows.
+//
+// One command in one runner, and what became of it.
+type RunningExecution struct {
+	// Its id; ids sort by the time at which they were made.
+	Id string `json:"id"`
+	// The runner that it runs or ran in.
+	RunnerId string `json:"runnerId"`
+	// The environment of that runner.
+	EnvironmentId string `json:"environmentId"`
+	// The tenant that it belongs to.
+	Tenant string `json:"tenant"`
+	// The command as it is run: program and arguments.
+	Command []string `json:"command"`
+	// Where it is in its life.
+	State runtime.ExecutionState `json:"state"`
+	// What it used; while it runs, what it has used so far, at most a second old: then it is measured, so ask for it once a second at most. Null until it is started, and where nobody can tell. It never falls.
+	Usage *LiveUsage `json:"usage"`
+	// When what happened.
+	Marks RunningMarks `json:"marks"`
+	// That runner; null once it is gone.
+	Runner *UsedRunner `json:"runner"`
+}
+
+// GetId returns RunningExecution.Id, and is useful for accessing the field via an interface.
+func (v *RunningExecution) GetId() string { return v.Id }
+
+// GetRunnerId returns RunningExecution.RunnerId, and is useful for accessing the field via an interface.
+func (v *RunningExecution) GetRunnerId() string { return v.RunnerId }
+
+// GetEnvironmentId returns RunningExecution.EnvironmentId, and is useful for accessing the field via an interface.
+func (v *RunningExecution) GetEnvironmentId() string { return v.EnvironmentId }
+
+// GetTenant returns RunningExecution.Tenant, and is useful for accessing the field via an interface.
+func (v *RunningExecution) GetTenant() string { return v.Tenant }
+
+// GetCommand returns RunningExecution.Command, and is useful for accessing the field via an interface.
+func (v *RunningExecution) GetCommand() []string { return v.Command }
+
+// GetState returns RunningExecution.State, and is useful for accessing the field via an interface.
+func (v *RunningExecution) GetState() runtime.ExecutionState { return v.State }
+
+// GetUsage returns RunningExecution.Usage, and is useful for accessing the field via an interface.
+func (v *RunningExecution) GetUsage() *LiveUsage { return v.Usage }
+
+// GetMarks returns RunningExecution.Marks, and is useful for accessing the field via an interface.
+func (v *RunningExecution) GetMarks() RunningMarks { return v.Marks }
+
+// GetRunner returns RunningExecution.Runner, and is useful for accessing the field via an interface.
+func (v *RunningExecution) GetRunner() *UsedRunner { return v.Runner }
+
+// RunningMarks includes the requested fields of the GraphQL type Marks.
+// The GraphQL type's documentation follows.
+//
+// The times of what happened to an execution; null: not yet, or never.
+type RunningMarks struct {
+	// It was asked for.
+	QueuedAt time.Time `json:"queuedAt"`
+	// It was started.
+	StartedAt *time.Time `json:"startedAt"`
+}
+
+// GetQueuedAt returns RunningMarks.QueuedAt, and is useful for accessing the field via an interface.
+func (v *RunningMarks) GetQueuedAt() time.Time { return v.QueuedAt }
+
+// GetStartedAt returns RunningMarks.StartedAt, and is useful for accessing the field via an interface.
+func (v *RunningMarks) GetStartedAt() *time.Time { return v.StartedAt }
+
 // StartBatchResponse is returned by StartBatch on success.
 type StartBatchResponse struct {
 	// Starts a command in a claimed runner and answers at once, with the execution recorded; `executionEvents` and `execution(waitFor:)` tell what becomes of it. Any number may watch, and a watcher that leaves cancels nothing.
@@ -4256,6 +4437,23 @@ func (v *Usage) GetBytesRead() *int64 { return v.BytesRead }
 // GetBytesWritten returns Usage.BytesWritten, and is useful for accessing the field via an interface.
 func (v *Usage) GetBytesWritten() *int64 { return v.BytesWritten }
 
+// UsedRunner includes the requested fields of the GraphQL type Runner.
+// The GraphQL type's documentation follows.
+//
+// One isolated place in which commands run. It serves at most one claim in its life.
+type UsedRunner struct {
+	// Who holds it; null until it is claimed.
+	Claim *Lease `json:"claim"`
+	// What is used in it, at most a second old: then it is measured, so ask for it once a second at most. Null while it starts or stops, and where nobody can tell.
+	Usage *RunnerUsage `json:"usage"`
+}
+
+// GetClaim returns UsedRunner.Claim, and is useful for accessing the field via an interface.
+func (v *UsedRunner) GetClaim() *Lease { return v.Claim }
+
+// GetUsage returns UsedRunner.Usage, and is useful for accessing the field via an interface.
+func (v *UsedRunner) GetUsage() *RunnerUsage { return v.Usage }
+
 // An environment variable. It reaches the program verbatim.
 type VariableInput struct {
 	// 1 to 256 letters, digits and underscores, not beginning with a digit; none twice.
@@ -4689,6 +4887,22 @@ func (v *__GetRunnersInput) GetFirst() *int { return v.First }
 
 // GetAfter returns __GetRunnersInput.After, and is useful for accessing the field via an interface.
 func (v *__GetRunnersInput) GetAfter() *string { return v.After }
+
+// __GetRunningInput is used internally by genqlient
+type __GetRunningInput struct {
+	Environment *string `json:"environment"`
+	First       *int    `json:"first"`
+	After       *string `json:"after"`
+}
+
+// GetEnvironment returns __GetRunningInput.Environment, and is useful for accessing the field via an interface.
+func (v *__GetRunningInput) GetEnvironment() *string { return v.Environment }
+
+// GetFirst returns __GetRunningInput.First, and is useful for accessing the field via an interface.
+func (v *__GetRunningInput) GetFirst() *int { return v.First }
+
+// GetAfter returns __GetRunningInput.After, and is useful for accessing the field via an interface.
+func (v *__GetRunningInput) GetAfter() *string { return v.After }
 
 // __GetTicketInput is used internally by genqlient
 type __GetTicketInput struct {
@@ -7502,6 +7716,94 @@ func GetRunners(
 	}
 
 	data_ = &GetRunnersResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by GetRunning.
+const GetRunning_Operation = `
+query GetRunning ($environment: ID, $first: Int, $after: String) {
+	executions(environmentId: $environment, states: [RUNNING], first: $first, after: $after) {
+		nodes {
+			id
+			runnerId
+			environmentId
+			tenant
+			command
+			state
+			usage {
+				wallMs
+				userMs
+				systemMs
+				memory
+				peakMemory
+				processes
+				peakProcesses
+				outputBytes
+			}
+			marks {
+				queuedAt
+				startedAt
+			}
+			runner {
+				claim {
+					... Lease
+				}
+				usage {
+					cpuMs
+					memory
+					memoryLimit
+					processes
+					processLimit
+					at
+				}
+			}
+		}
+		pageInfo {
+			... PageInfo
+		}
+	}
+}
+fragment Lease on Claim {
+	claimedAt
+	expiresAt
+	epoch
+	labels {
+		name
+		value
+	}
+}
+fragment PageInfo on PageInfo {
+	hasNextPage
+	endCursor
+}
+`
+
+func GetRunning(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	environment *string,
+	first *int,
+	after *string,
+) (data_ *GetRunningResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "GetRunning",
+		Query:  GetRunning_Operation,
+		Variables: &__GetRunningInput{
+			Environment: environment,
+			First:       first,
+			After:       after,
+		},
+	}
+
+	data_ = &GetRunningResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // A Dial opens a stream to one runner's agent, or to what serves its protocol.
@@ -27,6 +29,7 @@ func Executions(t *testing.T, dial Dial) {
 		"an execution can be attached to":           testAttach,
 		"a kill ends an execution":                  testKill,
 		"a time limit ends an execution":            testTimeLimit,
+		"what runs is measured while it runs":       testUsage,
 		"output is whole, however late it is taken": testOutput,
 		"a terminal's sizes are among its output":   testSizes,
 	}
@@ -189,6 +192,37 @@ func testTimeLimit(t *testing.T, dial Dial) {
 	if _, exit := drain(t, session); exit.Cause != agent.CauseTimeLimit || exit.Signal != "SIGKILL" || exit.Wall < 300*time.Millisecond {
 		t.Errorf("it ended with %+v", exit)
 	}
+}
+
+// testUsage measures a command that waits, until it has ended.
+func testUsage(t *testing.T, dial Dial) {
+	id := string(runtime.NewExecutionID())
+	session := begun(t, dial.start(t, agent.Start{ID: id, Argv: []string{"cat"}, Stdin: true}))
+	usage := func() (agent.Used, agent.ExecutionUsed, bool) {
+		conn, err := dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		usage, err := agent.ReadUsage(t.Context(), conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(usage.Executions, func(x agent.ExecutionUsed) bool { return x.ID == id })
+		if i < 0 {
+			return usage.Runner, agent.ExecutionUsed{}, false
+		}
+		return usage.Runner, usage.Executions[i], true
+	}
+	wait.For(t, "the command is measured", func() bool { // a process may not have any memory of its own yet
+		runner, x, ok := usage()
+		if !ok {
+			t.Fatal("it isn't measured while it runs")
+		}
+		return x.Wall > 0 && x.Memory > 0 && x.Processes > 0 && runner.Memory > 0 && runner.Processes > 0 && runner.User+runner.System > 0
+	})
+	go feed(t, session, 0, "")
+	drain(t, session)
+	wait.For(t, "the command isn't measured any more", func() bool { _, _, ok := usage(); return !ok })
 }
 
 // testOutput takes output by several streams, each from where the one before it

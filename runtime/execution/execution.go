@@ -5,6 +5,7 @@ package execution
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -102,7 +103,7 @@ func Decide(f Facts) runtime.End {
 		return limitEnd(runtime.OutcomeProcessLimit, f.Limits)
 	case f.Exit.Signal == "SIGXFSZ" && f.Limits.FileSize > 0:
 		return runtime.End{Outcome: runtime.OutcomeSignaled, Signal: f.Exit.Signal,
-			Message: fmt.Sprintf("ended by SIGXFSZ, as who writes more than %d bytes to a file: file size limit", f.Limits.FileSize)}
+			Message: "ended by SIGXFSZ, as a program is that writes beyond its file size limit of " + size(f.Limits.FileSize)}
 	case f.Exit.Signal != "":
 		return runtime.End{Outcome: runtime.OutcomeSignaled, Signal: f.Exit.Signal, Message: "ended by " + f.Exit.Signal}
 	default:
@@ -114,22 +115,36 @@ func limitEnd(outcome runtime.Outcome, l Limits) runtime.End {
 	end := runtime.End{Outcome: outcome}
 	switch outcome {
 	case runtime.OutcomeTimeLimit:
-		end.Message = fmt.Sprintf("stopped after %s: time limit", l.Time)
+		end.Message = "it ran into its time limit of " + seconds(l.Time)
 	case runtime.OutcomeOutputLimit:
-		end.Message = fmt.Sprintf("stopped after %d bytes of output: output limit", l.Output)
+		end.Message = "it ran into its output limit of " + size(l.Output)
 	case runtime.OutcomeMemoryLimit:
-		end.Message = fmt.Sprintf("stopped because the runner's %d MiB of memory were used up: memory limit", l.MemoryMiB)
+		end.Message = fmt.Sprintf("it ran into its runner's memory limit of %d MiB", l.MemoryMiB)
 	case runtime.OutcomeProcessLimit:
-		end.Message = fmt.Sprintf("stopped because the runner's %d processes were used up: process limit", l.Processes)
+		end.Message = fmt.Sprintf("it ran into its runner's limit of %d processes", l.Processes)
 		if l.Own > 0 {
-			end.Message = fmt.Sprintf("stopped because it had more than %d processes: process limit", l.Own)
+			end.Message = fmt.Sprintf("it ran into its limit of %d processes", l.Own)
 		}
 	case runtime.OutcomeCPULimit:
-		end.Message = fmt.Sprintf("stopped after %s of CPU time: CPU limit", l.CPU)
+		end.Message = "it ran into its CPU limit of " + seconds(l.CPU)
 	case runtime.OutcomeCancelled:
 		end.Message = "cancelled"
 	}
 	return end
+}
+
+// seconds says a time as "60 s".
+func seconds(d time.Duration) string {
+	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + " s"
+}
+
+// size says bytes in the largest unit of which they are a whole number.
+func size(bytes int64) string {
+	units := []string{"bytes", "KiB", "MiB", "GiB"}
+	for len(units) > 1 && bytes > 0 && bytes%1024 == 0 {
+		bytes, units = bytes/1024, units[1:]
+	}
+	return fmt.Sprint(bytes, " ", units[0])
 }
 
 // goneWords has every [runtime.GoneReason].

@@ -25,28 +25,28 @@ func TestDecide(t *testing.T) {
 		"exit 42":      {Facts{Exit: &Exit{Code: 42}}, runtime.End{Outcome: runtime.OutcomeExited, ExitCode: 42, Message: "exited with code 42"}},
 		"its own 137":  {Facts{Exit: &Exit{Code: 137}, Alone: true}, runtime.End{Outcome: runtime.OutcomeExited, ExitCode: 137, Message: "exited with code 137"}},
 		"a signal":     {Facts{Exit: &Exit{Signal: "SIGSEGV"}}, runtime.End{Outcome: runtime.OutcomeSignaled, Signal: "SIGSEGV", Message: "ended by SIGSEGV"}},
-		"file size":    {Facts{Exit: &Exit{Signal: "SIGXFSZ"}}, runtime.End{Outcome: runtime.OutcomeSignaled, Signal: "SIGXFSZ", Message: "ended by SIGXFSZ, as who writes more than 100 bytes to a file: file size limit"}},
-		"time limit":   {Facts{Exit: &Exit{Signal: "SIGKILL", Limit: runtime.OutcomeTimeLimit}, OOMKills: 1, Alone: true}, runtime.End{Outcome: runtime.OutcomeTimeLimit, Message: "stopped after 2s: time limit"}},
-		"output limit": {Facts{Exit: &Exit{Limit: runtime.OutcomeOutputLimit}}, runtime.End{Outcome: runtime.OutcomeOutputLimit, Message: "stopped after 1024 bytes of output: output limit"}},
+		"file size":    {Facts{Exit: &Exit{Signal: "SIGXFSZ"}}, runtime.End{Outcome: runtime.OutcomeSignaled, Signal: "SIGXFSZ", Message: "ended by SIGXFSZ, as a program is that writes beyond its file size limit of 100 bytes"}},
+		"time limit":   {Facts{Exit: &Exit{Signal: "SIGKILL", Limit: runtime.OutcomeTimeLimit}, OOMKills: 1, Alone: true}, runtime.End{Outcome: runtime.OutcomeTimeLimit, Message: "it ran into its time limit of 2 s"}},
+		"output limit": {Facts{Exit: &Exit{Limit: runtime.OutcomeOutputLimit}}, runtime.End{Outcome: runtime.OutcomeOutputLimit, Message: "it ran into its output limit of 1 KiB"}},
 		"cancelled":    {Facts{Exit: &Exit{Signal: "SIGTERM", Killed: true}, Killed: runtime.OutcomeCancelled}, runtime.End{Outcome: runtime.OutcomeCancelled, Message: "cancelled"}},
 		"cancelled too late": {Facts{Exit: &Exit{Code: 3}, Killed: runtime.OutcomeCancelled},
 			runtime.End{Outcome: runtime.OutcomeExited, ExitCode: 3, Message: "exited with code 3"}},
 		"out of memory": {Facts{Exit: &Exit{Signal: "SIGKILL"}, OOMKills: 1, Alone: true},
-			runtime.End{Outcome: runtime.OutcomeMemoryLimit, Message: "stopped because the runner's 64 MiB of memory were used up: memory limit"}},
+			runtime.End{Outcome: runtime.OutcomeMemoryLimit, Message: "it ran into its runner's memory limit of 64 MiB"}},
 		"a child out of memory": {Facts{Exit: &Exit{Code: 1}, OOMKills: 1, Alone: true},
-			runtime.End{Outcome: runtime.OutcomeMemoryLimit, Message: "stopped because the runner's 64 MiB of memory were used up: memory limit"}},
+			runtime.End{Outcome: runtime.OutcomeMemoryLimit, Message: "it ran into its runner's memory limit of 64 MiB"}},
 		"a child out of memory, but well": {Facts{Exit: &Exit{}, OOMKills: 1, Alone: true},
 			runtime.End{Outcome: runtime.OutcomeExited, Message: "exited with code 0"}},
 		"a neighbour out of memory": {Facts{Exit: &Exit{Code: 1}, OOMKills: 1},
 			runtime.End{Outcome: runtime.OutcomeExited, ExitCode: 1, Message: "exited with code 1"}},
 		"out of memory beside a neighbour": {Facts{Exit: &Exit{Code: 1}, OOMKills: 1, Own: true},
-			runtime.End{Outcome: runtime.OutcomeMemoryLimit, Message: "stopped because the runner's 64 MiB of memory were used up: memory limit"}},
+			runtime.End{Outcome: runtime.OutcomeMemoryLimit, Message: "it ran into its runner's memory limit of 64 MiB"}},
 		"too many processes beside a neighbour": {Facts{Exit: &Exit{Signal: "SIGKILL"}, Forks: 1, Own: true},
-			runtime.End{Outcome: runtime.OutcomeProcessLimit, Message: "stopped because the runner's 32 processes were used up: process limit"}},
+			runtime.End{Outcome: runtime.OutcomeProcessLimit, Message: "it ran into its runner's limit of 32 processes"}},
 		"a neighbour with too many processes": {Facts{Exit: &Exit{Code: 2}, Forks: 1},
 			runtime.End{Outcome: runtime.OutcomeExited, ExitCode: 2, Message: "exited with code 2"}},
 		"too many processes": {Facts{Exit: &Exit{Code: 2}, Forks: 3, Alone: true},
-			runtime.End{Outcome: runtime.OutcomeProcessLimit, Message: "stopped because the runner's 32 processes were used up: process limit"}},
+			runtime.End{Outcome: runtime.OutcomeProcessLimit, Message: "it ran into its runner's limit of 32 processes"}},
 		"runner gone": {Facts{Gone: runtime.GoneAgentDied},
 			runtime.End{Outcome: runtime.OutcomeRunnerGone, GoneReason: runtime.GoneAgentDied, Message: "its runner went away: the agent inside it died"}},
 		"exit before the runner went": {Facts{Exit: &Exit{}, Gone: runtime.GoneAgentDied}, runtime.End{Outcome: runtime.OutcomeExited, Message: "exited with code 0"}},
@@ -59,6 +59,31 @@ func TestDecide(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestEveryLimitHasItsValue: who reads why an execution was ended reads the limit, its value and
+// its unit.
+func TestEveryLimitHasItsValue(t *testing.T) {
+	limits := Limits{Time: 1500 * time.Millisecond, CPU: time.Minute, Output: 3 << 20, MemoryMiB: 64, Processes: 32}
+	own := limits
+	own.Own, own.Output = 5, 1_000_001
+	for _, test := range []struct {
+		outcome runtime.Outcome
+		limits  Limits
+		want    string
+	}{
+		{runtime.OutcomeTimeLimit, limits, "it ran into its time limit of 1.5 s"},
+		{runtime.OutcomeCPULimit, limits, "it ran into its CPU limit of 60 s"},
+		{runtime.OutcomeOutputLimit, limits, "it ran into its output limit of 3 MiB"},
+		{runtime.OutcomeOutputLimit, own, "it ran into its output limit of 1000001 bytes"},
+		{runtime.OutcomeMemoryLimit, limits, "it ran into its runner's memory limit of 64 MiB"},
+		{runtime.OutcomeProcessLimit, limits, "it ran into its runner's limit of 32 processes"},
+		{runtime.OutcomeProcessLimit, own, "it ran into its limit of 5 processes"},
+	} {
+		if got := limitEnd(test.outcome, test.limits); got.Outcome != test.outcome || got.Message != test.want {
+			t.Errorf("%+v, want %q", got, test.want)
+		}
 	}
 }
 

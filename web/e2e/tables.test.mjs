@@ -87,11 +87,12 @@ test("10,000 runners scroll, and only those that are seen are in the page", asyn
   await visit("/");
   await page.route("**/graphql", async (route) => {
     const body = route.request().postDataJSON();
-    if (!/^\s*query Runners\b/.test(body?.query ?? "")) return route.continue();
+    if (!/^\s*query Runners(Usage)?\b/.test(body?.query ?? "")) return route.continue();
     const { first, after } = body.variables;
     const from = after === null ? n : Number(after);
-    const nodes = Array.from({ length: Math.min(first, from) }, (_, i) => ({ id: id(from - i - 1), environmentId: "shell", state: "IDLE", createdAt: "2026-11-22T01:00:00Z", claim: null }));
-    await route.fulfill({ json: { data: { runners: { nodes, totalCount: n, pageInfo: { hasNextPage: from > first, endCursor: String(from - nodes.length) } } } } });
+    const nodes = Array.from({ length: Math.min(first, from) }, (_, i) => ({ id: id(from - i - 1), environmentId: "shell", state: "IDLE", createdAt: "2026-11-22T01:00:00Z", claim: null, usage: null }));
+    const edges = nodes.map((node, i) => ({ cursor: String(from - i - 1), node }));
+    await route.fulfill({ json: { data: { runners: { nodes, edges, totalCount: n, pageInfo: { hasNextPage: from > first, endCursor: String(from - nodes.length) } } } } });
   });
   await page.click("role=navigation >> text=Runners");
   await page.waitForSelector("text=100 of 10,000 runners");

@@ -133,7 +133,7 @@ test("an execution is fed, signalled and cancelled, and its outcome is told in w
   await page.waitForSelector("text=by SIGTERM");
 
   await page.goto(`${server.url}/executions/${await start("sleep 100", { timeLimit: 1 })}`);
-  await page.waitForSelector("text=/It was stopped after [1-9][0-9.]* s: time limit/");
+  await page.waitForSelector("text=/It was stopped after [1-9][0-9.]* s: it ran into its time limit of 1 s/");
 
   await page.goto(`${server.url}/executions/${await start("sleep 100")}`);
   await page.click("text=Cancel …");

@@ -14,6 +14,7 @@ import (
 	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/test/e2e/bed"
 	"github.com/rockpool/rockpool/test/nomadtest"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // A place is a driver's server with one environment.
@@ -100,6 +101,7 @@ func TestE2ENomadTellsWhichLimitWasReached(t *testing.T) {
 				t.Errorf("%s: %s: %+v", test.script, r.Outcome, r)
 			}
 		}
+		p.NamesEveryLimit(t, runner, 96, 32)
 		// What a file in memory holds is no process's. What was in memory before isn't this execution's.
 		r := p.Shell(t, runner, "head -c 12000000 /dev/zero >f; sleep 3 & sleep 3 & sleep 3; rm f") // while it is measured some thirty times
 		var used struct {
@@ -112,6 +114,35 @@ func TestE2ENomadTellsWhichLimitWasReached(t *testing.T) {
 			text, _ := json.Marshal(u)
 			t.Errorf("it used %s", text)
 		}
+	})
+}
+
+// TestE2ENomadUsageWhileItRuns: what a program holds is seen while it runs, beside its runner's limit.
+func TestE2ENomadUsageWhileItRuns(t *testing.T) {
+	eachDriver(t, func(t *testing.T, p place, environment object) {
+		runner := p.claim(t, "usage", environment)
+		id := p.Start(t, object{"runnerId": runner, "shell": "head -c 12000000 /dev/zero >f; echo holds; sleep 1000", "timeLimit": 600})
+		var got struct {
+			Execution struct {
+				Usage *struct {
+					Memory, Processes *int64
+					OutputBytes       int64
+				}
+				Runner struct {
+					Usage *struct {
+						Memory      *int64
+						MemoryLimit int64
+					}
+				}
+			}
+		}
+		wait.For(t, "what it holds is seen", func() bool {
+			p.Call(t, `query($id: ID!) { execution(id: $id) { usage { memory processes outputBytes } runner { usage { memory memoryLimit } } } }`, object{"id": id}, &got)
+			x, r := got.Execution.Usage, got.Execution.Runner.Usage
+			return x != nil && r != nil && x.Memory != nil && *x.Memory >= 8_000_000 && x.Processes != nil && *x.Processes >= 2 && x.OutputBytes == 6 &&
+				r.Memory != nil && *r.Memory >= 8_000_000 && r.MemoryLimit == 96<<20
+		})
+		p.Call(t, `mutation($id: ID!) { cancelExecution(id: $id) { execution { id } } }`, object{"id": id}, nil)
 	})
 }
 

@@ -13,13 +13,13 @@ export interface Query<Result> {
   reload: () => void;
 }
 
-/** Asks when it is shown, when the variables change, and each `every` ms. */
+/** Asks when it is shown, when the variables change, and each `every` ms; with `whileSeen` not while the page is hidden. */
 export function useQuery<Result, Variables>(
   document: TadaDocumentNode<Result, Variables>,
   variables: Variables,
-  options: { every?: number; skip?: boolean } = {},
+  options: { every?: number; skip?: boolean; whileSeen?: boolean } = {},
 ): Query<Result> {
-  const { every, skip = false } = options;
+  const { every, skip = false, whileSeen = false } = options;
   const key = JSON.stringify(variables);
   const [round, setRound] = useState(0);
   const [state, setState] = useState<{ key: string; data?: Result; error?: ServerError; loading: boolean }>({ key, loading: !skip });
@@ -37,14 +37,19 @@ export function useQuery<Result, Variables>(
         if (stop.signal.aborted) return;
         setState((before) => ({ key, data: before.key === key ? before.data : undefined, error: error as ServerError, loading: false }));
       }
-      if (every !== undefined && !stop.signal.aborted) timer = setTimeout(() => void load(), hidden() ? every * 5 : every);
+      if (every === undefined || stop.signal.aborted) return;
+      if (whileSeen && hidden()) {
+        window.document.addEventListener("visibilitychange", () => void load(), { once: true, signal: stop.signal });
+      } else {
+        timer = setTimeout(() => void load(), hidden() ? every * 5 : every);
+      }
     };
     void load();
     return () => {
       stop.abort();
       clearTimeout(timer);
     };
-  }, [document, key, every, skip, round]);
+  }, [document, key, every, skip, whileSeen, round]);
 
   const reload = useCallback(() => setRound((n) => n + 1), []);
   const same = state.key === key;

@@ -1,15 +1,15 @@
 import { expect, test } from "vitest";
 import { sentence, verdict, type OutcomeParts } from "./outcome";
 
-const ended: OutcomeParts = { state: "FINISHED", outcome: "EXITED", exitCode: 0, signal: null, goneReason: null, message: "", usage: { wallMs: 2000, peakMemory: 268435456, outputBytes: 17_000_000 } };
+const ended: OutcomeParts = { state: "FINISHED", outcome: "EXITED", exitCode: 0, signal: null, goneReason: null, message: "", usage: { wallMs: 2000, outputBytes: 0 } };
 
 test.each<[Partial<OutcomeParts>, string, string]>([
   [{}, "Succeeded", "It succeeded after 2 s."],
   [{ exitCode: 3 }, "Exit 3", "It ended after 2 s with exit status 3."],
   [{ outcome: "SIGNALED", signal: "SIGSEGV" }, "SIGSEGV", "It was ended after 2 s by SIGSEGV, which nobody here sent."],
-  [{ outcome: "TIME_LIMIT" }, "Time limit", "It was stopped after 2 s: time limit."],
-  [{ outcome: "MEMORY_LIMIT" }, "Memory limit", "It was stopped after 2 s: the memory was full (256 MiB)."],
-  [{ outcome: "OUTPUT_LIMIT" }, "Output limit", "It was stopped after 2 s: it printed more than it may (16.2 MiB)."],
+  [{ outcome: "TIME_LIMIT", message: "it ran into its time limit of 2 s" }, "Time limit", "It was stopped after 2 s: it ran into its time limit of 2 s."],
+  [{ outcome: "MEMORY_LIMIT", message: "it ran into its runner's memory limit of 256 MiB" }, "Memory limit", "It was stopped after 2 s: it ran into its runner's memory limit of 256 MiB."],
+  [{ outcome: "OUTPUT_LIMIT", message: "it ran into its output limit of 16 MiB", usage: null }, "Output limit", "It was stopped: it ran into its output limit of 16 MiB."],
   [{ outcome: "RUNNER_GONE", goneReason: "INACTIVITY", usage: null }, "Runner gone", "It ended, since its runner was unused for too long."],
   [{ outcome: "LOST", usage: null }, "Lost", "Nobody knows how it ended: no evidence survived."],
   [{ outcome: "FAILED", message: "no such program", usage: null }, "Failed", "It failed: no such program"],

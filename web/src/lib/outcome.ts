@@ -1,5 +1,5 @@
 import type { Tone } from "../ui/parts";
-import { bytes, duration } from "./format";
+import { duration } from "./format";
 import { graphql, type ResultOf } from "./graphql";
 
 export const OutcomeFragment = graphql(`
@@ -12,7 +12,6 @@ export const OutcomeFragment = graphql(`
     message
     usage {
       wallMs
-      peakMemory
       outputBytes
     }
   }
@@ -65,7 +64,7 @@ export function verdict(of: OutcomeParts): { tone: Tone; text: string } {
   }
 }
 
-/** The same in a sentence, with its cause: "stopped after 2 s: time limit". */
+/** The same in a sentence, with its cause: "stopped after 2 s: it ran into its time limit of 2 s". */
 export function sentence(of: OutcomeParts): string {
   if (of.state === "PENDING") return "It waits to be started.";
   if (of.state === "RUNNING") return "It runs.";
@@ -76,15 +75,11 @@ export function sentence(of: OutcomeParts): string {
     case "SIGNALED":
       return `It was ended${after} by ${of.signal ?? "a signal"}, which nobody here sent.`;
     case "TIME_LIMIT":
-      return `It was stopped${after}: time limit.`;
     case "CPU_LIMIT":
-      return `It was stopped${after}: it had used up its processor time.`;
     case "MEMORY_LIMIT":
-      return `It was stopped${after}: the memory was full${of.usage?.peakMemory ? ` (${bytes(of.usage.peakMemory)})` : ""}.`;
     case "PROCESS_LIMIT":
-      return `It was stopped${after}: too many processes at once.`;
     case "OUTPUT_LIMIT":
-      return `It was stopped${after}: it printed more than it may${of.usage ? ` (${bytes(of.usage.outputBytes)})` : ""}.`;
+      return `It was stopped${after}: ${of.message}.`;
     case "CANCELLED":
       return `It was cancelled${after}.`;
     case "RUNNER_GONE":

@@ -35,7 +35,7 @@ function serves(field: "runners" | "executions", rows: Row[], answering = (_: Va
     const all = rows.filter((row) => !states?.length || states.includes(row.state)).reverse();
     const rest = after === null ? all : all.filter((row) => row.id < after);
     const nodes = rest.slice(0, first);
-    return Response.json({ data: { [field]: { nodes, totalCount: all.length, pageInfo: { hasNextPage: rest.length > first, endCursor: nodes.at(-1)?.id ?? null } } } });
+    return Response.json({ data: { [field]: { nodes, edges: nodes.map((node) => ({ cursor: node.id, node })), totalCount: all.length, pageInfo: { hasNextPage: rest.length > first, endCursor: nodes.at(-1)?.id ?? null } } } });
   });
   return asked;
 }

@@ -27,6 +27,8 @@ export interface TableProps<Row> {
   least: string;
   /** Called when the end comes near. */
   onEnd?: () => void;
+  /** Called with the first and the last row that exist, by their places, when these change. */
+  onSeen?: (first: number, last: number) => void;
   foot?: ReactNode;
   empty: ReactNode;
 }
@@ -34,7 +36,7 @@ export interface TableProps<Row> {
 const rowHeight = 44;
 
 /** A table in which only the rows that can be seen exist. */
-export function Table<Row>({ label, columns, pending = false, rows: known, rowKey, total, least, onEnd, foot, empty }: TableProps<Row>) {
+export function Table<Row>({ label, columns, pending = false, rows: known, rowKey, total, least, onEnd, onSeen, foot, empty }: TableProps<Row>) {
   const rows = pending ? [] : known;
   const scroll = useRef<HTMLDivElement>(null);
   const virtual = useVirtualizer({
@@ -49,6 +51,8 @@ export function Table<Row>({ label, columns, pending = false, rows: known, rowKe
   useEffect(() => {
     if (rows.length > 0 && last >= rows.length - 30) onEnd?.();
   }, [last, rows.length, onEnd]);
+  const first = items[0]?.index ?? 0;
+  useEffect(() => onSeen?.(first, last), [first, last, onSeen]);
   const style = { "--columns": columns.map((column) => column.width).join(" "), "--least": least } as CSSProperties;
   return (
     <div className="table card" style={style}>

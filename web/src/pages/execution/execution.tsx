@@ -1,7 +1,7 @@
 import { useEffect, useState, type ReactNode } from "react";
 import { Link } from "wouter";
 import { useCaller } from "../../lib/caller";
-import { bytes, commandLine, count, duration, short } from "../../lib/format";
+import { commandLine, short } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { useAction, useQuery } from "../../lib/hooks";
 import { OutcomeFragment, sentence, verdict } from "../../lib/outcome";
@@ -12,6 +12,7 @@ import { OutputView } from "../../ui/output";
 import { DownloadButton } from "./download";
 import { Feed } from "./feed";
 import { ShareButton } from "./sharebutton";
+import { Usage, UsageFragment } from "./usage";
 import { Waterfall, WaterfallFragment } from "./waterfall";
 import { Told } from "../../ui/told";
 
@@ -30,14 +31,7 @@ const ExecutionQuery = graphql(
         coldReason
         ...OutcomeParts
         usage {
-          wallMs
-          userMs
-          systemMs
-          peakMemory
-          peakProcesses
-          bytesRead
-          bytesWritten
-          outputBytes
+          ...UsageParts
         }
         marks {
           ...WaterfallMarks
@@ -45,7 +39,7 @@ const ExecutionQuery = graphql(
       }
     }
   `,
-  [OutcomeFragment, WaterfallFragment],
+  [OutcomeFragment, UsageFragment, WaterfallFragment],
 );
 type Details = NonNullable<ResultOf<typeof ExecutionQuery>["execution"]>;
 
@@ -115,6 +109,7 @@ export default function Execution({ id }: { id: string }) {
           <Details of={execution} tenant={showTenants} />
         </div>
       </Card>
+      {now.state !== "PENDING" && <Usage id={id} running={running} final={execution.state === "FINISHED" ? execution.usage : null} />}
       <Failure error={followed.error} />
       <Card title="Output" bare>
         <OutputView
@@ -135,7 +130,6 @@ export default function Execution({ id }: { id: string }) {
 }
 
 function Details({ of, tenant }: { of: Details; tenant: boolean }) {
-  const { usage } = of;
   const batch: [string, ReactNode][] = of.batchId
     ? [["Batch", <Link key="b" href={`/batches/${of.batchId}`}>{of.caseIndex === null ? "its build" : `case ${of.caseIndex}`}</Link>]]
     : [];
@@ -147,12 +141,6 @@ function Details({ of, tenant }: { of: Details; tenant: boolean }) {
         ...batch,
         ...(tenant ? [["Tenant", of.tenant] satisfies [string, string]] : []),
         ["Interpreter", of.startedWarm == null ? "–" : of.startedWarm ? "Loaded before" : `Not the loaded one: ${of.coldReason}`],
-        ["Took", usage ? duration(usage.wallMs) : "–"],
-        ["Processor time", usage ? `${duration(usage.userMs + usage.systemMs)} (${duration(usage.systemMs)} in the kernel)` : "–"],
-        ["Most memory", usage?.peakMemory != null ? bytes(usage.peakMemory) : "–"],
-        ["Most processes", usage?.peakProcesses != null ? count(usage.peakProcesses) : "–"],
-        ["Disks", usage?.bytesRead != null && usage.bytesWritten != null ? `${bytes(usage.bytesRead)} read, ${bytes(usage.bytesWritten)} written` : "–"],
-        ["Printed", usage ? bytes(usage.outputBytes) : "–"],
       ]}
     </Facts>
   );

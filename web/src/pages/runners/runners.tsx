@@ -1,8 +1,9 @@
 import { useState } from "react";
 import { Link } from "wouter";
 import { useCaller } from "../../lib/caller";
-import { lasting, loadedOf, moment, short } from "../../lib/format";
+import { bytes, lasting, loadedOf, moment, short } from "../../lib/format";
 import { useNow } from "../../lib/time";
+import { percent } from "../../lib/usage";
 import { Choice, EnvironmentFilter, Search, useFilter } from "../../ui/filters";
 import { ClusterLink, HappenedDialog, RunnerName } from "../../ui/happened";
 import { Empty, Failure, Loading, Page, Tag, type Tone } from "../../ui/parts";
@@ -11,6 +12,7 @@ import { ReleaseDialog } from "../../ui/release";
 import { Table, tenantColumn, type Column } from "../../ui/table";
 import { ClaimDialog } from "./claim";
 import { useRunners, type RunnerRow } from "./userunners";
+import { useUsage, type RunnerUsage } from "./useusage";
 import { Told } from "../../ui/told";
 
 type State = RunnerRow["state"];
@@ -25,11 +27,13 @@ export default function Runners() {
   const [environment, setEnvironment] = useFilter("environment");
   const [state, setState] = useFilter("state");
   const [heldBy, setHeldBy] = useFilter("held-by");
-  const { rows, total, loading: asking, error, more, again } = useRunners({
+  const filter = {
     environmentId: environment || null,
     states: states.filter(([name]) => name === state).map(([name]) => name),
     heldBy: heldBy || null,
-  });
+  };
+  const { rows, total, loading: asking, error, more, again } = useRunners(filter);
+  const { usage, onSeen } = useUsage(filter, rows);
   const { caller, may, showTenants } = useCaller();
   const loading = asking || !caller;
   const [claiming, setClaiming] = useState(false);
@@ -54,6 +58,8 @@ export default function Runners() {
     },
     ...(showTenants ? [tenantColumn] : []),
     { name: "Started", width: "5.5rem", cell: (runner) => <span className="num" title={runner.createdAt}>{moment(runner.createdAt)}</span> },
+    { name: "CPU", width: "4.5rem", cell: (runner) => <span className="num">{percent(usage.get(runner.id)?.cpu.share)}</span> },
+    { name: "Memory", width: "10.5rem", cell: (runner) => <Memory of={usage.get(runner.id)} /> },
     { name: "Held by, or waits for", width: "minmax(17rem, 3fr)", cell: (runner) => <Holder runner={runner} /> },
     {
       name: "Actions",
@@ -104,8 +110,9 @@ export default function Runners() {
         rows={rows}
         rowKey={(runner) => runner.id}
         total={total}
-        least={showTenants ? "74rem" : "66.5rem"}
+        least={showTenants ? "89rem" : "81.5rem"}
         onEnd={more}
+        onSeen={onSeen}
         foot={loading ? "" : loadedOf(rows.length, total, "runner")}
         empty={
           loading ? (
@@ -132,6 +139,10 @@ export default function Runners() {
       <ReleaseDialog runner={releasing} onClose={() => setReleasing(undefined)} />
     </Page>
   );
+}
+
+function Memory({ of }: { of: RunnerUsage | undefined }) {
+  return <span className="num">{of?.memory == null ? "–" : `${bytes(of.memory)} of ${bytes(of.memoryLimit)}`}</span>;
 }
 
 function Holder({ runner }: { runner: RunnerRow }) {

@@ -23,14 +23,18 @@ const RunnerRowFragment = graphql(`
     }
   }
 `);
-export type RunnerRow = ResultOf<typeof RunnerRowFragment>;
+/** A runner, and its place in the list. */
+export type RunnerRow = ResultOf<typeof RunnerRowFragment> & { cursor: string };
 
 const RunnersQuery = graphql(
   `
     query Runners($environmentId: ID, $states: [RunnerState!], $heldBy: String, $first: Int, $after: String) {
       runners(environmentId: $environmentId, states: $states, heldBy: $heldBy, first: $first, after: $after, newestFirst: true) {
-        nodes {
-          ...RunnerRow
+        edges {
+          cursor
+          node {
+            ...RunnerRow
+          }
         }
         pageInfo {
           hasNextPage
@@ -58,7 +62,7 @@ const every = 5_000; // a claim that is renewed changes no pool
 export function runnersOf(filter: Filter): Source<RunnerRow> {
   const page = async (first: number, after: string | null, signal?: AbortSignal): Promise<Part<RunnerRow>> => {
     const { runners } = await ask(RunnersQuery, { ...filter, first, after }, signal);
-    return { rows: runners.nodes, total: runners.totalCount, end: runners.pageInfo.endCursor, more: runners.pageInfo.hasNextPage };
+    return { rows: runners.edges.map(({ cursor, node }) => ({ ...node, cursor })), total: runners.totalCount, end: runners.pageInfo.endCursor, more: runners.pageInfo.hasNextPage };
   };
   return { page, refresh: everyPage(page) };
 }

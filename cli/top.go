@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"time"
+
+	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/output"
+	"github.com/rockpool/rockpool/cli/terminal"
+	"github.com/rockpool/rockpool/cli/top"
+	"github.com/rockpool/rockpool/client"
+)
+
+type topCommand struct {
+	connection.Flags
+	output.Format
+	Env  string `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Only what runs in runners of this environment."`
+	Sort string `enum:"cpu,memory,elapsed,processes,output" default:"cpu" placeholder:"COLUMN" help:"The largest first of ${enum}. (${default})"`
+	Once bool   `help:"Print one table, and end; so do --json, and an output that is no terminal."`
+}
+
+// Help is what its --help says beyond the flags.
+func (topCommand) Help() string {
+	return `Shows the executions that run, and what each uses, once a second: elapsed time, processor time in percent of one processor, memory and processes beside what its runner allows, and bytes printed. q or Ctrl-C ends it. A "-" is what nobody can tell, for example while an agent doesn't answer.
+
+    rockpool top
+    rockpool top --env python --sort memory
+    rockpool top --once
+    rockpool top --json | jq -r '.[] | select(.usage.memory > 1e8) | .id'`
+}
+
+// Run shows what runs.
+func (c *topCommand) Run(s Streams) error {
+	ctx, stop := stoppable()
+	defer stop()
+	server, err := c.Patient()
+	if err != nil {
+		return err
+	}
+	view := &top.View{Sort: c.Sort}
+	all, table, err := c.look(ctx, server, view)
+	if err != nil {
+		return err
+	}
+	if c.Once || c.JSON || c.Output != "table" {
+		return c.Print(s.Out, all, table)
+	}
+	screen, err := terminal.OpenScreen(s.In, s.Out)
+	if err != nil {
+		return err
+	}
+	if screen == nil {
+		return c.Print(s.Out, all, table)
+	}
+	defer screen.Close()
+	for trouble := ""; ; {
+		next := time.Now().Add(time.Second)
+		if err := screen.Draw(page(all, table, trouble)); err != nil {
+			return err
+		}
+		if key := screen.Key(ctx, next); key == 'q' || ctx.Err() != nil {
+			return nil
+		}
+		now, rows, err := c.look(ctx, server, view)
+		trouble = ""
+		if err != nil {
+			trouble = "not up to date: " + output.Plain(err.Error())
+			continue
+		}
+		all, table = now, rows
+	}
+}
+
+// look reads what runs now.
+func (c *topCommand) look(ctx context.Context, server client.Sender, view *top.View) ([]client.RunningExecution, output.Table, error) {
+	all, err := connection.Pages(func(after *string) ([]client.RunningExecution, client.PageInfo, error) {
+		out, err := client.GetRunning(ctx, server, unless(c.Env), connection.PageSize, after)
+		if err != nil {
+			return nil, client.PageInfo{}, err
+		}
+		return out.Executions.Nodes, out.Executions.PageInfo, nil
+	})
+	if err != nil {
+		return nil, output.Table{}, err
+	}
+	sorted, table := view.Table(all, time.Now())
+	return sorted, table, nil
+}
+
+// page returns the lines of the screen.
+func page(all []client.RunningExecution, table output.Table, trouble string) []string {
+	var text bytes.Buffer
+	_ = output.Format{Output: "table"}.Print(&text, nil, table) // a buffer takes all
+	head := []string{"rockpool top: " + top.Summary(all, table) + ". q ends it.", trouble}
+	return append(head, strings.Split(strings.TrimRight(text.String(), "\n"), "\n")...)
+}

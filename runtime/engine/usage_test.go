@@ -1,0 +1,118 @@
+package engine
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// TestUsageWhileItRuns: what a program has used so far is shown with its output. The fake's programs
+// report at their end that they used nothing: the final usage isn't below what was shown.
+func TestUsageWhileItRuns(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "e", 1)
+	runner := b.claim(t, "e")
+	x, err := b.Start(t.Context(), StartInput{RunnerID: runner.ID, Command: []string{"cat"}, Stdin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if usage, err := b.ExecutionUsage(t.Context(), x); usage != nil || err != nil {
+		t.Errorf("before it was started: %+v, %v", usage, err)
+	}
+	if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte("hello")}); err != nil {
+		t.Fatal(err)
+	}
+	var shown runtime.Usage
+	wait.For(t, "its usage is shown with what it printed", func() bool {
+		x, err := b.Execution(t.Context(), x.ID, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		usage, err := b.ExecutionUsage(t.Context(), x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if usage != nil {
+			shown = *usage
+		}
+		return shown.OutputBytes == 5
+	})
+	if shown.User != time.Second || shown.Memory != 1<<20 || shown.PeakMemory != 1<<20 || shown.Processes != 2 || shown.Wall <= 0 {
+		t.Errorf("it uses %+v", shown)
+	}
+	if used := b.RunnerUsage(t.Context(), runner); used == nil || used.CPU != time.Minute || used.Memory != 2<<20 || used.Processes != 3 ||
+		used.MemoryLimit != int64(runner.Environment.Resources.MemoryMiB)<<20 || used.ProcessLimit != runner.Environment.Resources.Processes || used.At.IsZero() {
+		t.Errorf("its runner uses %+v", used)
+	}
+	running, err := b.Execution(t.Context(), x.ID, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Close: true}); err != nil {
+		t.Fatal(err)
+	}
+	end := b.await(t, x.ID)
+	if u := end.Usage; u.User < shown.User || u.Wall < shown.Wall || u.PeakMemory < shown.PeakMemory || u.PeakProcesses < 2 || u.Memory != 0 || u.Processes != 0 {
+		t.Errorf("at the end it had used %+v", u)
+	}
+	// A caller that read it while it ran has the final usage.
+	if usage, err := b.ExecutionUsage(t.Context(), running); err != nil || usage == nil || usage.Wall != end.Usage.Wall {
+		t.Errorf("after the end: %+v, %v", usage, err)
+	}
+}
+
+// TestNobodyTellsUsage: an agent that is too old, or lies, has no usage to show, and a runner that
+// starts or stops isn't asked.
+func TestNobodyTellsUsage(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "e", 1)
+	runner := b.claim(t, "e")
+	b.stop()
+	for name, response := range map[string]agent.Response{
+		"too old": {Protocol: 4, Error: &agent.Error{Code: agent.ErrIncompatible, Message: "the agent doesn't speak this protocol"}},
+		"lies":    {Protocol: agent.Protocol, Usage: &agent.Usage{Runner: agent.Used{Memory: -1}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b.cluster = answering{b.fake, response}
+			b.start(t)
+			defer b.stop()
+			if used := b.RunnerUsage(t.Context(), runner); used != nil {
+				t.Errorf("%+v", used)
+			}
+		})
+	}
+	b.cluster = b.fake
+	b.start(t)
+	for _, state := range []runtime.RunnerState{runtime.RunnerStarting, runtime.RunnerStopping, runtime.RunnerGone} {
+		other := runner
+		other.State = state
+		if used := b.RunnerUsage(t.Context(), other); used != nil {
+			t.Errorf("%s: %+v", state, used)
+		}
+	}
+}
+
+// answering is a cluster whose agents give one answer.
+type answering struct {
+	runtime.Cluster
+	response agent.Response
+}
+
+func (c answering) Dial(context.Context, runtime.RunnerID) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	go func() { // ends with ours
+		defer theirs.Close()
+		if _, _, err := agent.NewFrameReader(theirs, agent.AgentSide).Next(); err != nil {
+			return
+		}
+		if frame, err := agent.AppendJSON(nil, agent.KindResponse, c.response); err == nil {
+			_, _ = theirs.Write(frame)
+		}
+	}()
+	return ours, nil
+}

@@ -1,0 +1,55 @@
+import { useCallback, useState } from "react";
+import { graphql, type ResultOf } from "../../lib/graphql";
+import { useQuery } from "../../lib/hooks";
+import { measured, type Measured } from "../../lib/usage";
+import type { Filter, RunnerRow } from "./userunners";
+
+const UsageQuery = graphql(`
+  query RunnersUsage($environmentId: ID, $states: [RunnerState!], $heldBy: String, $first: Int, $after: String) {
+    runners(environmentId: $environmentId, states: $states, heldBy: $heldBy, first: $first, after: $after, newestFirst: true) {
+      nodes {
+        id
+        usage {
+          cpuMs
+          memory
+          memoryLimit
+          at
+        }
+      }
+    }
+  }
+`);
+type Answer = ResultOf<typeof UsageQuery>;
+
+export interface RunnerUsage {
+  memory: number | null;
+  memoryLimit: number;
+  cpu: Measured;
+}
+
+/** So many rows are asked for at once, so that scrolling asks for others now and then only. */
+const block = 25;
+
+/** What the runners use whose rows are seen, once a second while the page is. */
+export function useUsage(filter: Filter, rows: readonly RunnerRow[]) {
+  const [seen, setSeen] = useState({ first: 0, last: 0 });
+  const onSeen = useCallback((first: number, last: number) => setSeen({ first, last }), []);
+  const from = Math.floor(seen.first / block) * block;
+  const first = (Math.floor(seen.last / block) + 1) * block - from;
+  const after = rows[from - 1]?.cursor ?? null;
+  const { data } = useQuery(UsageQuery, { ...filter, first, after }, { every: 1_000, skip: rows.length === 0, whileSeen: true });
+  const [known, setKnown] = useState<{ data?: Answer; usage: ReadonlyMap<string, RunnerUsage> }>({ usage: new Map() });
+  if (data && data !== known.data) setKnown({ data, usage: next(known.usage, data) });
+  return { usage: known.usage, onSeen };
+}
+
+/** What is known after an answer. Runners that aren't in it are forgotten. */
+export function next(before: ReadonlyMap<string, RunnerUsage>, { runners }: Answer): Map<string, RunnerUsage> {
+  const after = new Map<string, RunnerUsage>();
+  for (const { id, usage } of runners.nodes) {
+    if (!usage) continue;
+    const cpu = measured(before.get(id)?.cpu, { cpu: usage.cpuMs, at: Date.parse(usage.at) });
+    after.set(id, { memory: usage.memory, memoryLimit: usage.memoryLimit, cpu });
+  }
+  return after;
+}
