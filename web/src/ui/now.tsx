@@ -30,7 +30,7 @@ export function Figures({ activity }: { activity: Activity | undefined }) {
   return (
     <>
       <Figure name="Executions running" value={activity?.executionsRunning} />
-      <Figure name="Failures in the last minute" value={activity?.failuresPerMinute} />
+      <Figure name="Failures a minute" value={activity?.failuresPerMinute} />
       <Figure name="Claims waiting" value={activity?.claimsWaiting} />
     </>
   );

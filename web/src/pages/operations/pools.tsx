@@ -1,6 +1,6 @@
 import { useState } from "react";
 import { Link } from "wouter";
-import { count, plural } from "../../lib/format";
+import { count } from "../../lib/format";
 import { problemsFirst, type Alert, type EnvironmentRow } from "../../lib/pools";
 import { Search, useFilter } from "../../ui/filters";
 import { Card, Empty } from "../../ui/parts";
@@ -34,7 +34,11 @@ export function Pools({ environments, alerts }: PoolsProps) {
             <Link className="break" href={`/environments/${encodeURIComponent(id)}`}>
               {id}
             </Link>
-            {pool.size > 0 && <span className="small soft num">{plural(pool.size, "idle runner")} wanted</span>}
+            {pool.idle < pool.size && (
+              <span className="small soft num">
+                {count(pool.idle)} of {count(pool.size)} idle
+              </span>
+            )}
             <PoolCounts environment={id} pool={pool} />
             <PoolReason pool={pool} alert={alerts.get(id)} />
           </li>

@@ -12,6 +12,9 @@ export function PoolRow({ environment, alert, tenant = false }: { environment: E
   const slots = slotsFor(history.idle.length);
   return (
     <article className="pool-row">
+      <div className="state">
+        <PoolState pool={pool} alert={alert} />
+      </div>
       <div className="name stack tight">
         <Link href={`/environments/${encodeURIComponent(environment.id)}`} className="break">
           {environment.id}
@@ -41,9 +44,6 @@ export function PoolRow({ environment, alert, tenant = false }: { environment: E
       <div className="trends">
         {history.idle.some((n) => n > 0) && <Trend name="Idle" values={history.idle} slots={slots} />}
         {history.claims.some((n) => n > 0) && <Trend name="Claims" values={perMinute(history.claims, history.stepSeconds)} slots={(slots * history.stepSeconds) / 60} />}
-      </div>
-      <div className="state">
-        <PoolState pool={pool} alert={alert} />
       </div>
       <PoolReason pool={pool} alert={alert} />
     </article>
