@@ -30,14 +30,15 @@ type Problem struct {
 	Since   time.Time
 }
 
-// A Capacity is what a cluster's machines have for runners, and what of it
-// runners were promised, used by them or not. More may be promised than there
-// is.
+// A Capacity is what a cluster's machines have, what of it can be promised to runners, which is
+// more where it is overcommitted, and what runners were promised, used by them or not.
 type Capacity struct {
-	CPUMHz        int
-	MemoryMiB     int64
-	CPUMHzUsed    int
-	MemoryMiBUsed int64
+	CPUMHz              int
+	MemoryMiB           int64
+	CPUMHzPromisable    int
+	MemoryMiBPromisable int64
+	CPUMHzUsed          int
+	MemoryMiBUsed       int64
 }
 
 // Take counts a runner's resources as used.

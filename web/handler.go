@@ -31,7 +31,7 @@ const (
 
 // sections are the first words of the dashboard's addresses; what follows is
 // the page's own business.
-var sections = []string{"environments", "new-environment", "runners", "executions", "batches", "playground", "terminal", "scheduling", "access", "share"}
+var sections = []string{"environments", "new-environment", "runners", "executions", "batches", "playground", "terminal", "operations", "scheduling", "access", "share"}
 
 // assets are named after their content, so that a browser needs to ask once.
 const assets = "assets/"

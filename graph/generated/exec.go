@@ -227,10 +227,12 @@ type ComplexityRoot struct {
 	}
 
 	Capacity struct {
-		CPUMHz        func(childComplexity int) int
-		CPUMHzUsed    func(childComplexity int) int
-		MemoryMiB     func(childComplexity int) int
-		MemoryMiBUsed func(childComplexity int) int
+		CPUMHz              func(childComplexity int) int
+		CPUMHzPromisable    func(childComplexity int) int
+		CPUMHzUsed          func(childComplexity int) int
+		MemoryMiB           func(childComplexity int) int
+		MemoryMiBPromisable func(childComplexity int) int
+		MemoryMiBUsed       func(childComplexity int) int
 	}
 
 	Claim struct {
@@ -1669,6 +1671,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Capacity.CPUMHz(childComplexity), true
+	case "Capacity.cpuMHzPromisable":
+		if e.ComplexityRoot.Capacity.CPUMHzPromisable == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Capacity.CPUMHzPromisable(childComplexity), true
 	case "Capacity.cpuMHzUsed":
 		if e.ComplexityRoot.Capacity.CPUMHzUsed == nil {
 			break
@@ -1681,6 +1689,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Capacity.MemoryMiB(childComplexity), true
+	case "Capacity.memoryMiBPromisable":
+		if e.ComplexityRoot.Capacity.MemoryMiBPromisable == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Capacity.MemoryMiBPromisable(childComplexity), true
 	case "Capacity.memoryMiBUsed":
 		if e.ComplexityRoot.Capacity.MemoryMiBUsed == nil {
 			break
@@ -5601,12 +5615,16 @@ enum AllocationStatus {
   LOST
 }
 
-"Room for runners. What is used is what they were promised, whether they make use of it or not; it may be more than there is."
+"Room for runners. They are promised their environment's ` + "`" + `resources` + "`" + `, whether they use them or not. What is free for a start is what can be promised less what is promised."
 type Capacity {
   "CPU of all machines together, in MHz: cores times their clock."
   cpuMHz: Int!
   "Memory of all machines together, in MiB."
   memoryMiB: Int64!
+  "CPU that can be promised to runners, in MHz: more than there is where the server overcommits it (` + "`" + `cpu-overcommit` + "`" + `)."
+  cpuMHzPromisable: Int!
+  "Memory that can be promised to runners, in MiB: more than there is where the server overcommits it (` + "`" + `memory-overcommit` + "`" + `)."
+  memoryMiBPromisable: Int64!
   "CPU promised to runners, in MHz."
   cpuMHzUsed: Int!
   "Memory promised to runners, in MiB."
@@ -7314,6 +7332,10 @@ func (ec *executionContext) childFields_Capacity(ctx context.Context, field grap
 		return ec.fieldContext_Capacity_cpuMHz(ctx, field)
 	case "memoryMiB":
 		return ec.fieldContext_Capacity_memoryMiB(ctx, field)
+	case "cpuMHzPromisable":
+		return ec.fieldContext_Capacity_cpuMHzPromisable(ctx, field)
+	case "memoryMiBPromisable":
+		return ec.fieldContext_Capacity_memoryMiBPromisable(ctx, field)
 	case "cpuMHzUsed":
 		return ec.fieldContext_Capacity_cpuMHzUsed(ctx, field)
 	case "memoryMiBUsed":
@@ -12143,6 +12165,52 @@ func (ec *executionContext) _Capacity_memoryMiB(ctx context.Context, field graph
 	)
 }
 func (ec *executionContext) fieldContext_Capacity_memoryMiB(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Capacity", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _Capacity_cpuMHzPromisable(ctx context.Context, field graphql.CollectedField, obj *runtime.Capacity) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Capacity_cpuMHzPromisable(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CPUMHzPromisable, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Capacity_cpuMHzPromisable(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Capacity", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Capacity_memoryMiBPromisable(ctx context.Context, field graphql.CollectedField, obj *runtime.Capacity) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Capacity_memoryMiBPromisable(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.MemoryMiBPromisable, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Capacity_memoryMiBPromisable(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Capacity", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
@@ -27140,6 +27208,16 @@ func (ec *executionContext) _Capacity(ctx context.Context, sel ast.SelectionSet,
 			}
 		case "memoryMiB":
 			out.Values[i] = ec._Capacity_memoryMiB(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "cpuMHzPromisable":
+			out.Values[i] = ec._Capacity_cpuMHzPromisable(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "memoryMiBPromisable":
+			out.Values[i] = ec._Capacity_memoryMiBPromisable(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

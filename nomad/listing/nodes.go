@@ -127,6 +127,7 @@ func (n *Nodes) Capacity() runtime.Capacity {
 			sum.MemoryMiB += mib
 		}
 	}
+	sum.CPUMHzPromisable, sum.MemoryMiBPromisable = sum.CPUMHz, sum.MemoryMiB
 	return sum
 }
 

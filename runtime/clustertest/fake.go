@@ -348,7 +348,7 @@ func (f *Fake) TaskEvents(_ context.Context, id runtime.RunnerID) ([]runtime.Tas
 func (f *Fake) Status(context.Context) (runtime.ClusterStatus, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	status := runtime.ClusterStatus{Kind: "fake", Capacity: runtime.Capacity{CPUMHz: 4000, MemoryMiB: 4096}}
+	status := runtime.ClusterStatus{Kind: "fake", Capacity: runtime.Capacity{CPUMHz: 4000, MemoryMiB: 4096, CPUMHzPromisable: 4000, MemoryMiBPromisable: 4096}}
 	for _, r := range f.runners {
 		status.Capacity.Take(r.Environment.Resources)
 	}

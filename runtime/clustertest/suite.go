@@ -214,7 +214,7 @@ func testMove(t *testing.T, s suite) {
 func testStatus(t *testing.T, s suite) {
 	env := s.put(t, "a")
 	before, err := s.Status(t.Context())
-	if err != nil || before.Kind == "" || before.Capacity.CPUMHz < 100 || before.Capacity.MemoryMiB < 64 {
+	if err != nil || before.Kind == "" || before.Capacity.CPUMHz < 100 || before.Capacity.MemoryMiB < 64 || before.Capacity.CPUMHzPromisable == 0 || before.Capacity.MemoryMiBPromisable == 0 {
 		t.Errorf("status: %+v, %v", before, err)
 	}
 	id := s.idle(t, env)

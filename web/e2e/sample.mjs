@@ -51,7 +51,7 @@ print("\\033[36mdone\\033[0m")`;
     { name: "playground", address: "/playground?environment=python", ready: ".cm-content" },
     { name: "terminals", address: "/terminal", ready: "text=Open a shell" },
     { name: "terminal", address: `/terminal/${shell}`, ready: ".files >> text=main.sh" },
-    { name: "scheduling", address: "/scheduling", ready: "text=Waiting for room" },
+    { name: "operations", address: "/operations", ready: "text=Waiting for room" },
     { name: "tokens", address: "/access/tokens", ready: "text=No tokens yet" },
     { name: "tenants", address: "/access/tenants", ready: "text=0 of 10" },
     { name: "queue", address: "/access/queue", ready: ".table-row >> text=big" },

@@ -80,3 +80,24 @@ test("who asks to be remembered is, by every tab, until it is forgotten", async 
   await third.waitForSelector("dialog >> text=This server wants a token");
   await context.close();
 });
+
+test("behind the prompt no page shows an error; closed, the page says what it needs", async () => {
+  const { context, tab, first } = await visitor();
+  const addresses = ["/", "/environments/shell", "/new-environment", "/runners", "/executions", "/executions/none", "/executions/none/replay", "/batches", "/batches/none", "/playground", "/terminal", "/terminal/none", "/operations", "/access/tokens", "/access/tenants", "/access/queue", "/access/audit", "/access/you"];
+  for (const address of addresses) {
+    const answered = first.waitForResponse(async (response) => response.url().endsWith("/graphql") && (await response.text()).includes("UNAUTHENTICATED"));
+    const page = await tab(address, first);
+    await answered;
+    await page.waitForSelector("dialog >> text=This server wants a token");
+    await page.waitForLoadState("networkidle");
+    assert.deepEqual(await page.locator("main [role=alert], main .notice").allTextContents(), [], address);
+    assert.equal(await page.locator("main h1").count(), 1, address);
+  }
+  await first.goto(`${server.url}/access/you`); // which asks once
+  await first.waitForSelector("dialog >> text=This server wants a token");
+  await first.keyboard.press("Escape");
+  await first.waitForSelector(".notice.warn >> text=This page needs a token");
+  await first.click("text=Use another token");
+  await first.waitForSelector("dialog[open]");
+  await context.close();
+});

@@ -1,6 +1,7 @@
 import { lazy, Suspense, useEffect, useRef, type ReactNode } from "react";
-import { Link, Route, Switch, useLocation } from "wouter";
+import { Link, Redirect, Route, Switch, useLocation, useSearch } from "wouter";
 import { needs, type Needed } from "./lib/access";
+import { ActivityProvider } from "./lib/activity";
 import { CallerProvider, useCaller } from "./lib/caller";
 import { Frame } from "./ui/frame";
 import { Only } from "./ui/only";
@@ -19,14 +20,16 @@ const Replay = lazy(() => import("./pages/replay/replay"));
 const Playground = lazy(() => import("./pages/playground/playground"));
 const Terminals = lazy(() => import("./pages/terminal/terminals"));
 const Terminal = lazy(() => import("./pages/terminal/terminal"));
-const Scheduling = lazy(() => import("./pages/scheduling/scheduling"));
+const Operations = lazy(() => import("./pages/operations/operations"));
 const Access = lazy(() => import("./pages/access/access"));
 
 /** The pages, by address. */
 export function App() {
   return (
     <CallerProvider>
-      <Pages />
+      <ActivityProvider>
+        <Pages />
+      </ActivityProvider>
     </CallerProvider>
   );
 }
@@ -65,11 +68,12 @@ function Pages() {
                   </For>
                 )}
               </Route>
-              <Route path="/scheduling">
-                <For title="Scheduling" need="cluster">
-                  <Scheduling />
+              <Route path="/operations">
+                <For title="Operations" need="cluster">
+                  <Operations />
                 </For>
               </Route>
+              <Route path="/scheduling" component={Moved} />
               <Route path="/access/:part?">{({ part }) => <Access part={part} />}</Route>
               <Route>
                 <Page title="Nothing here">
@@ -96,6 +100,12 @@ function For({ title, need, children }: { title: string; need: Needed; children:
       {children}
     </Only>
   );
+}
+
+/** Scheduling is a part of Operations now. */
+function Moved() {
+  const search = useSearch();
+  return <Redirect to={search ? `/operations?${search}` : "/operations"} replace />;
 }
 
 /** Says to whoever can't see it that another page is there: focus goes to it. */

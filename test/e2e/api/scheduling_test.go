@@ -67,7 +67,10 @@ func TestE2EWhatHasNoRoomSaysSoAndWaits(t *testing.T) {
 		t.Errorf("its runner is %+v", r)
 	}
 	var taken bed.Scheduled
-	p.Call(t, `{ cluster { capacity { memoryMiBUsed } } }`, nil, &taken)
+	p.Call(t, `{ cluster { capacity { memoryMiBUsed memoryMiBPromisable } } }`, nil, &taken)
+	if c := taken.Cluster.Capacity; c.MemoryMiBPromisable != room {
+		t.Errorf("%d MiB can be promised, want the %d of which evaluations say what is free", c.MemoryMiBPromisable, room)
+	}
 	if used := taken.Cluster.Capacity.MemoryMiBUsed; used != 2*memory {
 		t.Errorf("%d MiB are taken, where two runners have %d MiB each, and one waits", used, memory)
 	}

@@ -30,7 +30,7 @@ type Place struct {
 // Scheduled is what the scheduler shows.
 type Scheduled struct {
 	Cluster struct {
-		Capacity    struct{ MemoryMiB, MemoryMiBUsed int }
+		Capacity    struct{ MemoryMiB, MemoryMiBPromisable, MemoryMiBUsed int }
 		Evaluations struct {
 			Nodes      []Evaluation
 			PageInfo   struct{ HasNextPage bool }

@@ -8,6 +8,7 @@ const table: Record<Needed, [all: Role[], one: Role[]]> = {
   use: [["CLIENT", "OPERATOR", "ADMIN"], ["CLIENT", "OPERATOR", "ADMIN"]],
   change: [["OPERATOR", "ADMIN"], ["OPERATOR", "ADMIN"]],
   cluster: [["OBSERVER", "CLIENT", "OPERATOR", "ADMIN"], []],
+  drain: [["OPERATOR", "ADMIN"], []],
   tokens: [["ADMIN"], ["ADMIN"]],
   audit: [["ADMIN"], ["ADMIN"]],
   tenants: [["ADMIN"], []],

@@ -34,6 +34,8 @@ export const needs = {
   change: { role: "OPERATOR" },
   /** See what the cluster does, and how much room it has. */
   cluster: { role: "OBSERVER", allTenants: true },
+  /** Drain the cluster, and end that. */
+  drain: { role: "OPERATOR", allTenants: true },
   tokens: { role: "ADMIN" },
   /** Read the audit log. */
   audit: { role: "ADMIN" },

@@ -153,3 +153,18 @@ export function useAlerts(): ReadonlyMap<string, Alert> {
   );
   return alerts;
 }
+
+/** How much is wrong with a pool: the more, the smaller. */
+function rank({ pool }: Pick<EnvironmentRow, "pool">, alert: Alert | undefined): number {
+  if (alert) return 0;
+  if (pool.reason) return 1;
+  return pool.idle < pool.size ? 2 : 3;
+}
+
+/** Those whose id has a text, upper and lower case alike; what is wrong comes first, then by id. */
+export function problemsFirst<Row extends Pick<EnvironmentRow, "id" | "pool">>(rows: readonly Row[], alerts: ReadonlyMap<string, Alert>, search = ""): Row[] {
+  const text = search.trim().toLowerCase();
+  return rows
+    .filter(({ id }) => id.toLowerCase().includes(text))
+    .sort((a, b) => rank(a, alerts.get(a.id)) - rank(b, alerts.get(b.id)) || (a.id < b.id ? -1 : 1));
+}

@@ -3,6 +3,7 @@ import { Link, useLocation, useRoute } from "wouter";
 import icon from "../icon.svg";
 import { useCaller } from "../lib/caller";
 import { useLink } from "../lib/hooks";
+import { Maintenance } from "./maintenance";
 import { Offer } from "./offer";
 import { ForgetToken, SignIn, TokenDialog } from "./token";
 
@@ -39,7 +40,7 @@ export function Frame({ children }: { children: ReactNode }) {
             </Item>
           </Offer>
           <Offer to="cluster">
-            <Item href="/scheduling">Scheduling</Item>
+            <Item href="/operations">Operations</Item>
           </Offer>
           <Item href="/access" also="/access/*">
             Access
@@ -53,7 +54,10 @@ export function Frame({ children }: { children: ReactNode }) {
           <span className="server-version">{version ? `Rockpool ${version}` : "\u00a0"}</span>
         </div>
       </header>
-      {children}
+      <div className="content">
+        <Maintenance />
+        {children}
+      </div>
       <LinkBanner />
       <TokenDialog />
     </div>

@@ -1,6 +1,7 @@
-import { useEffect, useId, useRef, type ReactNode } from "react";
+import { useEffect, useId, useRef, useSyncExternalStore, type ReactNode } from "react";
 import { Link } from "wouter";
 import type { ServerError } from "../lib/ask";
+import { session } from "../lib/session";
 import { ChangeToken } from "./changetoken";
 import { Told } from "./told";
 
@@ -70,9 +71,17 @@ export function Notice({ kind, children, action }: NoticeProps) {
   );
 }
 
-/** What failed, and the way on. */
+/** What failed, and the way on. Behind the prompt for a token it says nothing: the prompt does. */
 export function Failure({ error, retry }: { error: ServerError | undefined; retry?: () => void }) {
-  if (!error) return null;
+  const prompted = useSyncExternalStore(session.listen, session.wanted);
+  if (!error || (prompted && error.code === "UNAUTHENTICATED")) return null;
+  if (error.code === "UNAUTHENTICATED") {
+    return (
+      <Notice kind="warn" action={<ChangeToken />}>
+        This page needs a token. An administrator of the server makes one.
+      </Notice>
+    );
+  }
   if (error.code === "FORBIDDEN") {
     return (
       <Notice kind="warn" action={<ChangeToken />}>

@@ -32,16 +32,19 @@ export function PoolBar({ pool }: { pool: Counts }) {
   );
 }
 
-/** The same in numbers, in places that stay where they are. What waits leads to the queue. */
+/** The same in numbers; a zero says nothing and is left out. What waits leads to the queue. */
 export function PoolCounts({ environment, pool }: { environment: string; pool: Counts }) {
   return (
     <div className="pool-counts num small">
-      {kinds.slice(0, 3).map(([kind, word]) => (
-        <span key={kind} className={pool[kind] === 0 ? "none" : ""}>
-          <i className={kind} />
-          {count(pool[kind])} {word}
-        </span>
-      ))}
+      {kinds
+        .filter(([kind]) => pool[kind] > 0)
+        .map(([kind, word]) => (
+          <span key={kind}>
+            <i className={kind} />
+            {count(pool[kind])} {word}
+          </span>
+        ))}
+      {kinds.every(([kind]) => pool[kind] === 0) && <span className="none">No runner</span>}
       {pool.waiting > 0 && (
         <Link className="waiting" href={`/access/queue?environment=${encodeURIComponent(environment)}`}>
           {plural(pool.waiting, "claim waits", "claims wait")}

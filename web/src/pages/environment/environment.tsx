@@ -12,12 +12,11 @@ import { Stack } from "../../ui/chart";
 import { Offer } from "../../ui/offer";
 import { Owner } from "../../ui/owner";
 import { PoolBar, PoolCounts } from "../../ui/pool";
-import { PoolState } from "../overview/poolrow";
+import { PoolReason, PoolState } from "../../ui/poolstate";
 import { changed, consequence, draftOf, EnvironmentFragment, type Parts } from "./draft";
 import { EnvironmentFields } from "./form";
 import { ImageState } from "./image";
 import { useDraft } from "./usedraft";
-import { Told } from "../../ui/told";
 
 const EnvironmentQuery = graphql(
   `
@@ -81,7 +80,6 @@ export default function Environment({ id }: { id: string }) {
     );
   }
   const { startDurations: starts, claimStats: claims } = environment;
-  const reason = alert?.reason || pool?.reason;
   const mine = may("change") && owns(caller, environment.tenant);
   return (
     <Page
@@ -118,7 +116,7 @@ export default function Environment({ id }: { id: string }) {
             <span className="soft">Counting …</span>
           )}
           {pool && <ImageState image={pool.image} served={!pool.reason} />}
-          {reason && <Notice kind={alert ? "bad" : "warn"}><Told text={reason} /></Notice>}
+          {pool && <PoolReason pool={pool} alert={alert} />}
           <Stack
             label="Idle, claimed and starting runners over time"
             layers={(["idle", "claimed", "starting"] as const).map((name) => ({ name, values: environment.poolHistory[name] }))}
@@ -137,7 +135,7 @@ export default function Environment({ id }: { id: string }) {
           <div className="row">
             <Link href={`/runners?environment=${encodeURIComponent(id)}`}>Its runners</Link>
             <Link href={`/executions?environment=${encodeURIComponent(id)}`}>Its executions</Link>
-            {may("cluster") && <Link href={`/scheduling?environment=${encodeURIComponent(id)}`}>Its scheduling</Link>}
+            {may("cluster") && <Link href={`/operations?environment=${encodeURIComponent(id)}`}>Its scheduling</Link>}
           </div>
         </div>
       </Card>

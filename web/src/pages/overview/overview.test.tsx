@@ -29,9 +29,10 @@ test.each([
 });
 
 test("room in the cluster is shown to those who may see it", () => {
+  const activity = { executionsRunning: 3, executionsPending: 0, failuresPerMinute: 0, claimsWaiting: 1, draining: false };
   const health = { status: "OK" as const, components: [part("cluster", "OK")], attacks: null };
-  const { container, rerender } = render(<Summary environments={[{ pool: { idle: 2, claimed: 1 } }]} capacity={undefined} health={health} />);
-  expect(container.textContent).toBe("Warm runners2Claimed1HealthAll parts work");
-  rerender(<Summary environments={[]} capacity={{ now: undefined }} health={health} />);
+  const { container, rerender } = render(<Summary environments={[{ pool: { idle: 2, claimed: 0 } }]} activity={activity} capacity={undefined} health={health} />);
+  expect(container.textContent).toBe("HealthAll parts workExecutions running3Failures a minute–Claims waiting1Idle runners2Claimed runners–");
+  rerender(<Summary environments={[]} activity={undefined} capacity={{ now: undefined }} health={health} />);
   expect(container.textContent).toContain("CPU promised–");
 });

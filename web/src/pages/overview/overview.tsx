@@ -1,28 +1,29 @@
 import { Link } from "wouter";
+import { useActivity, type Activity } from "../../lib/activity";
 import { useCaller } from "../../lib/caller";
-import { bytes, count, plural } from "../../lib/format";
+import { count, plural } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { useQuery } from "../../lib/hooks";
-import { useAlerts, useEnvironments } from "../../lib/pools";
+import { problemsFirst, useAlerts, useEnvironments } from "../../lib/pools";
+import { Search, useFilter } from "../../ui/filters";
+import { CapacityFragment, Figure, Figures, Promised, type Capacity } from "../../ui/now";
 import { Card, Empty, Failure, Loading, Notice, Page, Tag } from "../../ui/parts";
 import { Offer } from "../../ui/offer";
-import { Meter } from "../../ui/pool";
 import { PoolRow } from "./poolrow";
 import { visible } from "../../lib/visible";
 
-const ClusterQuery = graphql(`
-  query ClusterNow {
-    cluster {
-      kind
-      capacity {
-        cpuMHz
-        cpuMHzUsed
-        memoryMiB
-        memoryMiBUsed
+const ClusterQuery = graphql(
+  `
+    query ClusterNow {
+      cluster {
+        capacity {
+          ...CapacityParts
+        }
       }
     }
-  }
-`);
+  `,
+  [CapacityFragment],
+);
 
 // By itself: how the cluster is matters most where it can't be asked how much room it has.
 const HealthQuery = graphql(`
@@ -54,6 +55,9 @@ export function Overview() {
   // Rows name tenants or not: they wait until that is known, and don't change then.
   const environments = caller || unknown ? loaded : undefined;
   const alerts = useAlerts();
+  const activity = useActivity().data;
+  const [search, setSearch] = useFilter("search");
+  const found = environments && problemsFirst(environments, alerts, search);
   const cluster = useQuery(ClusterQuery, {}, { every: 5_000, skip: !may("cluster") });
   const health = useQuery(HealthQuery, {}, { every: 5_000 });
   const retry = () => {
@@ -80,21 +84,26 @@ export function Overview() {
       }
     >
       <Failure error={error ?? health.error ?? cluster.error} retry={retry} />
-      <Summary environments={environments} capacity={!caller || may("cluster") ? { now: cluster.data?.cluster.capacity } : undefined} health={health.data?.health} />
+      <Summary environments={environments} activity={activity} capacity={!caller || may("cluster") ? { now: cluster.data?.cluster.capacity } : undefined} health={health.data?.health} />
       {(environments || !error) && (
-        <Card title="Environments" bare aside={<span className="soft small">{environments ? plural(environments.length, "pool") : ""}</span>}>
+        <Card title="Environments" bare aside={<Aside environments={environments?.length} search={search} onSearch={setSearch} />}>
           {!environments && <Loading what="the environments" />}
           {environments?.length === 0 && (
             <Empty title="No environments yet">
               <p>An environment is what runners are made from: programs, limits, and how many are kept warm.</p>
               {may("change") && (
-                <Link href="/new-environment" className="button primary">
+                <Link href="/new-environment" className="button">
                   Create one
                 </Link>
               )}
             </Empty>
           )}
-          {environments?.map((environment) => (
+          {found?.length === 0 && search !== "" && (
+            <Empty title="No environments here">
+              <p>No environment's id has this text.</p>
+            </Empty>
+          )}
+          {found?.map((environment) => (
             <PoolRow key={environment.id} environment={environment} alert={alerts.get(environment.id)} tenant={showTenants} />
           ))}
         </Card>
@@ -103,54 +112,40 @@ export function Overview() {
   );
 }
 
-type Capacity = ResultOf<typeof ClusterQuery>["cluster"]["capacity"];
+/** How many there are; where they are many, also which are shown. */
+function Aside({ environments, search, onSearch }: { environments: number | undefined; search: string; onSearch: (text: string) => void }) {
+  if (environments === undefined) return null;
+  if (environments <= 8 && search === "") return <span className="soft small">{plural(environments, "pool")}</span>;
+  return <Search label="Environment, a part of its id" placeholder={`Of ${plural(environments, "environment")}`} value={search} onChange={onSearch} />;
+}
+
 type Health = ResultOf<typeof HealthQuery>["health"];
 
 interface SummaryProps {
   environments: { pool: { idle: number; claimed: number } }[] | undefined;
+  activity: Activity | undefined;
   /** Undefined where it isn't for the caller. */
   capacity: { now: Capacity | undefined } | undefined;
   health: Health | undefined;
 }
 
-export function Summary({ environments, capacity: room, health }: SummaryProps) {
-  const capacity = room?.now;
-  const sum = (of: "idle" | "claimed") => (environments ? count(environments.reduce((n, environment) => n + environment.pool[of], 0)) : "–");
+export function Summary({ environments, activity, capacity: room, health }: SummaryProps) {
+  const sum = (of: "idle" | "claimed") => environments?.reduce((n, environment) => n + environment.pool[of], 0);
   // What is wrong with a pool stands in its row.
   const wrong = health?.components.filter((part) => part.status !== "OK" && !part.name.startsWith("pool ")) ?? [];
   return (
     <>
       <Card>
         <div className="summary">
-          <div>
-            <div className="small soft">Warm runners</div>
-            <div className="big num">{sum("idle")}</div>
-          </div>
-          <div>
-            <div className="small soft">Claimed</div>
-            <div className="big num">{sum("claimed")}</div>
-          </div>
           <div className="stack tight">
             <div className="small soft">Health</div>
             <div>{health ? <Verdict health={health} /> : <Tag tone="quiet">Asking</Tag>}</div>
             {health?.attacks && <Attacks attacks={health.attacks} />}
           </div>
-          {room && (
-            <>
-              <Meter
-                label="CPU promised"
-                used={capacity?.cpuMHzUsed ?? 0}
-                of={capacity?.cpuMHz ?? 0}
-                text={capacity ? `${count(capacity.cpuMHzUsed / 1000)} of ${count(capacity.cpuMHz / 1000)} GHz` : "–"}
-              />
-              <Meter
-                label="Memory promised"
-                used={capacity?.memoryMiBUsed ?? 0}
-                of={capacity?.memoryMiB ?? 0}
-                text={capacity ? `${bytes(capacity.memoryMiBUsed * 2 ** 20)} of ${bytes(capacity.memoryMiB * 2 ** 20)}` : "–"}
-              />
-            </>
-          )}
+          <Figures activity={activity} />
+          <Figure name="Idle runners" value={sum("idle")} />
+          <Figure name="Claimed runners" value={sum("claimed")} />
+          {room && <Promised capacity={room.now} />}
         </div>
       </Card>
       {wrong.map((part) => (

@@ -1,19 +1,20 @@
 import { Link } from "wouter";
-import { duration, lasting, plural } from "../../lib/format";
-import type { Alert, EnvironmentRow, Pool } from "../../lib/pools";
+import { duration, plural } from "../../lib/format";
+import type { Alert, EnvironmentRow } from "../../lib/pools";
 import { Owner } from "../../ui/owner";
-import { Tag } from "../../ui/parts";
 import { slotsFor, Spark } from "../../ui/chart";
 import { PoolBar, PoolCounts } from "../../ui/pool";
-import { Told } from "../../ui/told";
+import { PoolReason, PoolState } from "../../ui/poolstate";
 
 /** One environment: what its pool does, and whether that is well. */
 export function PoolRow({ environment, alert, tenant = false }: { environment: EnvironmentRow; alert: Alert | undefined; tenant?: boolean }) {
   const { pool, claimStats: claims, poolHistory: history } = environment;
   const slots = slotsFor(history.idle.length);
-  const reason = alert?.reason || pool.reason;
   return (
     <article className="pool-row">
+      <div className="state">
+        <PoolState pool={pool} alert={alert} />
+      </div>
       <div className="name stack tight">
         <Link href={`/environments/${encodeURIComponent(environment.id)}`} className="break">
           {environment.id}
@@ -32,29 +33,19 @@ export function PoolRow({ environment, alert, tenant = false }: { environment: E
         <PoolCounts environment={environment.id} pool={pool} />
       </div>
       <div className="claims small soft num">
-        {claims.claimed > 0 ? (
+        {claims.claimed > 0 && (
           <>
             {plural(claims.claimed, "claim")}, {Math.floor((claims.warm / claims.claimed) * 100)} % warm
             <br />
             {duration(claims.durations.p50Ms)}, p99 {duration(claims.durations.p99Ms)}
           </>
-        ) : (
-          "No claim yet"
         )}
       </div>
       <div className="trends">
-        <Trend name="Idle" values={history.idle} slots={slots} />
-        <Trend name="Claims" values={perMinute(history.claims, history.stepSeconds)} slots={(slots * history.stepSeconds) / 60} />
+        {history.idle.some((n) => n > 0) && <Trend name="Idle" values={history.idle} slots={slots} />}
+        {history.claims.some((n) => n > 0) && <Trend name="Claims" values={perMinute(history.claims, history.stepSeconds)} slots={(slots * history.stepSeconds) / 60} />}
       </div>
-      <div className="state">
-        <PoolState pool={pool} alert={alert} />
-      </div>
-      {reason && (
-        <p className="reason small soft">
-          {alert && <>Too few for {lasting(alert.since)}: </>}
-          <Told text={reason} />
-        </p>
-      )}
+      <PoolReason pool={pool} alert={alert} />
     </article>
   );
 }
@@ -78,12 +69,4 @@ function Trend({ name, values, slots }: { name: string; values: readonly number[
       <Spark values={values} slots={slots} label={label} />
     </div>
   );
-}
-
-export function PoolState({ pool, alert }: { pool: Pool; alert: Alert | undefined }) {
-  if (alert) return <Tag tone="bad">{alert.state === "RELOADING" ? "Too few; looking again" : "Too few idle"}</Tag>;
-  if (pool.reason) return <Tag tone="warn">Held up</Tag>;
-  if (pool.size === 0) return <Tag tone="quiet">On demand</Tag>;
-  if (pool.idle >= pool.size) return <Tag tone="good">Ready</Tag>;
-  return <Tag tone="busy">Filling</Tag>;
 }

@@ -4,20 +4,12 @@ import { graphql, type ResultOf } from "../../lib/graphql";
 import { useQuery } from "../../lib/hooks";
 import { Choice, EnvironmentFilter, useFilter } from "../../ui/filters";
 import { ClusterLink, HappenedDialog, RunnerName } from "../../ui/happened";
-import { Card, Empty, Failure, Loading, Notice, Page, Tag, type Tone } from "../../ui/parts";
-import { Meter } from "../../ui/pool";
+import { Card, Empty, Failure, Loading, Notice, Tag, type Tone } from "../../ui/parts";
 import { visible } from "../../lib/visible";
 
 const SchedulingQuery = graphql(`
   query Scheduling($environmentId: ID, $status: [EvaluationStatus!]) {
     cluster {
-      kind
-      capacity {
-        cpuMHz
-        cpuMHzUsed
-        memoryMiB
-        memoryMiBUsed
-      }
       blocked: evaluations(environmentId: $environmentId, status: [BLOCKED], first: 50) {
         nodes {
           id
@@ -101,7 +93,7 @@ const dimensions: Record<Shortage["dimension"], (n: number) => string> = {
 };
 
 /** What the cluster's scheduler does, and what it can't place and why. */
-export default function Scheduling() {
+export function Scheduler() {
   const [environment, setEnvironment] = useFilter("environment");
   const [status, setStatus] = useFilter("status");
   const [shown, setShown] = useState<string>();
@@ -112,46 +104,32 @@ export default function Scheduling() {
   );
   const cluster = data?.cluster;
   return (
-    <Page title="Scheduling">
-      <div className="filters">
-        <EnvironmentFilter value={environment} onChange={setEnvironment} />
-        <Choice label="Status" value={status} onChange={setStatus} all="Any status" options={statuses} />
-      </div>
+    <>
       <Failure error={error} retry={reload} />
-      {!cluster && !error && <Loading what="the cluster" />}
-      {cluster && (
-        <>
-          <Room cluster={cluster} />
-          <Blocked of={cluster.blocked} onShow={setShown} />
-          {cluster.allocations.nodes.map((lost) => (
-            <Notice key={lost.id} kind="warn">
-              Runner <RunnerName id={lost.runnerId} onShow={setShown} /> of {lost.environmentId} {lost.status === "LOST" ? "was lost" : "failed"}
-              {lost.endedAt && ` at ${moment(lost.endedAt)}`}
-              {lost.message && visible(`: ${lost.message}`)}
-            </Notice>
-          ))}
-          <Card title="Evaluations" bare aside={<span className="soft small num">{plural(cluster.evaluations.totalCount, "evaluation")}, the latest first</span>}>
-            <Evaluations nodes={cluster.evaluations.nodes} onShow={setShown} />
-          </Card>
-        </>
-      )}
+      {cluster && cluster.blocked.nodes.length > 0 && <Blocked of={cluster.blocked} onShow={setShown} />}
+      {cluster?.allocations.nodes.map((lost) => (
+        <Notice key={lost.id} kind="warn">
+          Runner <RunnerName id={lost.runnerId} onShow={setShown} /> of {lost.environmentId} {lost.status === "LOST" ? "was lost" : "failed"}
+          {lost.endedAt && ` at ${moment(lost.endedAt)}`}
+          {lost.message && visible(`: ${lost.message}`)}
+        </Notice>
+      ))}
+      <Card
+        title="Scheduler"
+        bare
+        aside={
+          <div className="filters">
+            <EnvironmentFilter value={environment} onChange={setEnvironment} />
+            <Choice label="Status" value={status} onChange={setStatus} all="Any status" options={statuses} />
+          </div>
+        }
+      >
+        {!cluster && !error && <Loading what="the evaluations" />}
+        {cluster && <Evaluations nodes={cluster.evaluations.nodes} onShow={setShown} />}
+        {cluster && cluster.evaluations.totalCount > 0 && <div className="table-foot num">{plural(cluster.evaluations.totalCount, "evaluation")}, the latest first</div>}
+      </Card>
       <HappenedDialog runner={shown} onClose={() => setShown(undefined)} />
-    </Page>
-  );
-}
-
-function Room({ cluster: { kind, capacity } }: { cluster: Cluster }) {
-  return (
-    <Card title={kind === "local" ? "This machine" : `The ${kind} cluster`}>
-      <div className="summary">
-        <Meter label="CPU promised" used={capacity.cpuMHzUsed} of={capacity.cpuMHz} text={`${count(capacity.cpuMHzUsed)} of ${count(capacity.cpuMHz)} MHz`} />
-        <Meter label="Memory promised" used={capacity.memoryMiBUsed} of={capacity.memoryMiB} text={`${bytes(capacity.memoryMiBUsed * 2 ** 20)} of ${bytes(capacity.memoryMiB * 2 ** 20)}`} />
-      </div>
-      <p className="soft small" style={{ marginTop: "0.75rem" }}>
-        What runners were promised, whether they use it or not.
-        {kind === "local" && " It may be more than there is; the server's overcommit settings say how much more."}
-      </p>
-    </Card>
+    </>
   );
 }
 
@@ -164,9 +142,6 @@ function Of({ evaluation, onShow }: { evaluation: Pick<Evaluation, "runnerId" | 
 }
 
 function Blocked({ of, onShow }: { of: Cluster["blocked"]; onShow: (id: string) => void }) {
-  if (of.nodes.length === 0) {
-    return <Notice kind="good">No runner waits for room.</Notice>;
-  }
   return (
     <Card title="Waiting for room" bare aside={<span className="soft small num">{plural(of.totalCount, "runner")}</span>}>
       <div className="list-scroll" tabIndex={0} role="region" aria-label="Runners that wait for room">
@@ -184,10 +159,10 @@ function Blocked({ of, onShow }: { of: Cluster["blocked"]; onShow: (id: string) 
             {of.nodes.map((evaluation) => (
               <tr key={evaluation.id}>
                 <td className="nowrap">
-                <Of evaluation={evaluation} onShow={onShow} />
-              </td>
+                  <Of evaluation={evaluation} onShow={onShow} />
+                </td>
                 <td>{evaluation.environmentId ?? "–"}</td>
-                <td>
+                <td className="text">
                   {evaluation.shortages.length === 0 && visible(evaluation.reason ?? "")}
                   {evaluation.shortages.map((shortage) => (
                     <Fragment key={shortage.dimension}>
@@ -211,7 +186,7 @@ function Lack({ of }: { of: Shortage }) {
   const unit = dimensions[of.dimension];
   return (
     <span>
-      {unit(of.wanted)} wanted, {unit(of.free)} free{of.kept > 0 && `, ${unit(of.kept)} kept for those before it`} <span className="soft">(of {unit(of.capacity)})</span>
+      {unit(of.wanted)} wanted, {unit(of.free)} free{of.kept > 0 && `, ${unit(of.kept)} kept for those before it`} <span className="soft">(of the {unit(of.capacity)} that can be promised)</span>
     </span>
   );
 }
@@ -247,7 +222,7 @@ function Evaluations({ nodes, onShow }: { nodes: readonly Evaluation[]; onShow: 
                 <Tag tone={tones[evaluation.status]}>{words[evaluation.status]}</Tag>
               </td>
               <td className="nowrap">{types[evaluation.type]}</td>
-              <td>
+              <td className="text">
                 {triggers[evaluation.trigger]}
                 {evaluation.reason && <div className="soft small">{visible(evaluation.reason)}</div>}
               </td>

@@ -1,0 +1,172 @@
+// The page of an operator: drains, alerts, pools and figures.
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { after, afterEach, before } from "node:test";
+import { launch, open, test } from "./browser.mjs";
+import { Server } from "./server.mjs";
+import { until } from "./wait.mjs";
+
+const token = "the-first-token-of-this-test-that-is-long-enough";
+let server;
+let browser;
+let pages = [];
+
+before(async () => {
+  [server, browser] = await Promise.all([Server.start({ token, args: ["--alert-timeout", "1"] }), launch()]);
+});
+after(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+afterEach(async () => {
+  const mistakes = pages.flatMap((page) => page.mistakes);
+  await Promise.all(pages.map((page) => page.context().close()));
+  pages = [];
+  assert.deepEqual(mistakes, [], "mistakes on the pages");
+});
+
+async function visit(address, { as = token, ...options } = {}) {
+  const page = await open(browser, options);
+  pages.push(page);
+  await page.addInitScript((text) => sessionStorage.setItem("rockpool.token", text), as);
+  await page.goto(server.url + address);
+  return page;
+}
+
+const made = async (input) => (await server.ask(`mutation($in: CreateTokenInput!) { createToken(input: $in) { secret } }`, { in: input })).createToken.secret;
+
+test("an operator drains and ends the drain; meanwhile every page says so, and no pool is a problem", async () => {
+  const { claimRunner } = await server.ask(`mutation { claimRunner(input: {environmentId: "shell", waitFor: 60}) { runner { id } } }`);
+  const page = await visit("/scheduling?environment=shell"); // the address of old
+  await page.waitForURL("**/operations?environment=shell");
+  await page.waitForSelector(".pool-list .tag >> text=Ready");
+  await page.click("role=button[name='Drain …']");
+  await page.waitForSelector("dialog >> text=Idle runners go at once");
+  await page.click("role=button[name='Drain the cluster']");
+  const progress = page.locator(".card", { has: page.locator("h2:text-is('Drain')") });
+  await progress.locator("text=1 runner").waitFor();
+  await progress.locator("dt:text-is('Claimed')").waitFor();
+  await until("only what is claimed is left", async () => (await progress.locator("dt").allTextContents()).join() === "Claimed");
+
+  const client = await made({ name: "client", role: "CLIENT", tenant: "default" });
+  for (const [address, who] of [["/", token], ["/runners", token], ["/playground", client], ["/", client]]) {
+    const other = await visit(address, { as: who });
+    await other.waitForSelector(".maintenance >> text=Maintenance");
+    assert.equal(await other.locator(".maintenance a").count(), who === token ? 1 : 0);
+    await other.context().close();
+  }
+  const overview = await visit("/");
+  await overview.waitForSelector(".maintenance");
+  await overview.waitForSelector(".pool-row >> text=Drained");
+  await overview.waitForSelector("text=All parts work");
+  for (const one of [page, overview]) {
+    await one.waitForSelector("text=Drained");
+    assert.equal(await one.locator("text=/Held up|Too few|Degraded|being drained/").count(), 0);
+    assert.equal(await one.locator(".notice.warn, .notice.bad").count(), 0);
+  }
+  assert.deepEqual((await server.ask("{ poolAlerts { environmentId } }")).poolAlerts, []);
+
+  await server.ask(`mutation($id: ID!) { releaseRunner(id: $id) { released } }`, { id: claimRunner.runner.id });
+  await progress.locator("text=Nothing is left").waitFor();
+  await page.click("role=button[name='End the drain']");
+  await progress.waitFor({ state: "detached" });
+  await page.waitForSelector(".pool-list .tag >> text=Ready");
+  for (const one of [page, overview]) await one.waitForSelector(".maintenance", { state: "detached" });
+  await overview.waitForSelector(".pool-row >> text=Ready");
+});
+
+test("of 46 environments the failing one is in the first viewport, and a text in the address finds others", async () => {
+  const { environments } = await server.ask("{ environments { id } }");
+  for (let n = environments.length + 1; n < 46; n++) {
+    await server.ask(`mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, { in: { id: `course-${n}`, poolSize: 0 } });
+  }
+  await server.ask(`mutation { putEnvironment(input: {id: "zz-failing", poolSize: 1, resources: {memoryMiB: 900000}}) { created } }`);
+  await until("its alert stands", async () => (await server.ask("{ poolAlerts { environmentId } }")).poolAlerts.length === 1);
+  for (const [address, row] of [["/operations", ".pool-list > li"], ["/", ".pool-row"]]) {
+    const page = await visit(address);
+    const failing = page.locator(row, { hasText: "zz-failing" }).first();
+    await failing.locator("text=Too few").first().waitFor();
+    await page.waitForSelector("text=/^(CPU|Memory) promised$/ >> nth=0");
+    const box = await failing.boundingBox();
+    assert.ok(box.y + box.height <= 800, `${address}: it ends at ${box.y + box.height} px`);
+    await failing.locator("text=memory exhausted").waitFor();
+    await page.fill("[aria-label='Environment, a part of its id']", "COURSE-1");
+    await page.waitForURL("**?search=COURSE-1");
+    await until("only those are shown", async () => (await page.locator(row, { hasText: "zz-failing" }).count()) === (address === "/" ? 0 : 1)); // its alert stays
+    await page.locator(row, { hasText: "course-10" }).first().waitFor();
+    await page.reload();
+    await page.locator(row, { hasText: "course-10" }).first().waitFor();
+  }
+  const all = await visit("/operations");
+  await all.click("text=Show all 46 pools");
+  await until("all are shown", async () => (await all.locator("[aria-label='Pools, those with a problem first'] > li").count()) === 46);
+});
+
+test("alerts stand, and their history says when they were raised and resolved", async () => {
+  const page = await visit("/operations");
+  const alerts = page.locator(".card", { has: page.locator("h2:text-is('Alerts')") });
+  await alerts.locator("li", { hasText: "zz-failing" }).locator(".tag >> text=Stands").waitFor();
+  await server.ask(`mutation { deleteEnvironment(input: {id: "zz-failing"}) { deleted } }`);
+  const past = alerts.locator("li", { hasText: "zz-failing" });
+  await past.locator(".tag >> text=Resolved").waitFor();
+  await past.locator("text=the environment was deleted").waitFor();
+  await past.locator(".tag >> text=Raised").waitFor();
+  assert.equal(await alerts.locator(".tag >> text=Stands").count(), 0);
+});
+
+test("each figure has one meaning: what is promised, of what can be promised, and what is free", async () => {
+  await server.ask(`mutation { putEnvironment(input: {id: "large", poolSize: 1, resources: {memoryMiB: 900000}}) { created } }`);
+  await until("it waits for room", async () => (await server.ask(`{ cluster { evaluations(status: [BLOCKED]) { totalCount } } }`)).cluster.evaluations.totalCount === 1);
+  const { cluster } = await server.ask(`{ cluster { capacity { memoryMiBPromisable memoryMiBUsed } evaluations(status: [BLOCKED]) { nodes { shortages { dimension free capacity } } } } }`);
+  const [memory] = cluster.evaluations.nodes[0].shortages.filter(({ dimension }) => dimension === "MEMORY");
+  assert.equal(memory.capacity, cluster.capacity.memoryMiBPromisable);
+  const figures = [];
+  for (const address of ["/", "/operations"]) {
+    const page = await visit(address);
+    const meter = page.locator(".meter", { hasText: "Memory promised" });
+    await meter.locator("text=/ of .* free/").waitFor();
+    figures.push(await meter.locator(".num").textContent());
+    if (address === "/operations") await page.waitForSelector(`td >> text=/wanted, .* free .of the .* that can be promised/`);
+  }
+  assert.equal(figures[0], figures[1]);
+  await server.ask(`mutation { deleteEnvironment(input: {id: "large"}) { deleted } }`);
+});
+
+test("the overview says what runs, what failed and what waits, and each tenant sees its own", async () => {
+  await server.ask(`mutation { putTenant(input: {id: "physics"}) { created } }`);
+  const theirs = await made({ name: "physics", role: "OBSERVER", tenant: "physics" });
+  const running = await server.run("sleep 100");
+  server.ask(`mutation { claimRunner(input: {environmentId: "course-9", waitFor: 3600}) { runner { id } } }`).catch(() => {});
+  const page = await visit("/");
+  const figure = (of, name) => of.locator(".summary > div", { hasText: name }).locator(".big");
+  const shows = (of, name, text) => until(`${name}: ${text}`, async () => (await figure(of, name).textContent()) === text);
+  await shows(page, "Executions running", "1");
+  await until("a failure of the last minute is counted", async () => {
+    if (/^\d+$/.test(await figure(page, "Failures a minute").textContent())) return true;
+    await server.end(await server.run("exit 3"));
+    return false;
+  });
+  const own = await visit("/", { as: theirs });
+  await own.waitForSelector(".server-version >> text=/Rockpool ./");
+  await own.waitForSelector("text=All parts work");
+  assert.equal((await figure(own, "Executions running").textContent()), "–");
+  assert.equal((await figure(own, "Failures a minute").textContent()), "–");
+  await server.ask(`mutation($id: ID!) { cancelExecution(id: $id) { execution { id } } }`, { id: running });
+  await shows(page, "Executions running", "–");
+});
+
+test("axe finds nothing on the page, drained and not", async () => {
+  const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+  for (const colorScheme of ["light", "dark"]) {
+    const page = await visit("/operations", { colorScheme });
+    for (const draining of [false, true]) {
+      await server.ask(`mutation($on: Boolean!) { drainCluster(input: {draining: $on}) { cluster { kind } } }`, { on: draining });
+      await page.waitForSelector(draining ? ".maintenance" : ".pool-list .tag >> text=Ready");
+      await page.evaluate(axe);
+      const { violations } = await page.evaluate(() => window.axe.run(document));
+      assert.deepEqual(violations.map(({ id, nodes }) => `${id}: ${nodes[0].html}`), []);
+    }
+    await server.ask(`mutation { drainCluster(input: {draining: false}) { cluster { kind } } }`);
+  }
+});

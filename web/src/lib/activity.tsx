@@ -1,0 +1,31 @@
+import { createContext, useContext, type ReactNode } from "react";
+import { useCaller } from "./caller";
+import { graphql, type ResultOf } from "./graphql";
+import { useQuery, type Query } from "./hooks";
+
+const ActivityQuery = graphql(`
+  query ActivityNow {
+    activity {
+      executionsRunning
+      executionsPending
+      failuresPerMinute
+      claimsWaiting
+      draining
+    }
+  }
+`);
+export type Activity = ResultOf<typeof ActivityQuery>["activity"];
+
+const Context = createContext<Pick<Query<Activity>, "data" | "reload">>({ data: undefined, reload: () => {} });
+
+/** What goes on now, for the whole page: it is asked for once. */
+export function useActivity() {
+  return useContext(Context);
+}
+
+/** Asks what goes on, once it is known who calls. */
+export function ActivityProvider({ children }: { children: ReactNode }) {
+  const { caller } = useCaller();
+  const { data, reload } = useQuery(ActivityQuery, {}, { every: 5_000, skip: !caller?.role });
+  return <Context value={{ data: data?.activity, reload }}>{children}</Context>;
+}

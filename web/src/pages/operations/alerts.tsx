@@ -1,0 +1,83 @@
+import { useState } from "react";
+import { Link } from "wouter";
+import { count, lasting, moment } from "../../lib/format";
+import { graphql, type ResultOf } from "../../lib/graphql";
+import type { Alert } from "../../lib/pools";
+import { Card, Empty, Tag } from "../../ui/parts";
+import { Told } from "../../ui/told";
+
+export const AlertHistoryQuery = graphql(`
+  query AlertHistory {
+    poolAlertHistory {
+      environmentId
+      state
+      since
+      idle
+      size
+      threshold
+      reason
+    }
+  }
+`);
+export type Past = ResultOf<typeof AlertHistoryQuery>["poolAlertHistory"][number];
+
+const few = 10;
+
+export interface AlertsProps {
+  standing: ReadonlyMap<string, Alert>;
+  /** What was raised and resolved, the newest first. */
+  history: readonly Past[];
+}
+
+/** The alerts that stand, and those that were raised and resolved before. */
+export function Alerts({ standing, history }: AlertsProps) {
+  const [all, setAll] = useState(false);
+  const stands = ({ environmentId, since }: Past) => standing.get(environmentId)?.since === since;
+  const before = history.filter((past) => !stands(past));
+  const shown = all ? before : before.slice(0, few);
+  return (
+    <Card title="Alerts" bare aside={<span className="small soft">The history begins with the server</span>}>
+      {standing.size === 0 && before.length === 0 && (
+        <Empty title="No alert stands, and none did">
+          <p>A pool alerts when too few of its runners have been idle for too long.</p>
+        </Empty>
+      )}
+      <ul className="pool-list" aria-label="Alerts, the newest first">
+        {[...standing.values()].map((alert) => (
+          <Row key={alert.environmentId} alert={alert} stands />
+        ))}
+        {shown.map((past) => (
+          <Row key={`${past.environmentId} ${past.state} ${past.since}`} alert={past} />
+        ))}
+      </ul>
+      {before.length > shown.length && (
+        <button type="button" className="button plain" onClick={() => setAll(true)}>
+          Show all {count(before.length)}
+        </button>
+      )}
+    </Card>
+  );
+}
+
+function Row({ alert, stands = false }: { alert: Past; stands?: boolean }) {
+  return (
+    <li>
+      {stands ? <Tag tone="bad">Stands</Tag> : <Tag tone="quiet">{alert.state === "RESOLVED" ? "Resolved" : "Raised"}</Tag>}
+      <Link className="break" href={`/environments/${encodeURIComponent(alert.environmentId)}`}>
+        {alert.environmentId}
+      </Link>
+      <span className="small soft num">
+        <time dateTime={alert.since} title={alert.since}>
+          {moment(alert.since)}
+        </time>
+        {stands && `, for ${lasting(alert.since)}`}
+      </span>
+      <span className="small num">
+        {count(alert.idle)} of {count(alert.size)} idle
+      </span>
+      <p className="reason small soft">
+        <Told text={alert.reason} />
+      </p>
+    </li>
+  );
+}

@@ -1,0 +1,94 @@
+import { ask } from "../../lib/ask";
+import { moment, plural } from "../../lib/format";
+import { graphql, type ResultOf } from "../../lib/graphql";
+import { useAction } from "../../lib/hooks";
+import { Dialog, Facts, Failure, Notice, Card, Tag } from "../../ui/parts";
+
+export const DrainingFragment = graphql(`
+  fragment DrainingParts on Draining {
+    since
+    claimed
+    leaving
+    executions
+  }
+`);
+export type Draining = ResultOf<typeof DrainingFragment>;
+
+const DrainMutation = graphql(`
+  mutation Drain($draining: Boolean!) {
+    drainCluster(input: { draining: $draining }) {
+      cluster {
+        kind
+      }
+    }
+  }
+`);
+
+/** Drains the cluster, or ends that, and calls done then. */
+function useDrain(draining: boolean, done: () => void) {
+  return useAction(async () => {
+    await ask(DrainMutation, { draining });
+    done();
+  });
+}
+
+/** How far a drain has come. */
+export function Progress({ draining }: { draining: Draining }) {
+  const left: [string, string][] = [
+    [draining.claimed, "Claimed", "runner"] as const,
+    [draining.leaving, "Leaving", "runner"] as const,
+    [draining.executions, "Executions", "execution"] as const,
+  ]
+    .filter(([n]) => n > 0)
+    .map(([n, name, one]) => [name, plural(n, one)]);
+  return (
+    <Card title="Drain" aside={<Tag tone={left.length > 0 ? "busy" : "good"}>{left.length > 0 ? "Draining" : "Drained"}</Tag>}>
+      <div className="stack">
+        <p>
+          Since {moment(draining.since)}, also over restarts. {left.length > 0 ? "Claimed runners end as their holders release them." : "Nothing is left: the server can be stopped, or the machine."}
+        </p>
+        {left.length > 0 && <Facts>{left}</Facts>}
+      </div>
+    </Card>
+  );
+}
+
+export function EndDrain({ onDone }: { onDone: () => void }) {
+  const end = useDrain(false, onDone);
+  return (
+    <>
+      <button type="button" className="button primary" disabled={end.busy} onClick={() => void end.run()}>
+        End the drain
+      </button>
+      <Failure error={end.error} />
+    </>
+  );
+}
+
+export interface DrainDialogProps {
+  open: boolean;
+  onClose: () => void;
+  onDone: () => void;
+}
+
+export function DrainDialog({ open, onClose, onDone }: DrainDialogProps) {
+  const drain = useDrain(true, () => {
+    onDone();
+    onClose();
+  });
+  return (
+    <Dialog title="Drain the cluster" open={open} onClose={onClose}>
+      <Notice kind="warn">No runner starts any more, and nobody new gets one: claims wait, then fail.</Notice>
+      <p>Idle runners go at once. Claimed ones, and what runs in them, end as they would. It lasts, over restarts too, until you end it.</p>
+      <Failure error={drain.error} />
+      <div className="row">
+        <button type="button" className="button" onClick={onClose}>
+          Not now
+        </button>
+        <button type="button" className="button primary" disabled={drain.busy} onClick={() => void drain.run()}>
+          Drain the cluster
+        </button>
+      </div>
+    </Dialog>
+  );
+}

@@ -1,0 +1,19 @@
+import { Link } from "wouter";
+import { useActivity } from "../lib/activity";
+import { useCaller } from "../lib/caller";
+
+/** Says on every page that the cluster is drained: then it is meant that no runner starts. */
+export function Maintenance() {
+  const { data } = useActivity();
+  const { may } = useCaller();
+  return (
+    <div role="status">
+      {data?.draining && (
+        <div className="maintenance">
+          <b>Maintenance</b> No runner starts, and claims wait, until the drain is ended.
+          {may("cluster") && <Link href="/operations">How far it is</Link>}
+        </div>
+      )}
+    </div>
+  );
+}

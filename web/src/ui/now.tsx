@@ -1,0 +1,72 @@
+import type { Activity } from "../lib/activity";
+import { bytes, count } from "../lib/format";
+import { graphql, type ResultOf } from "../lib/graphql";
+import { Meter } from "./pool";
+
+export const CapacityFragment = graphql(`
+  fragment CapacityParts on Capacity {
+    cpuMHz
+    cpuMHzPromisable
+    cpuMHzUsed
+    memoryMiB
+    memoryMiBPromisable
+    memoryMiBUsed
+  }
+`);
+export type Capacity = ResultOf<typeof CapacityFragment>;
+
+/** A number with its name. A zero says nothing, so it is a dash. */
+export function Figure({ name, value }: { name: string; value: number | undefined }) {
+  return (
+    <div>
+      <div className="small soft">{name}</div>
+      <div className={`big num ${value ? "" : "none"}`}>{value ? count(value) : "–"}</div>
+    </div>
+  );
+}
+
+/** What goes on now: what runs, what failed and what waits. */
+export function Figures({ activity }: { activity: Activity | undefined }) {
+  return (
+    <>
+      <Figure name="Executions running" value={activity?.executionsRunning} />
+      <Figure name="Failures a minute" value={activity?.failuresPerMinute} />
+      <Figure name="Claims waiting" value={activity?.claimsWaiting} />
+    </>
+  );
+}
+
+const ghz = (mhz: number) => `${count(mhz / 1000)} GHz`;
+const mib = (n: number) => bytes(n * 2 ** 20);
+
+/** What is promised to runners of what can be promised: what is left is what a start finds free. */
+export function Promised({ capacity }: { capacity: Capacity | undefined }) {
+  const of = (used: number, all: number, unit: (n: number) => string) => `${unit(used)} of ${unit(all)}, ${unit(Math.max(0, all - used))} free`;
+  return (
+    <>
+      <Meter
+        label="CPU promised"
+        used={capacity?.cpuMHzUsed ?? 0}
+        of={capacity?.cpuMHzPromisable ?? 0}
+        text={capacity ? of(capacity.cpuMHzUsed, capacity.cpuMHzPromisable, ghz) : "–"}
+      />
+      <Meter
+        label="Memory promised"
+        used={capacity?.memoryMiBUsed ?? 0}
+        of={capacity?.memoryMiBPromisable ?? 0}
+        text={capacity ? of(capacity.memoryMiBUsed, capacity.memoryMiBPromisable, mib) : "–"}
+      />
+    </>
+  );
+}
+
+/** What the figures of Promised mean. */
+export function Meaning({ capacity, machine }: { capacity: Capacity; machine: string }) {
+  const more = capacity.memoryMiBPromisable > capacity.memoryMiB || capacity.cpuMHzPromisable > capacity.cpuMHz;
+  return (
+    <p className="soft small">
+      A runner is promised its environment's CPU and memory, whether it uses them or not. {machine} has {ghz(capacity.cpuMHz)} and {mib(capacity.memoryMiB)}
+      {more ? "; the server's overcommit settings let it promise more." : "."}
+    </p>
+  );
+}
