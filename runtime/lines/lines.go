@@ -77,8 +77,7 @@ func (b *Book) entry(id runtime.ExecutionID) *entry {
 		b.latest.MoveToFront(there)
 		return there.Value.(*entry)
 	}
-	if b.latest.Len() == maxIndexes {
-		last := b.latest.Back()
+	if last := b.latest.Back(); b.latest.Len() == maxIndexes {
 		delete(b.kept, last.Value.(*entry).id)
 		b.latest.Remove(last)
 	}
@@ -102,7 +101,25 @@ func (b *Book) Read(ctx context.Context, source Source, q Query) (Page, error) {
 	case <-ctx.Done():
 		return Page{}, context.Cause(ctx)
 	}
-	at, tail, all, err := b.entry(source.ID).find(ctx, source, q)
+	page, err := b.entry(source.ID).page(ctx, source, q)
+	if errors.Is(err, output.ErrPosition) { // the log was damaged after it was counted
+		b.forget(source.ID)
+		page, err = b.entry(source.ID).page(ctx, source, q)
+	}
+	return page, err
+}
+
+func (b *Book) forget(id runtime.ExecutionID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if there := b.kept[id]; there != nil {
+		delete(b.kept, id)
+		b.latest.Remove(there)
+	}
+}
+
+func (e *entry) page(ctx context.Context, source Source, q Query) (Page, error) {
+	at, tail, all, err := e.find(ctx, source, q)
 	if err != nil {
 		return Page{}, err
 	}
@@ -128,7 +145,8 @@ func (e *entry) find(ctx context.Context, source Source, q Query) (at, tail plac
 	return e.before(0, q.From-1), tail, all, err
 }
 
-// read reads from a place on, until the page is full or the tail is reached.
+// read reads from a place on, until the page is full or the tail is reached. ErrPosition: the
+// log isn't that which was counted.
 func (c *collector) read(ctx context.Context, at *place, tail place, source Source) error {
 	r, err := source.Open(at.position)
 	if err != nil {
@@ -139,7 +157,7 @@ func (c *collector) read(ctx context.Context, at *place, tail place, source Sour
 	for n := 1; at.position < tail.position && !c.full(); n++ {
 		record, err := r.TryNext()
 		if errors.Is(err, io.EOF) || errors.Is(err, output.ErrWait) {
-			break // the log was cut just now
+			return output.ErrPosition // there is less than was counted
 		}
 		if err == nil && n%checkEvery == 0 && ctx.Err() != nil {
 			err = context.Cause(ctx)
