@@ -245,9 +245,9 @@ func (r execution) Output(ctx context.Context, of *runtime.Execution, after *str
 
 const defaultLines = 100
 
-func (r execution) Lines(ctx context.Context, of *runtime.Execution, from, skip *int64, maxLines *int, stream *runtime.Stream, containing *string, matchCase *bool) (model.OutputLinePage, error) {
+func (r execution) Lines(ctx context.Context, of *runtime.Execution, from, skip *int64, last *bool, maxLines *int, stream *runtime.Stream, containing *string, matchCase *bool) (model.OutputLinePage, error) {
 	query := engine.LineQuery{
-		From: from, Skip: skip, MaxLines: defaultLines, Stream: orZero(stream), Containing: containing, MatchCase: orZero(matchCase),
+		From: from, Skip: skip, MaxLines: defaultLines, Last: orZero(last), Stream: orZero(stream), Containing: containing, MatchCase: orZero(matchCase),
 	}
 	if maxLines != nil {
 		query.MaxLines = *maxLines

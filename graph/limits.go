@@ -17,7 +17,7 @@ func complexity() generated.ComplexityRoot {
 	c.Execution.Output = func(child int, _ *string, maxBytes *int) int {
 		return 1 + child + outputBytes(maxBytes)>>10
 	}
-	c.Execution.Lines = func(child int, _, _ *int64, maxLines *int, _ *runtime.Stream, _ *string, _ *bool) int {
+	c.Execution.Lines = func(child int, _, _ *int64, _ *bool, maxLines *int, _ *runtime.Stream, _ *string, _ *bool) int {
 		if maxLines == nil {
 			maxLines = new(defaultLines)
 		}

@@ -361,7 +361,7 @@ type ComplexityRoot struct {
 		ExitCode      func(childComplexity int) int
 		GoneReason    func(childComplexity int) int
 		ID            func(childComplexity int) int
-		Lines         func(childComplexity int, from *int64, skip *int64, maxLines *int, stream *runtime.Stream, containing *string, matchCase *bool) int
+		Lines         func(childComplexity int, from *int64, skip *int64, last *bool, maxLines *int, stream *runtime.Stream, containing *string, matchCase *bool) int
 		Marks         func(childComplexity int) int
 		Message       func(childComplexity int) int
 		Outcome       func(childComplexity int) int
@@ -918,7 +918,7 @@ type ExecutionResolver interface {
 	Usage(ctx context.Context, obj *runtime.Execution) (*runtime.Usage, error)
 
 	Output(ctx context.Context, obj *runtime.Execution, after *string, maxBytes *int) (model.OutputPage, error)
-	Lines(ctx context.Context, obj *runtime.Execution, from *int64, skip *int64, maxLines *int, stream *runtime.Stream, containing *string, matchCase *bool) (model.OutputLinePage, error)
+	Lines(ctx context.Context, obj *runtime.Execution, from *int64, skip *int64, last *bool, maxLines *int, stream *runtime.Stream, containing *string, matchCase *bool) (model.OutputLinePage, error)
 	OutputURL(ctx context.Context, obj *runtime.Execution) (string, error)
 }
 type FileResolver interface {
@@ -2205,7 +2205,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Execution.Lines(childComplexity, args["from"].(*int64), args["skip"].(*int64), args["maxLines"].(*int), args["stream"].(*runtime.Stream), args["containing"].(*string), args["matchCase"].(*bool)), true
+		return e.ComplexityRoot.Execution.Lines(childComplexity, args["from"].(*int64), args["skip"].(*int64), args["last"].(*bool), args["maxLines"].(*int), args["stream"].(*runtime.Stream), args["containing"].(*string), args["matchCase"].(*bool)), true
 	case "Execution.marks":
 		if e.ComplexityRoot.Execution.Marks == nil {
 			break
@@ -5813,6 +5813,8 @@ type Execution {
     from: Int64
     "Instead of ` + "`" + `from` + "`" + `: how many lines of the stream are passed over, 0 or more."
     skip: Int64
+    "Instead of ` + "`" + `from` + "`" + ` and ` + "`" + `skip` + "`" + `: whether the last ` + "`" + `maxLines` + "`" + ` lines of the stream come. Default: false."
+    last: Boolean
     "How many lines at most, 1 to 1000. Fewer come where they have 1 MiB of text, and where a search went through 32 MiB of output: ` + "`" + `next` + "`" + ` goes on from there. Default: 100."
     maxLines: Int
     "Only lines of this stream, and lost bytes. Default: both streams."
@@ -8538,38 +8540,46 @@ func (ec *executionContext) field_Execution_lines_args(ctx context.Context, rawA
 		return nil, err
 	}
 	args["skip"] = arg1
-	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "maxLines",
-		func(ctx context.Context, v any) (*int, error) {
-			return ec.unmarshalOInt2ᚖint(ctx, v)
-		})
-	if err != nil {
-		return nil, err
-	}
-	args["maxLines"] = arg2
-	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "stream",
-		func(ctx context.Context, v any) (*runtime.Stream, error) {
-			return ec.unmarshalOOutputStream2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐStream(ctx, v)
-		})
-	if err != nil {
-		return nil, err
-	}
-	args["stream"] = arg3
-	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "containing",
-		func(ctx context.Context, v any) (*string, error) {
-			return ec.unmarshalOString2ᚖstring(ctx, v)
-		})
-	if err != nil {
-		return nil, err
-	}
-	args["containing"] = arg4
-	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "matchCase",
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "last",
 		func(ctx context.Context, v any) (*bool, error) {
 			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["matchCase"] = arg5
+	args["last"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "maxLines",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["maxLines"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "stream",
+		func(ctx context.Context, v any) (*runtime.Stream, error) {
+			return ec.unmarshalOOutputStream2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐStream(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["stream"] = arg4
+	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "containing",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["containing"] = arg5
+	arg6, err := graphql.ProcessArgField(ctx, rawArgs, "matchCase",
+		func(ctx context.Context, v any) (*bool, error) {
+			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["matchCase"] = arg6
 	return args, nil
 }
 
@@ -14530,7 +14540,7 @@ func (ec *executionContext) _Execution_lines(ctx context.Context, field graphql.
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Execution().Lines(ctx, obj, fc.Args["from"].(*int64), fc.Args["skip"].(*int64), fc.Args["maxLines"].(*int), fc.Args["stream"].(*runtime.Stream), fc.Args["containing"].(*string), fc.Args["matchCase"].(*bool))
+			return ec.Resolvers.Execution().Lines(ctx, obj, fc.Args["from"].(*int64), fc.Args["skip"].(*int64), fc.Args["last"].(*bool), fc.Args["maxLines"].(*int), fc.Args["stream"].(*runtime.Stream), fc.Args["containing"].(*string), fc.Args["matchCase"].(*bool))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.OutputLinePage) graphql.Marshaler {

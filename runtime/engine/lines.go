@@ -19,6 +19,7 @@ import (
 type LineQuery struct {
 	From, Skip *int64
 	MaxLines   int
+	Last       bool           // the last MaxLines of them
 	Stream     runtime.Stream // 0: both
 	Containing *string
 	MatchCase  bool
@@ -41,11 +42,13 @@ type Line struct {
 const maxContaining = 1000 // bytes
 
 func (q LineQuery) parse() (lines.Query, error) {
-	out := lines.Query{From: 1, First: q.MaxLines, Stream: q.Stream, MatchCase: q.MatchCase}
+	out := lines.Query{From: 1, First: q.MaxLines, Last: q.Last, Stream: q.Stream, MatchCase: q.MatchCase}
 	if err := runtime.Between("maxLines", int64(q.MaxLines), 1, lines.MaxFirst, "lines"); err != nil {
 		return out, err
 	}
 	switch {
+	case q.Last && (q.From != nil || q.Skip != nil || q.Containing != nil):
+		return out, runtime.Invalid("last", "last can't be given with from, skip or containing")
 	case q.From != nil && q.Skip != nil:
 		return out, runtime.Invalid("skip", "from and skip can't both be given")
 	case q.From != nil && *q.From < 1:

@@ -58,6 +58,9 @@ func TestLines(t *testing.T) {
 		if _, got := lines(LineQuery{From: ptr(int64(2)), MaxLines: 1}); got != "2 two" {
 			t.Error(got)
 		}
+		if page, got := lines(LineQuery{Last: true, MaxLines: 2}); got != "2 two|3 three" || page.Before != 1 {
+			t.Error(got, page.Before)
+		}
 		if _, got := lines(LineQuery{Containing: ptr("T")}); got != "2 two|3 three" {
 			t.Error(got)
 		}
@@ -77,6 +80,7 @@ func TestLines(t *testing.T) {
 		t.Errorf("with memory for none: %v", err)
 	}
 	for field, q := range map[string]LineQuery{
+		"last":       {MaxLines: 1, Last: true, From: ptr(int64(1))},
 		"maxLines":   {MaxLines: 1001},
 		"from":       {MaxLines: 1, From: ptr(int64(0))},
 		"skip":       {MaxLines: 1, From: ptr(int64(1)), Skip: ptr(int64(1))},

@@ -18,6 +18,7 @@ type Query struct {
 	From       int64          // the number of the first; 1 or more
 	Skip       int64          // how many lines of the stream to pass over first
 	First      int            // how many at most, 1 to MaxFirst
+	Last       bool           // instead of From and Skip: begin with the last First lines of the stream
 	Stream     runtime.Stream // 0: both
 	Containing string         // only lines in which this shows; "": all, and lost bytes
 	MatchCase  bool
@@ -119,7 +120,7 @@ func (b *Book) forget(id runtime.ExecutionID) {
 }
 
 func (e *entry) page(ctx context.Context, source Source, q Query) (Page, error) {
-	at, tail, all, err := e.find(ctx, source, q)
+	at, tail, all, err := e.find(ctx, source, &q)
 	if err != nil {
 		return Page{}, err
 	}
@@ -130,8 +131,9 @@ func (e *entry) page(ctx context.Context, source Source, q Query) (Page, error) 
 	return c.page(at, tail, all, source), nil
 }
 
-// find counts on, and returns where to begin to read, and where to end.
-func (e *entry) find(ctx context.Context, source Source, q Query) (at, tail place, all bool, err error) {
+// find counts on, and returns where to begin to read, and where to end. It says with which
+// line q begins where it wants the last.
+func (e *entry) find(ctx context.Context, source Source, q *Query) (at, tail place, all bool, err error) {
 	select {
 	case <-e.turn:
 		defer func() { e.turn <- struct{}{} }()
@@ -139,6 +141,13 @@ func (e *entry) find(ctx context.Context, source Source, q Query) (at, tail plac
 		return at, tail, false, context.Cause(ctx)
 	}
 	tail, all, err = e.count(ctx, source.Open)
+	if q.Last {
+		end := tail
+		if source.Ended && all {
+			end.lose(source.Bytes-tail.offset, source.After, nil)
+		}
+		q.From, q.Skip = 1, max(0, end.begun[q.Stream]-int64(q.First))
+	}
 	if q.Skip > 0 {
 		return e.before(int(q.Stream), q.Skip), tail, all, err
 	}

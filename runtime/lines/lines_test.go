@@ -244,6 +244,11 @@ func TestPagesAreTheWhole(t *testing.T) {
 					rt.Fatalf("total %d, before %d, %v; want %d and %d", page.Total, page.Before, err, len(of), skip)
 				}
 				compare("after some", page.Lines, of[skip:min(skip+1, len(of))])
+				page, err = b.Read(t.Context(), source, Query{First: 5, Last: true, Stream: stream})
+				if err != nil || page.Before != int64(max(0, len(of)-5)) {
+					rt.Fatal(page.Before, err)
+				}
+				compare("the last", page.Lines, of[max(0, len(of)-5):])
 			}
 		}
 		compare("search", distinct(all(rt, b, source, Query{From: 1, First: first, Containing: "B"})), found)
