@@ -204,17 +204,17 @@ func sendEvents(ctx context.Context, events *events.Reader, out chan<- model.Exe
 // What a page of output takes in memory, in bytes: 98,304 chunks without text, six pages in each of four
 // operations at once, took 1365 each.
 const (
-	chunkMemory = 1400 // for a chunk
+	chunkMemory = 1400 // for a chunk or a line
 	fieldMemory = 128  // for a field of it, beside its name and text
 )
 
-// A pageCost counts what is selected of each chunk, aliases included.
+// A pageCost counts what is selected of each chunk or line, aliases included.
 type pageCost struct{ names, fields, texts, base64s int64 }
 
 func costOfPage(ctx context.Context) (c pageCost) {
 	op := graphql.GetOperationContext(ctx)
 	for _, field := range graphql.CollectFieldsCtx(ctx, nil) {
-		if field.Name != "chunks" {
+		if field.Name != "chunks" && field.Name != "lines" {
 			continue
 		}
 		for _, of := range graphql.CollectFields(op, field.Selections, nil) {
@@ -231,7 +231,7 @@ func costOfPage(ctx context.Context) (c pageCost) {
 	return c
 }
 
-// of returns what a chunk takes, in bytes: its data, and for each text or base64 the
+// of returns what a chunk or line takes, in bytes: its data, and for each text or base64 the
 // string and three times its JSON. Two of these are the buffer, which grows, and one is
 // the answer.
 func (c pageCost) of(data []byte) int64 {
@@ -252,4 +252,18 @@ func (r execution) Output(ctx context.Context, of *runtime.Execution, after *str
 	charge := func(data []byte) error { return transport.Charge(ctx, cost.of(data)) }
 	chunks, cursor, end, err := r.guard.Output(ctx, of.ID, orZero(after), outputBytes(maxBytes), charge)
 	return model.NewOutputPage(chunks, cursor, end), err
+}
+
+const defaultLines = 100
+
+func (r execution) Lines(ctx context.Context, of *runtime.Execution, from, skip *int64, last *bool, maxLines *int, stream *runtime.Stream, containing *string, matchCase *bool) (model.OutputLinePage, error) {
+	query := engine.LineQuery{
+		From: from, Skip: skip, MaxLines: defaultLines, Last: orZero(last), Stream: orZero(stream), Containing: containing, MatchCase: orZero(matchCase),
+	}
+	if maxLines != nil {
+		query.MaxLines = *maxLines
+	}
+	cost := costOfPage(ctx)
+	page, err := r.guard.Lines(ctx, of.ID, query, func(text []byte) error { return transport.Charge(ctx, cost.of(text)) })
+	return model.OutputLinePage{LinePage: page}, err
 }

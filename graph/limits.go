@@ -10,18 +10,24 @@ import (
 )
 
 // complexity says what a field costs: 1 and what is below it, that times the
-// length of a page, and 1 for each KiB of output. maxComplexity then bounds an
+// length of a page, and 1 for each KiB of output, or for its lines what reading them takes. maxComplexity then bounds an
 // answer to some megabytes, and what aliases can multiply.
 func complexity() generated.ComplexityRoot {
 	c := fields()
 	c.Execution.Output = func(child int, _ *string, maxBytes *int) int {
 		return 1 + child + outputBytes(maxBytes)>>10
 	}
+	c.Execution.Lines = func(child int, _, _ *int64, _ *bool, maxLines *int, _ *runtime.Stream, _ *string, _ *bool) int {
+		if maxLines == nil {
+			maxLines = new(defaultLines)
+		}
+		return scanning + page(child, maxLines)
+	}
 	return c
 }
 
-// fields is complexity without the bytes of output: its resolver takes memory for these
-// when it reads them.
+// fields is complexity without output: its resolvers take memory for that when they read
+// it.
 func fields() generated.ComplexityRoot {
 	var c generated.ComplexityRoot
 	c.Query.Runners = func(child int, _ *string, _ []runtime.RunnerState, _ *string, _ []runtime.LabelFilter, _, _ *time.Time, first *int, _ *string, _ *bool) int {
@@ -79,6 +85,9 @@ const counting = 1_000
 // searching is what it costs to search all executions that are kept, for any page of it: some 50 ms
 // when they are 100,000.
 const searching = 10_000
+
+// scanning is what it costs to look for lines, beside the lines: up to 1 MiB of text, and some 0.1 s of a core.
+const scanning = 1_000
 
 // uploading is what a file costs beside its bytes, which come no faster than
 // the request brings them.

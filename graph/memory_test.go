@@ -49,6 +49,37 @@ func TestOperationsTakeWhatTheyRead(t *testing.T) {
 	}
 }
 
+// TestLinesTakeWhatTheyRead: as output does. What has no room comes with the next page.
+func TestLinesTakeWhatTheyRead(t *testing.T) {
+	fake := clustertest.NewFake()
+	all := peers.New(peers.Bounds{Bodies: 1 << 20})
+	b := newBedWith(t, fake, fake, bedOptions{Options: Options{Settings: Settings{Peers: all}}})
+	b.limitless("e")
+	id := b.start(in{"runnerId": b.claim("e"), "command": []string{"count", "3000", "0"}})
+	b.ask(`query($id: ID!) { execution(id: $id, waitFor: 3600) { state } }`, in{"id": id}, &struct{}{})
+	read := 0
+	for from, pages := int64(1), 0; ; pages++ {
+		var got struct {
+			Execution struct {
+				Lines struct {
+					Lines []struct{ Number int64 }
+					Next  *int64
+				}
+			}
+		}
+		b.ask(`query($id: ID!, $from: Int64) { execution(id: $id) { lines(from: $from, maxLines: 1000) { lines { number text stream at open truncated lostBytes lostCause } next } } }`, in{"id": id, "from": from}, &got)
+		wait.For(t, "the answer is written, and counts no more", func() bool { return all.Usage().BodyBytes == 0 })
+		read += len(got.Execution.Lines.Lines)
+		if got.Execution.Lines.Next == nil {
+			if read != 3000 || pages < 5 {
+				t.Errorf("%d lines in %d pages", read, pages+1)
+			}
+			return
+		}
+		from = *got.Execution.Lines.Next
+	}
+}
+
 // TestCostOfAPage counts aliases, and what they are named.
 func TestCostOfAPage(t *testing.T) {
 	data := []byte("a\x01\n")

@@ -107,6 +107,7 @@ var below = []operation{
 	{name: "Query.runner file", rules: ops("runner", "file"), about: "runner", args: id(runnerOf), answer: `{ file(path: "a.txt") { path downloadUrl } }`},
 	{name: "Query.runner events", rules: ops("runner", "taskEvents"), about: "runner", args: id(runnerOf), answer: "{ events { kind } }"},
 	{name: "Query.execution output", rules: ops("execution", "output"), about: "execution", args: id(executionOf), answer: "{ output { end } outputUrl }"},
+	{name: "Query.execution lines", rules: ops("execution", "output"), about: "execution", args: id(executionOf), answer: "{ lines { total } }"},
 	{name: "Query.execution runner", rules: ops("execution", "runner"), about: "execution", args: id(executionOf), answer: "{ id runner { id } }"},
 	{name: "Query.cluster evaluations", rules: ops("cluster"), answer: "{ evaluations { totalCount } allocations { totalCount } }"},
 	{name: "Query.cluster taskEvents", rules: ops("cluster", "taskEvents"), answer: `{ taskEvents(runnerId: "x") { kind } }`},

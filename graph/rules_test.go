@@ -17,7 +17,7 @@ var notFields = map[access.Operation]string{
 	"files":      "Runner.files",
 	"file":       "Runner.file, File.downloadUrl and GET /files/",
 	"taskEvents": "Runner.events and Cluster.taskEvents",
-	"output":     "Execution.output, Execution.outputUrl and GET /outputs/",
+	"output":     "Execution.output, Execution.lines, Execution.outputUrl and GET /outputs/",
 	"metrics":    "GET /metrics",
 }
 
@@ -25,7 +25,7 @@ var notFields = map[access.Operation]string{
 var guardedFields = map[string]string{
 	"Runner.files": "files", "Runner.file": "file", "Runner.events": "taskEvents", "File.downloadUrl": "file",
 	"Cluster.evaluations": "cluster", "Cluster.allocations": "cluster", "Cluster.taskEvents": "taskEvents",
-	"Execution.runner": "runner", "Execution.output": "output", "Execution.outputUrl": "output",
+	"Execution.runner": "runner", "Execution.output": "output", "Execution.lines": "output", "Execution.outputUrl": "output",
 }
 
 // reachedBy says for every other type what its fields are reached by: they show what belongs to
@@ -37,7 +37,7 @@ var reachedBy = map[string]string{
 	"Cluster": "cluster and drainCluster", "Capacity": "Cluster", "Draining": "Cluster", "TaskEvent": "Runner.events and Cluster.taskEvents",
 	"Evaluation": "Cluster", "Shortage": "Evaluation", "Allocation": "Cluster",
 	"Runner": "runner, runners, runnerEvents and claimRunner", "RunnerEvent": "runnerEvents", "Claim": "Runner", "Label": "Claim and Execution", "Loaded": "Runner", "RunnerUsage": "Runner", "PortMapping": "Runner", "File": "Runner.files",
-	"Execution": "execution, executions and what starts them", "Usage": "Execution", "Marks": "Execution", "OutputPage": "Execution.output", "OutputChunk": "OutputPage",
+	"Execution": "execution, executions and what starts them", "Usage": "Execution", "Marks": "Execution", "OutputPage": "Execution.output", "OutputChunk": "OutputPage", "OutputLinePage": "Execution.lines", "OutputLine": "OutputLinePage",
 	"ExecutionEvent": "executionEvents and BatchExecutionEvent", "ExecutionStarted": "ExecutionEvent", "ExecutionOutput": "ExecutionEvent", "ExecutionOutputLost": "ExecutionEvent", "ExecutionResized": "ExecutionEvent", "ExecutionFinished": "ExecutionEvent",
 	"Batch": "batch, batches and what starts them", "BatchCase": "Batch", "BatchEvent": "batchEvents", "BatchExecutionEvent": "BatchEvent", "BatchFinished": "BatchEvent",
 	"Health": "health", "Attacks": "health", "ComponentHealth": "health",

@@ -20,6 +20,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/attacks"
 	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/files"
+	"github.com/rockpool/rockpool/runtime/lines"
 	"github.com/rockpool/rockpool/runtime/logdir"
 	"github.com/rockpool/rockpool/runtime/once"
 	"github.com/rockpool/rockpool/runtime/pool"
@@ -65,6 +66,7 @@ type Engine struct {
 	logger   *zap.Logger
 	alert    pool.AlertRule
 	logs     *logdir.Dir
+	lines    *lines.Book
 	jobs     jobs
 	restored restoration
 	counts   *counts
@@ -100,6 +102,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		led:      config.Led,
 		keep:     config.Keep,
 		health:   healthBook{readAttacks: config.Attacks, auditProblem: config.Audit, parts: map[string]ComponentHealth{}},
+		lines:    lines.NewBook(),
 		catalog:  newCatalog(),
 		runners:  runners{feed: runnerfeed.New()},
 		sessions: newSessionTable(),

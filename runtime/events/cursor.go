@@ -35,6 +35,15 @@ func (c Cursor) encode() string {
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
+// At returns the cursor after Started and what is before a position in the log, with so
+// many output bytes before it.
+func At(id runtime.ExecutionID, position, offset int64) Cursor {
+	return Cursor{id: id, started: true, position: position, offset: offset}
+}
+
+// String returns the cursor as clients get it.
+func (c Cursor) String() string { return c.encode() }
+
 // Parse returns the cursor that an event of this execution had; "" is before all of them.
 // INVALID_INPUT names the field after.
 func Parse(id runtime.ExecutionID, text string) (Cursor, error) {

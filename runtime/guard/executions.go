@@ -119,6 +119,15 @@ func (g *Guard) Output(ctx context.Context, id runtime.ExecutionID, after string
 	return g.engine.Output(ctx, id, after, maxBytes, charge)
 }
 
+// Lines returns lines of the output of an execution of the caller's; see
+// [engine.Engine.Lines].
+func (g *Guard) Lines(ctx context.Context, id runtime.ExecutionID, query engine.LineQuery, charge func(text []byte) error) (engine.LinePage, error) {
+	if err := g.AllowExecution(ctx, "output", id); err != nil {
+		return engine.LinePage{}, err
+	}
+	return g.engine.Lines(ctx, id, query, charge)
+}
+
 // OpenOutput opens the output of an execution of the caller's; see
 // [engine.Engine.OpenOutput].
 func (g *Guard) OpenOutput(ctx context.Context, id runtime.ExecutionID, stream runtime.Stream) (*engine.Output, error) {

@@ -5,10 +5,12 @@ import { commandLine, short } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { useAction, useQuery } from "../../lib/hooks";
 import { OutcomeFragment, sentence, verdict } from "../../lib/outcome";
-import { useOutput } from "../../lib/useoutput";
+import type { Stream } from "../../lib/output";
+import { useLog } from "../../lib/uselog";
+import { useSearch } from "../../lib/usesearch";
 import { CancelDialog, signal, SignalChoice } from "../../ui/control";
+import { LogView } from "../../ui/logview";
 import { Card, Empty, Facts, Failure, Loading, Notice, Page, Tag } from "../../ui/parts";
-import { OutputView } from "../../ui/output";
 import { DownloadButton } from "./download";
 import { Feed } from "./feed";
 import { ShareButton } from "./sharebutton";
@@ -47,7 +49,10 @@ type Details = NonNullable<ResultOf<typeof ExecutionQuery>["execution"]>;
 export default function Execution({ id }: { id: string }) {
   const { may, showTenants } = useCaller();
   const { data, error, reload } = useQuery(ExecutionQuery, { id });
-  const followed = useOutput(id);
+  const [stream, setStream] = useState<Stream>();
+  const [wanted, setWanted] = useState("");
+  const followed = useLog(id, stream);
+  const found = useSearch(id, stream, wanted, followed.version);
   const execution = data?.execution;
   const ended = followed.end !== undefined;
   useEffect(() => {
@@ -112,13 +117,16 @@ export default function Execution({ id }: { id: string }) {
       {now.state !== "PENDING" && <Usage id={id} running={running} final={execution.state === "FINISHED" ? execution.usage : null} />}
       <Failure error={followed.error} />
       <Card title="Output" bare>
-        <OutputView
-          output={followed.output}
-          version={followed.version}
-          live={!ended}
+        <LogView
+          log={followed}
+          wanted={wanted}
+          found={found}
+          onWanted={setWanted}
+          onStream={setStream}
+          began={execution.marks.startedAt}
           label="What it printed"
           tools={<DownloadButton id={id} />}
-          nothing={<Empty title={ended ? "It printed nothing" : "Nothing printed yet"}>{!ended && <p>What it prints shows here at once.</p>}</Empty>}
+          nothing={<Empty title={stream !== undefined ? `Nothing on ${stream.toLowerCase()}` : ended ? "It printed nothing" : "Nothing printed yet"}>{!ended && <p>What it prints shows here at once.</p>}</Empty>}
         />
       </Card>
       {running && may("use") && <Feed id={id} />}

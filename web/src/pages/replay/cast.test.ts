@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { happened, readCast, type Size } from "./cast";
+import { happened, momentOf, positionOf, readCast, readMoment, type Size } from "./cast";
 import { Painter } from "./painter";
 import { Player } from "./player";
 
@@ -16,11 +16,25 @@ const text = [
 ].join("\n");
 
 test("a recording is read", () => {
-  expect(readCast(text)).toEqual({ columns: 50, rows: 20, duration: 10, events: [{ at: 0.5, text: "a" }, { at: 0.5, text: "b" }, { at: 1, columns: 80, rows: 24 }, { at: 10, text: "c" }] });
+  expect(readCast(text)).toEqual({ columns: 50, rows: 20, duration: 10, events: [{ at: 0.5, text: "a" }, { at: 0.5, text: "b" }, { at: 1, columns: 80, rows: 24 }, { at: 10, text: "c" }], recorded: [0.5, 0.5, 1, 10] });
   expect(readCast(text, 2).events.map((event) => event.at)).toEqual([0.5, 0.5, 1, 3]);
   expect(readCast(`{"version":2}\n[1,"m","bytes missing here: \\u001b]0;7"]`).events).toEqual([{ at: 1, text: "\r\n\x1b[33m[bytes missing here: ]\x1b[0m\r\n" }]);
   expect(() => readCast(`{"version":1}`)).toThrow("no recording");
   expect(readCast(`{"version":2,"width":1e9}`)).toMatchObject({ columns: 120, rows: 32, duration: 0 });
+});
+
+test("a moment of the execution is found where pauses are shorter", () => {
+  const brief = readCast(text, 2); // 0.5, 0.5, 1, and 3 for 10
+  const moments = [0, 0.2, 0.5, 0.75, 1, 2, 7, 10, 99];
+  expect(moments.map((moment) => positionOf(brief, moment))).toEqual([0, 0.2, 0.5, 0.75, 1, 2, 3, 3, 3]);
+  expect(moments.map((moment) => positionOf(readCast(text), moment))).toEqual([0, 0.2, 0.5, 0.75, 1, 2, 7, 10, 10]);
+  for (const position of [0, 0.2, 0.5, 0.75, 1, 2.5, 3]) expect(positionOf(brief, momentOf(brief, position))).toBe(position);
+  expect(momentOf(brief, 3)).toBe(10);
+  expect(positionOf(readCast(`{"version":2}`), 5)).toBe(0);
+});
+
+test("a link is to a moment", () => {
+  expect(["#t=12.5", "#t=0", "#t=", "#t=-1", "#t=1e9", "", "#L3"].map(readMoment)).toEqual([12.5, 0, undefined, undefined, undefined, undefined, undefined]);
 });
 
 test("what has happened by then", () => {

@@ -4,6 +4,8 @@ import { bare, clean } from "../../lib/ansi";
 
 export interface Cast extends Size {
   events: readonly CastEvent[];
+  /** When each event was recorded, in seconds: pauses are as long as they were. */
+  recorded: readonly number[];
   /** Seconds until its last event. */
   duration: number;
 }
@@ -22,6 +24,7 @@ export function readCast(text: string, longest = Infinity): Cast {
   const header = JSON.parse(first) as { version?: unknown; width?: unknown; height?: unknown };
   if (header.version !== 2) throw new Error("this is no recording");
   const events: CastEvent[] = [];
+  const recorded: number[] = [];
   let before = 0;
   let at = 0;
   for (const line of rest) {
@@ -33,8 +36,9 @@ export function readCast(text: string, longest = Infinity): Cast {
     at += Math.min(longest, Math.max(0, time - before));
     before = Math.max(before, time);
     events.push({ at, ...what });
+    recorded.push(before);
   }
-  return { columns: size(header.width, 120), rows: size(header.height, 32), events, duration: at };
+  return { columns: size(header.width, 120), rows: size(header.height, 32), events, recorded, duration: at };
 }
 
 function drawn(kind: unknown, data: string): { text: string } | Size | undefined {
@@ -48,6 +52,25 @@ function drawn(kind: unknown, data: string): { text: string } | Size | undefined
 
 function size(value: unknown, otherwise: number): number {
   return typeof value === "number" && value >= 1 && value <= 4096 ? Math.floor(value) : otherwise;
+}
+
+/** Where a moment of the execution is in the recording, whose pauses can be shorter. */
+export function positionOf({ events, recorded, duration }: Cast, moment: number): number {
+  const next = recorded.findLastIndex((at) => at <= moment) + 1;
+  if (next === 0) return Math.min(moment, events[0]?.at ?? 0);
+  return Math.min(events[next - 1]!.at + moment - recorded[next - 1]!, events[next]?.at ?? duration);
+}
+
+/** The moment of the execution that is shown at a position: positionOf of it is that position. */
+export function momentOf({ events, recorded }: Cast, position: number): number {
+  const next = happened(events, position);
+  return next === 0 ? position : recorded[next - 1]! + position - events[next - 1]!.at;
+}
+
+/** The moment that a link is to: `#t=12.5`, in seconds. */
+export function readMoment(hash: string): number | undefined {
+  const [, seconds] = /^#t=(\d{1,9}(?:\.\d{1,6})?)$/.exec(hash) ?? [];
+  return seconds === undefined ? undefined : Number(seconds);
 }
 
 /** The number of events that have happened by then. */

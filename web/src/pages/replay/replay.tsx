@@ -6,7 +6,7 @@ import { graphql } from "../../lib/graphql";
 import { useAction } from "../../lib/hooks";
 import { Empty, Failure, Loading, Notice, Page } from "../../ui/parts";
 import { save } from "../execution/download";
-import { readCast } from "./cast";
+import { readCast, readMoment } from "./cast";
 
 const Stage = lazy(() => import("./stage"));
 
@@ -38,6 +38,12 @@ export default function Replay({ id }: { id: string }) {
   const [text, setText] = useState<string>();
   const [live, setLive] = useState(false);
   const [brief, setBrief] = useState(true);
+  const [moment, setMoment] = useState(() => readMoment(window.location.hash));
+  useEffect(() => {
+    const read = () => setMoment(readMoment(window.location.hash));
+    window.addEventListener("hashchange", read);
+    return () => window.removeEventListener("hashchange", read);
+  }, []);
   const load = useAction(async () => {
     const { execution } = await ask(RecordingQuery, { id });
     if (!execution) throw new ServerError("There is no such execution (any more).");
@@ -75,7 +81,7 @@ export default function Replay({ id }: { id: string }) {
       {cast && !printed && <Empty title="It printed nothing" />}
       {cast && printed && (
         <Suspense fallback={<Loading what="the player" />}>
-          <Stage cast={cast} />
+          <Stage cast={cast} moment={moment} />
         </Suspense>
       )}
     </Page>

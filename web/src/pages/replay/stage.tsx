@@ -1,19 +1,21 @@
 import { useEffect, useRef, useState } from "react";
+import { copyText } from "../../lib/clipboard";
 import { duration } from "../../lib/format";
 import { Screen } from "../terminal/screen";
-import type { Cast } from "./cast";
+import { momentOf, positionOf, type Cast } from "./cast";
 import { Painter } from "./painter";
 import { Player } from "./player";
 
 const speeds = [0.5, 1, 2, 4, 8];
 
 /** A recording on a screen, with what is needed to play it. */
-export default function Stage({ cast }: { cast: Cast }) {
+export default function Stage({ cast, moment }: { cast: Cast; /** Where it begins, in seconds of the execution, and stands still. */ moment?: number | undefined }) {
   const host = useRef<HTMLDivElement>(null);
   const player = useRef<Player>(undefined);
   const [playing, setPlaying] = useState(true);
   const [speed, setSpeed] = useState(1);
   const [position, setPosition] = useState(0);
+  const [said, setSaid] = useState("");
 
   useEffect(() => {
     const screen = new Screen(() => {});
@@ -26,13 +28,14 @@ export default function Stage({ cast }: { cast: Cast }) {
       write: (text, done) => screen.write(text, done),
     });
     player.current = new Player(cast, painter);
-    setPosition(0);
-    setPlaying(true);
+    player.current.seek(moment === undefined ? 0 : positionOf(cast, moment));
+    setPosition(player.current.position);
+    setPlaying(moment === undefined);
     return () => {
       painter.stop();
       screen.dispose();
     };
-  }, [cast]);
+  }, [cast, moment]);
 
   useEffect(() => {
     if (!playing) return;
@@ -56,6 +59,16 @@ export default function Stage({ cast }: { cast: Cast }) {
   const toggle = () => {
     if (!playing && player.current?.ended) seek(0);
     setPlaying(!playing);
+  };
+  const copy = async () => {
+    const address = new URL(window.location.href);
+    address.hash = `t=${Number(momentOf(cast, position).toFixed(3))}`;
+    try {
+      await copyText(address.href);
+      setSaid("Copied");
+    } catch (error) {
+      setSaid((error as Error).message);
+    }
   };
   const words = `${duration(position * 1000)} of ${duration(cast.duration * 1000)}`;
   return (
@@ -88,6 +101,12 @@ export default function Stage({ cast }: { cast: Cast }) {
             ))}
           </select>
         </label>
+        <button type="button" className="button" onClick={() => void copy()}>
+          Copy link to this moment
+        </button>
+        <span className="small soft" role="status">
+          {said}
+        </span>
       </div>
       <div className="replay-box" tabIndex={0} role="region" aria-label="The recording">
         <div ref={host} />

@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// TestLines reads lines while they are printed, after the end, and after a restart.
+func TestLines(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	x, err := b.Start(t.Context(), StartInput{RunnerID: b.claim(t, "a").ID, Command: []string{"cat"}, Stdin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := func(q LineQuery) (LinePage, string) {
+		t.Helper()
+		if q.MaxLines == 0 {
+			q.MaxLines = 10
+		}
+		page, err := b.Lines(t.Context(), x.ID, q, free)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		for _, line := range page.Lines {
+			out = append(out, fmt.Sprintf("%d %s", line.Number, line.Data))
+		}
+		return page, strings.Join(out, "|")
+	}
+	write := func(text string, end bool) {
+		t.Helper()
+		if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte(text), Close: end}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("one\ntw", false)
+	wait.For(t, "it is printed", func() bool { _, got := lines(LineQuery{}); return got == "1 one|2 tw" })
+	page, _ := lines(LineQuery{})
+	if last := page.Lines[1]; !last.Open || page.Next != 2 || page.More || page.Total != 2 || last.At.Before(x.Marks.QueuedAt) {
+		t.Errorf("%+v", page)
+	}
+	write("o\nthree", true)
+	if output, _ := b.events(t, x.ID, page.Cursor); output != "o\nthree" {
+		t.Errorf("events after the page's cursor have %q", output)
+	}
+	b.await(t, x.ID)
+	for range 2 {
+		page, got := lines(LineQuery{})
+		if got != "1 one|2 two|3 three" || page.Next != 0 || page.Lines[2].Open {
+			t.Errorf("%s, next %d", got, page.Next)
+		}
+		if _, got := lines(LineQuery{From: ptr(int64(2)), MaxLines: 1}); got != "2 two" {
+			t.Error(got)
+		}
+		if page, got := lines(LineQuery{Last: true, MaxLines: 2}); got != "2 two|3 three" || page.Before != 1 {
+			t.Error(got, page.Before)
+		}
+		if _, got := lines(LineQuery{Containing: ptr("T")}); got != "2 two|3 three" {
+			t.Error(got)
+		}
+		b.stop()
+		b.start(t)
+	}
+
+	full, memory := errors.New("full"), []error{nil} // for one line
+	once := func([]byte) (err error) {
+		err, memory = memory[0], []error{full}
+		return err
+	}
+	if short, err := b.Lines(t.Context(), x.ID, LineQuery{MaxLines: 10}, once); err != nil || len(short.Lines) != 1 || short.Next != 2 || !short.More {
+		t.Errorf("with memory for one line: %+v, %v", short, err)
+	}
+	if _, err := b.Lines(t.Context(), x.ID, LineQuery{MaxLines: 10}, once); !errors.Is(err, full) {
+		t.Errorf("with memory for none: %v", err)
+	}
+	for field, q := range map[string]LineQuery{
+		"last":       {MaxLines: 1, Last: true, From: ptr(int64(1))},
+		"maxLines":   {MaxLines: 1001},
+		"from":       {MaxLines: 1, From: ptr(int64(0))},
+		"skip":       {MaxLines: 1, From: ptr(int64(1)), Skip: ptr(int64(1))},
+		"containing": {MaxLines: 1, Containing: ptr("")},
+	} {
+		_, err := b.Lines(t.Context(), x.ID, q, free)
+		wantCode(t, err, runtime.CodeInvalidInput, field)
+	}
+	_, err = b.Lines(t.Context(), x.ID, LineQuery{MaxLines: 1, Skip: ptr(int64(-1))}, free)
+	wantCode(t, err, runtime.CodeInvalidInput, "skip")
+	_, err = b.Lines(t.Context(), "none", LineQuery{MaxLines: 1}, free)
+	wantCode(t, err, runtime.CodeExecutionNotFound, "")
+}

@@ -1,0 +1,179 @@
+package lines
+
+import (
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Bounds of a page.
+const (
+	MaxFirst      = 1000
+	MaxText       = 16 << 10 // bytes of a line that are shown
+	searchedBytes = 1 << 20  // bytes of a line that are searched
+	pageText      = 1 << 20  // bytes of text after which a page takes no further line
+	searchBytes   = 32 << 20 // bytes of a log after which a search takes no further line
+)
+
+// A Line is a line of output, or lost bytes.
+type Line struct {
+	Number    int64
+	Stream    runtime.Stream // 0: bytes are lost here
+	Since     time.Duration  // since the execution's start, when its first byte was printed
+	Data      []byte         // without the newline, and without a carriage return just before that
+	Truncated bool           // Data is only its first MaxText bytes
+	Open      bool           // its end wasn't printed yet: more of it may come, and would be shown
+	Lost      int64          // how many bytes are lost
+	Offset    int64          // of the first lost byte
+}
+
+// A collector is the sink that makes a page.
+type collector struct {
+	Query
+	match  *matcher
+	found  []Line // ordered by number
+	text   int    // bytes, of found and of what is open
+	taken  int    // lines that began, without a search
+	before int64  // lines of the selection before the first that was looked at; -1: none was
+	closed int64  // the number of the first line that isn't taken any more; 0: each is; atNext
+	lines  [3]Line
+	data   [3][]byte // of the lines; kept to be used again
+	open   [3]bool   // the line is wanted and not settled
+}
+
+// atNext says that the next line that begins is the first that isn't taken.
+const atNext = -1
+
+// selects reports whether a line that began is to be looked at.
+func (c *collector) selects(at place, stream runtime.Stream) bool {
+	number := at.begun[0]
+	if number < c.From || at.begun[c.Stream] <= c.Skip && c.Skip > 0 {
+		return false
+	}
+	selected := stream == 0 || c.Stream == 0 || stream == c.Stream
+	if c.before < 0 {
+		c.before = at.begun[c.Stream]
+		if selected {
+			c.before--
+		}
+	}
+	if c.closed == atNext {
+		c.closed = number
+	}
+	if c.closed != 0 || !selected {
+		return false
+	}
+	if c.match == nil && (c.taken == c.First || c.text >= pageText) {
+		c.closed = number
+		return false
+	}
+	c.taken++
+	return true
+}
+
+func (c *collector) begin(at place, stream runtime.Stream, since time.Duration) {
+	c.open[stream] = c.selects(at, stream)
+	c.lines[stream] = Line{Number: at.begun[0], Stream: stream, Since: since}
+	c.data[stream] = c.data[stream][:0]
+}
+
+func (c *collector) add(stream runtime.Stream, data []byte) {
+	if !c.open[stream] {
+		return
+	}
+	most := MaxText + 2 // these say that there is more than a carriage return
+	if c.match != nil {
+		most = searchedBytes
+	}
+	had := c.data[stream]
+	c.data[stream] = append(had, data[:min(len(data), most-len(had))]...)
+	if c.match == nil {
+		c.text += min(len(data), most-len(had))
+	}
+	if len(c.data[stream]) == most {
+		c.settle(stream)
+	}
+}
+
+func (c *collector) end(stream runtime.Stream, newline bool) {
+	if !c.open[stream] {
+		return
+	}
+	if data := c.data[stream]; newline && len(data) > 0 && data[len(data)-1] == '\r' {
+		c.data[stream] = data[:len(data)-1]
+	}
+	c.settle(stream)
+}
+
+func (c *collector) lose(at place, offset, lost int64, since time.Duration) {
+	if c.match == nil && c.selects(at, 0) {
+		c.insert(Line{Number: at.begun[0], Since: since, Lost: lost, Offset: offset})
+	}
+}
+
+// settle takes a line, or drops it; what comes of it from now on makes no difference.
+func (c *collector) settle(stream runtime.Stream) {
+	c.open[stream] = false
+	line, data := c.lines[stream], c.data[stream]
+	if c.match != nil {
+		if !c.match.in(data) {
+			return
+		}
+		c.text += min(len(data), MaxText)
+	}
+	line.Truncated = len(data) > MaxText
+	if line.Truncated {
+		data = whole(data[:MaxText])
+		line.Open = false
+	}
+	line.Data = slices.Clone(data)
+	c.insert(line)
+	if c.match != nil && (len(c.found) >= c.First || c.text >= pageText) && c.closed == 0 {
+		c.closed = atNext
+	}
+}
+
+// insert keeps found ordered: a line that began before another can end after it.
+func (c *collector) insert(line Line) {
+	i := len(c.found)
+	for i > 0 && c.found[i-1].Number > line.Number {
+		i--
+	}
+	c.found = slices.Insert(c.found, i, line)
+}
+
+// full reports whether the page is made.
+func (c *collector) full() bool {
+	return c.closed != 0 && !c.open[runtime.Stdout] && !c.open[runtime.Stderr]
+}
+
+// rest takes the lines that are open at the log's end; ended says that nothing more
+// comes. It returns the number of the first of them if something may come, or 0.
+func (c *collector) rest(ended bool) (first int64) {
+	for _, stream := range []runtime.Stream{runtime.Stdout, runtime.Stderr} {
+		if !c.open[stream] {
+			continue
+		}
+		c.lines[stream].Open = !ended
+		if number := c.lines[stream].Number; !ended && (first == 0 || number < first) {
+			first = number
+		}
+		c.settle(stream)
+	}
+	return first
+}
+
+// whole returns data without the beginning of a character at its end.
+func whole(data []byte) []byte {
+	for n := 1; n < utf8.UTFMax && n <= len(data); n++ {
+		if at := len(data) - n; utf8.RuneStart(data[at]) {
+			if !utf8.FullRune(data[at:]) {
+				return data[:at]
+			}
+			break
+		}
+	}
+	return data
+}

@@ -1,0 +1,84 @@
+package lines
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sort"
+
+	"github.com/rockpool/rockpool/runtime/output"
+)
+
+// Bounds of an index. A page in the middle reads at most spacing bytes of the log
+// before it; a longer log has its places further apart.
+const (
+	firstSpacing = 256 << 10
+	maxPlaces    = 1024
+	countBytes   = 256 << 20 // of the log, that one call counts at most
+	checkEvery   = 256       // records, after which a scan asks whether its caller left
+)
+
+// An index knows some places of a log, by which lines are found without reading
+// what is before them. It is for one goroutine at a time.
+type index struct {
+	places  []place // ordered; the first is the log's beginning
+	spacing int64
+	tail    place // up to here it was counted
+}
+
+func newIndex() *index { return &index{places: []place{{}}, spacing: firstSpacing} }
+
+// count goes on counting, to the log's end or for countBytes. It returns the place
+// that it came to, and whether that was the end.
+func (x *index) count(ctx context.Context, open func(position int64) (*output.Reader, error)) (tail place, all bool, err error) {
+	r, err := open(x.tail.position)
+	if errors.Is(err, output.ErrPosition) { // the log was cut or replaced
+		*x = *newIndex()
+		r, err = open(0)
+	}
+	if err != nil {
+		return place{}, false, err
+	}
+	defer r.Close()
+	until := x.tail.position + countBytes
+	for n := 1; x.tail.position < until; n++ {
+		record, err := r.TryNext()
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, output.ErrWait):
+			return x.tail, true, nil
+		case err == nil && n%checkEvery == 0 && ctx.Err() != nil:
+			return place{}, false, context.Cause(ctx)
+		case err != nil:
+			return place{}, false, err
+		}
+		x.tail.take(record, nil)
+		x.tail.position = r.Position()
+		x.keep()
+	}
+	return x.tail, false, nil
+}
+
+// keep adds the tail to the places, if it is far enough from the last. With too
+// many of them every second one goes.
+func (x *index) keep() {
+	if x.tail.position < x.places[len(x.places)-1].position+x.spacing {
+		return
+	}
+	if len(x.places) == maxPlaces {
+		half := x.places[:0]
+		for i := 0; i < maxPlaces; i += 2 {
+			half = append(half, x.places[i])
+		}
+		x.places = slices.Clip(half)
+		x.spacing *= 2
+		return
+	}
+	x.places = append(x.places, x.tail)
+}
+
+// before returns the last place before which at most n lines of a selection began.
+func (x *index) before(selection int, n int64) place {
+	i := sort.Search(len(x.places), func(i int) bool { return x.places[i].begun[selection] > n })
+	return x.places[max(i-1, 0)]
+}

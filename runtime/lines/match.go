@@ -1,0 +1,91 @@
+package lines
+
+import (
+	"bytes"
+	"unicode/utf8"
+)
+
+// A matcher finds a text in lines, as they show: escape sequences aren't part of
+// them. It is for one goroutine.
+type matcher struct {
+	wanted  []byte
+	folds   bool // upper and lower case are alike
+	shown   []byte
+	lowered []byte
+}
+
+// newMatcher returns nil where every line matches.
+func newMatcher(text string, matchCase bool) *matcher {
+	if text == "" {
+		return nil
+	}
+	m := &matcher{wanted: []byte(text), folds: !matchCase}
+	if m.folds {
+		m.wanted = bytes.ToLower(m.wanted)
+	}
+	return m
+}
+
+func (m *matcher) in(line []byte) bool {
+	if bytes.IndexByte(line, escape) >= 0 {
+		m.shown = appendShown(m.shown[:0], line)
+		line = m.shown
+	}
+	if m.folds {
+		line = m.lower(line)
+	}
+	return bytes.Contains(line, m.wanted)
+}
+
+// lower is bytes.ToLower without memory of its own for ASCII.
+func (m *matcher) lower(line []byte) []byte {
+	m.lowered = append(m.lowered[:0], line...)
+	for i, c := range m.lowered {
+		switch {
+		case c >= utf8.RuneSelf:
+			return bytes.ToLower(line)
+		case 'A' <= c && c <= 'Z':
+			m.lowered[i] = c + 'a' - 'A'
+		}
+	}
+	return m.lowered
+}
+
+const (
+	escape = 0x1b
+	bell   = 0x07
+)
+
+// appendShown appends a line without its escape sequences: those of ECMA-48 that
+// set colours and move the cursor (CSI), strings such as titles, and those of two
+// characters.
+func appendShown(to, line []byte) []byte {
+	for {
+		before, rest, found := bytes.Cut(line, []byte{escape})
+		to = append(to, before...)
+		if !found || len(rest) == 0 {
+			return to
+		}
+		switch rest[0] {
+		case '[':
+			end := bytes.IndexFunc(rest[1:], func(r rune) bool { return r >= '@' && r <= '~' })
+			if end < 0 {
+				return to
+			}
+			line = rest[1+end+1:]
+		case ']', 'P', 'X', '^', '_':
+			end := bytes.IndexAny(rest, string([]byte{escape, bell}))
+			if end < 0 {
+				return to
+			}
+			line = rest[end:]
+			if line[0] == bell {
+				line = line[1:]
+			} else if len(line) > 1 && line[1] == '\\' {
+				line = line[2:]
+			}
+		default:
+			line = rest[1:]
+		}
+	}
+}

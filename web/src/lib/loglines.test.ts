@@ -1,0 +1,62 @@
+import { expect, test } from "vitest";
+import { asShown, rangeHash, readRange, Rows, type LinePage, type LogLine } from "./loglines";
+import { textOfLine } from "./output";
+
+function line(number: number, change: Partial<LogLine> = {}): LogLine {
+  return { number, stream: "STDOUT", text: `line ${number}`, truncated: false, open: false, at: "2026-11-27T00:00:00Z", lostBytes: 0, lostCause: null, ...change };
+}
+
+function page(before: number, lines: LogLine[], total = before + lines.length): LinePage {
+  return { before, lines, total, counted: true, more: false, next: null, cursor: "c" };
+}
+
+test("rows come in any order, and those that are missing are known", () => {
+  const rows = new Rows();
+  rows.put(page(998, [line(999), line(1_000)]));
+  expect([rows.total, rows.get(998)?.number, rows.get(0)]).toEqual([1_000, 999, undefined]);
+  expect([rows.missing(0, 40), rows.missing(998, 5_000), rows.missing(990, 1_000)]).toEqual([0, undefined, 990]);
+  rows.put(page(990, [line(991)], 1_000));
+  expect(rows.missing(990, 1_000)).toBe(991);
+});
+
+test("a line that is open is asked for again, once there is more", () => {
+  const rows = new Rows();
+  rows.put(page(0, [line(1), line(2, { open: true })]));
+  expect(rows.missing(0, 2)).toBeUndefined();
+  rows.outdate();
+  expect(rows.missing(0, 2)).toBe(1);
+  rows.put(page(1, [line(2)]));
+  expect(rows.missing(0, 2)).toBeUndefined();
+});
+
+test("rows that are far away are forgotten", () => {
+  const rows = new Rows();
+  for (let at = 0; at < 10_000; at += 100) {
+    rows.put(page(at, Array.from({ length: 100 }, (_, i) => line(at + i + 1)), 10_000));
+    rows.trim(at, at + 100);
+  }
+  expect([rows.get(0), rows.get(9_950)?.number, rows.total]).toEqual([undefined, 9_951, 10_000]);
+});
+
+test("a line shows as a terminal would show it", () => {
+  const text = (change: Partial<LogLine>) => textOfLine(asShown(line(1, change)));
+  expect(text({ text: "10%\r20%\rdone" })).toBe("done");
+  expect(text({ text: "open\r" })).toBe("open");
+  expect(text({ text: "\x1b]0;title\x07\x1b[31mred\x1b[0m\x1b[2J" })).toBe("red");
+  expect(asShown(line(1, { stream: null, text: "", lostBytes: 7, lostCause: "DAMAGED" })).lost).toEqual({ bytes: 7, cause: "DAMAGED" });
+  expect(asShown(line(1, { stream: "STDERR" })).parts[0]!.stderr).toBe(true);
+});
+
+test("a link is to a line or to some", () => {
+  expect(["#L120", "#L120-L140", "#L140-L120", "#L0", "#L", "#L1-", "", "#t=1"].map(readRange)).toEqual([
+    { from: 120, to: 120 },
+    { from: 120, to: 140 },
+    { from: 120, to: 140 },
+    undefined,
+    undefined,
+    undefined,
+    undefined,
+    undefined,
+  ]);
+  expect([rangeHash({ from: 1, to: 1 }), rangeHash({ from: 1, to: 3 })]).toEqual(["#L1", "#L1-L3"]);
+});

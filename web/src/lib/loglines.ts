@@ -1,0 +1,105 @@
+import { ask, ServerError } from "./ask";
+import { clean } from "./ansi";
+import { graphql, type ResultOf } from "./graphql";
+import type { Line, Stream } from "./output";
+
+export const LinesQuery = graphql(`
+  query Lines($id: ID!, $from: Int64, $skip: Int64, $last: Boolean, $maxLines: Int, $stream: OutputStream) {
+    execution(id: $id) {
+      lines(from: $from, skip: $skip, last: $last, maxLines: $maxLines, stream: $stream) {
+        lines {
+          number
+          stream
+          text
+          truncated
+          open
+          at
+          lostBytes
+          lostCause
+        }
+        before
+        total
+        counted
+        more
+        next
+        cursor
+      }
+    }
+  }
+`);
+export type LinePage = NonNullable<ResultOf<typeof LinesQuery>["execution"]>["lines"];
+export type LogLine = LinePage["lines"][number];
+
+/** Which lines are wanted, of which the server has numbers. */
+export type Wanted = { from: number } | { skip: number } | { last: true };
+
+export const pageLines = 200;
+
+/** Asks for a page of lines. It throws a ServerError. */
+export async function askLines(id: string, wanted: Wanted, stream: Stream | undefined, signal?: AbortSignal, maxLines = pageLines): Promise<LinePage> {
+  const { execution } = await ask(LinesQuery, { id, ...wanted, maxLines, stream: stream ?? null }, signal);
+  if (!execution) throw new ServerError("There is no such execution (any more).", "EXECUTION_NOT_FOUND");
+  return execution.lines;
+}
+
+/** A line as it shows: after a carriage return it begins anew, and only colours are left of its control sequences. */
+export function asShown(line: LogLine): Line {
+  if (line.lostBytes > 0) return { parts: [], style: {}, lost: { bytes: line.lostBytes, cause: line.lostCause ?? "UNKNOWN" } };
+  const text = line.text.replace(/\r+$/, "");
+  return { parts: [{ stderr: line.stream === "STDERR", text: clean(text.slice(text.lastIndexOf("\r") + 1)) }], style: {} };
+}
+
+/** Rows of a list, of which some are known: a row is a line's place among those of the streams that are shown. */
+export class Rows {
+  /** How many there are. */
+  total = 0;
+  private readonly known = new Map<number, { line: LogLine; version: number }>();
+  private version = 0;
+
+  get(row: number): LogLine | undefined {
+    return this.known.get(row)?.line;
+  }
+
+  /** Takes in a page. */
+  put(page: LinePage) {
+    this.total = Math.max(this.total, page.total, page.before + page.lines.length);
+    for (const [at, line] of page.lines.entries()) this.known.set(page.before + at, { line, version: this.version });
+  }
+
+  /** Says that more was printed: lines that were open may be longer. */
+  outdate() {
+    this.version++;
+  }
+
+  /** The first row from one to another that isn't known, or may be longer by now. */
+  missing(from: number, to: number): number | undefined {
+    for (let row = Math.max(0, from); row < Math.min(to, this.total); row++) {
+      const known = this.known.get(row);
+      if (!known || (known.line.open && known.version < this.version)) return row;
+    }
+    return undefined;
+  }
+
+  /** Forgets rows that are far from what is shown, where there are many. */
+  trim(from: number, to: number, most = 4_000) {
+    if (this.known.size <= most) return;
+    for (const row of this.known.keys()) if (row < from - most / 4 || row > to + most / 4) this.known.delete(row);
+  }
+}
+
+/** Lines that a link is to: `#L120` or `#L120-L140`. */
+export interface Range {
+  from: number;
+  to: number;
+}
+
+export function readRange(hash: string): Range | undefined {
+  const [, first, second] = /^#L(\d{1,15})(?:-L(\d{1,15}))?$/.exec(hash) ?? [];
+  if (first === undefined) return undefined;
+  const [a, b] = [Number(first), Number(second ?? first)];
+  return a < 1 || b < 1 ? undefined : { from: Math.min(a, b), to: Math.max(a, b) };
+}
+
+export function rangeHash({ from, to }: Range): string {
+  return from === to ? `#L${from}` : `#L${from}-L${to}`;
+}

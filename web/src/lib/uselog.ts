@@ -1,0 +1,170 @@
+import { useCallback, useEffect, useRef, useState } from "react";
+import { ServerError } from "./ask";
+import { follow } from "./follow";
+import { graphql, type ResultOf } from "./graphql";
+import { count } from "./format";
+import { askLines, asShown, Rows, type LinePage, type Range, type Wanted } from "./loglines";
+import { textOfLine, type Stream } from "./output";
+import { OutcomeFragment } from "./outcome";
+
+const LogEventsSubscription = graphql(
+  `
+    subscription LogEvents($executionId: ID!, $after: Cursor) {
+      executionEvents(executionId: $executionId, after: $after) {
+        __typename
+        cursor
+        ... on ExecutionFinished {
+          execution {
+            ...OutcomeParts
+          }
+        }
+      }
+    }
+  `,
+  [OutcomeFragment],
+);
+type Event = ResultOf<typeof LogEventsSubscription>["executionEvents"];
+export type End = Extract<Event, { __typename: "ExecutionFinished" }>["execution"];
+
+const showEvery = 150; // ms: a flood is shown some times a second
+const mostCopied = 10_000; // lines
+const again = 1_000; // ms after the server didn't answer
+
+/** The lines of an execution's output. What isn't here yet comes once it is shown. */
+export interface Log {
+  id: string;
+  stream: Stream | undefined;
+  rows: Rows;
+  /** Changes when the rows do. */
+  version: number;
+  /** Whether it is known how many rows there are. */
+  ready: boolean;
+  started: boolean;
+  end: End | undefined;
+  error: ServerError | undefined;
+  /** Says which rows are shown, so that they come. */
+  show: (from: number, to: number) => void;
+  /** Returns the row of the first line from a number on. */
+  find: (number: number) => Promise<number>;
+  /** Returns the text of some lines, or of all; it fails where these are too many. */
+  read: (range?: Range) => Promise<string>;
+}
+
+/** Reads an execution's output in pages, as far as it is shown, and goes on while it runs. */
+export function useLog(id: string, stream: Stream | undefined): Log {
+  const [state, setState] = useState({ id, stream, rows: new Rows(), version: 0, ready: false, started: false, end: undefined as End | undefined, error: undefined as ServerError | undefined });
+  const shown = useRef({ from: 0, to: 0, load: () => {} });
+
+  useEffect(() => {
+    const rows = new Rows();
+    const stop = new AbortController();
+    let cursor: string | null = null;
+    let following: (() => void) | undefined;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let grown = false;
+    let busy = false;
+    let wait = false; // the server didn't answer
+    let end: End | undefined;
+    setState((before) => ({ ...before, id, stream, rows, version: 0, ready: false, error: undefined, ...(before.id === id ? {} : { started: false, end: undefined }) }));
+    const show = (change: { ready?: boolean; started?: boolean; end?: End; error?: ServerError | undefined } = {}) => {
+      if (!stop.signal.aborted) setState((before) => (before.rows === rows ? { ...before, ...change, version: before.version + 1 } : before));
+    };
+    const later = (ms: number) => {
+      timer ??= setTimeout(() => {
+        timer = undefined;
+        grown = true;
+        void load();
+      }, ms);
+    };
+
+    // One request at a time: first what was printed last, then what is shown and isn't there.
+    const load = async () => {
+      if (busy || wait) return;
+      busy = true;
+      try {
+        for (;;) {
+          const { from, to } = shown.current;
+          const row = rows.missing(from, to);
+          const wanted: Wanted | undefined = grown ? { last: true } : row === undefined ? undefined : { skip: row };
+          if (!wanted) break;
+          const ended = end;
+          if (grown) rows.outdate();
+          grown = false;
+          const page = await askLines(id, wanted, stream, stop.signal);
+          rows.put(page);
+          rows.trim(from, to);
+          if (!page.counted) grown = true;
+          show({ ready: true, error: undefined, ...(ended && { end: ended, started: true }) });
+          // Before its first output its start is to come, too.
+          following ??= subscribe(page.total === 0 ? null : page.cursor);
+          if ("skip" in wanted && page.lines.length === 0) break;
+        }
+      } catch (failure) {
+        if (stop.signal.aborted) return;
+        const error = failure as ServerError;
+        show({ error: error.retryable ? undefined : error });
+        if (error.retryable) {
+          grown = wait = true;
+          setTimeout(() => ((wait = false), void load()), again);
+        }
+      } finally {
+        busy = false;
+      }
+    };
+
+    const subscribe = (after: string | null) => {
+      cursor = after;
+      return follow(LogEventsSubscription, {
+        variables: () => ({ executionId: id, after: cursor }),
+        next: ({ executionEvents: event }) => {
+          cursor = event.cursor;
+          if (event.__typename === "ExecutionStarted") return show({ started: true });
+          if (event.__typename === "ExecutionFinished") end = event.execution;
+          later(end ? 0 : showEvery);
+        },
+        failed: (error) => show({ error }),
+      });
+    };
+
+    shown.current.load = () => void load();
+    grown = true;
+    void load();
+    return () => {
+      stop.abort();
+      following?.();
+      clearTimeout(timer);
+    };
+  }, [id, stream]);
+
+  const show = useCallback((from: number, to: number) => {
+    shown.current.from = from;
+    shown.current.to = to;
+    shown.current.load();
+  }, []);
+  const { rows } = state;
+  const find = useCallback(
+    async (number: number) => {
+      if (stream === undefined) return number - 1;
+      const page = await askLines(id, { from: number }, stream);
+      rows.put(page);
+      return page.before;
+    },
+    [id, stream, rows],
+  );
+  const read = useCallback(
+    async (range?: Range) => {
+      const { from, to } = range ?? { from: 1, to: Infinity };
+      const out: string[] = [];
+      for (let next: number | null = from; next !== null; ) {
+        const page: LinePage = await askLines(id, { from: next }, stream, undefined, 1_000);
+        if (Math.min(page.total - page.before, to - next + 1) + out.length > mostCopied) throw new ServerError(`More than ${count(mostCopied)} lines can't be copied. Mark some of them by their numbers, or download all.`);
+        const lines = page.lines.filter((line) => line.number >= next! && line.number <= to);
+        out.push(...lines.map((line) => textOfLine(asShown(line))));
+        next = page.more && lines.length === page.lines.length ? page.next : null;
+      }
+      return out.join("\n");
+    },
+    [id, stream],
+  );
+  return { ...state, show, find, read };
+}

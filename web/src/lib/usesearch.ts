@@ -1,0 +1,80 @@
+import { useEffect, useRef, useState } from "react";
+import { ask, type ServerError } from "./ask";
+import { graphql, type ResultOf } from "./graphql";
+import type { Stream } from "./output";
+
+const SearchQuery = graphql(`
+  query SearchLines($id: ID!, $from: Int64, $stream: OutputStream, $containing: String!) {
+    execution(id: $id) {
+      lines(from: $from, maxLines: 1000, stream: $stream, containing: $containing) {
+        lines {
+          number
+        }
+        more
+        next
+      }
+    }
+  }
+`);
+
+export interface Found {
+  /** The numbers of the lines, as far as they are known. */
+  numbers: readonly number[];
+  /** Whether these are all. */
+  done: boolean;
+  /** Whether there are more than are looked for. */
+  many: boolean;
+  error: ServerError | undefined;
+}
+
+const mostHits = 10_000;
+const typing = 250; // ms without a key
+const nothing: Found = { numbers: [], done: true, many: false, error: undefined };
+
+/** Has the server search an output. It goes on when `version` changes, as more may have been printed. */
+export function useSearch(id: string, stream: Stream | undefined, text: string, version: number): Found {
+  const key = JSON.stringify([id, stream, text]);
+  const [state, setState] = useState({ key, found: nothing });
+  const goOn = useRef(() => {});
+  useEffect(() => {
+    if (text === "") return;
+    const stop = new AbortController();
+    let busy = true; // until the timer
+    let from: number | null = 1;
+    let numbers: readonly number[] = [];
+    const search = async () => {
+      if (busy || from === null || numbers.length >= mostHits) return;
+      busy = true;
+      try {
+        for (let done = false; !done; ) {
+          const answer: ResultOf<typeof SearchQuery> = await ask(SearchQuery, { id, from, stream: stream ?? null, containing: text }, stop.signal);
+          if (!answer.execution) return;
+          const { lines, more, next } = answer.execution.lines;
+          const last = numbers.at(-1) ?? 0;
+          numbers = [...numbers, ...lines.map((line) => line.number).filter((number) => number > last)];
+          from = next;
+          const many = numbers.length >= mostHits && more;
+          done = many || !more || next === null;
+          setState({ key, found: { numbers, done, many, error: undefined } });
+        }
+      } catch (error) {
+        if (!stop.signal.aborted) setState({ key, found: { numbers, done: true, many: false, error: error as ServerError } });
+      } finally {
+        busy = false;
+      }
+    };
+    const timer = setTimeout(() => {
+      busy = false;
+      void search();
+    }, typing);
+    goOn.current = () => void search();
+    return () => {
+      goOn.current = () => {};
+      stop.abort();
+      clearTimeout(timer);
+    };
+  }, [key]);
+  useEffect(() => goOn.current(), [version]);
+  if (text === "") return nothing;
+  return state.key === key ? state.found : { ...nothing, done: false };
+}

@@ -1,0 +1,277 @@
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState, type CSSProperties, type MouseEvent, type ReactNode } from "react";
+import { copyText } from "../lib/clipboard";
+import { between, count } from "../lib/format";
+import { rangeHash, readRange, type Range } from "../lib/loglines";
+import type { Stream } from "../lib/output";
+import { useRemembered } from "../lib/remembered";
+import type { Log } from "../lib/uselog";
+import type { Found } from "../lib/usesearch";
+import { LogRow } from "./logline";
+import { Told } from "./told";
+
+export interface LogViewProps {
+  log: Log;
+  /** What is searched. */
+  wanted: string;
+  found: Found;
+  onWanted: (text: string) => void;
+  onStream: (stream: Stream | undefined) => void;
+  /** When the execution was started: a line's time is that much later in the replay. */
+  began: string | null;
+  label: string;
+  tools?: ReactNode;
+  /** What stands there as long as there is nothing. */
+  nothing: ReactNode;
+}
+
+const lineHeight = 20;
+/** Rows in the list. What is before and after them comes by a button: browsers draw nothing that is 30 million pixels high. */
+export const listed = 50_000;
+const streams = [
+  ["both", undefined],
+  ["stdout", "STDOUT"],
+  ["stderr", "STDERR"],
+] as const;
+
+/** An output of any size, of which the server has the lines: numbered, searchable, with links to lines, and with the end in sight while more comes. */
+export function LogView({ log, wanted, found, onWanted, onStream, began, label, tools, nothing }: LogViewProps) {
+  const [wraps, setWraps] = useRemembered("log.wrap", true);
+  const [times, setTimes] = useRemembered("log.times", false);
+  const [hit, setHit] = useState(-1);
+  const [marked, setMarked] = useState<Range | undefined>(() => readRange(window.location.hash));
+  const [following, setFollowing] = useState(marked === undefined);
+  const [first, setFirst] = useState(0);
+  const [target, setTarget] = useState<{ row: number; align: "center" | "start" | "end" }>();
+  const [said, setSaid] = useState("");
+  const scroll = useRef<HTMLDivElement>(null);
+
+  const { rows, show, find } = log;
+  const { total } = rows;
+  const begin = following ? Math.max(0, total - listed) : Math.min(first, Math.max(0, total - 1));
+  const length = Math.min(listed, total - begin);
+  const virtual = useVirtualizer({
+    count: length,
+    getScrollElement: () => scroll.current,
+    estimateSize: () => lineHeight,
+    overscan: 20,
+  });
+  useEffect(() => virtual.measure(), [virtual, wraps, times, log.stream, begin]);
+
+  const items = virtual.getVirtualItems();
+  const top = begin + (items[0]?.index ?? 0);
+  const bottom = begin + (items.at(-1)?.index ?? -1) + 1;
+  useEffect(() => show(top, bottom), [show, top, bottom, rows, total]);
+
+  const toEnd = () => {
+    const box = scroll.current;
+    if (box) box.scrollTop = box.scrollHeight;
+  };
+  const size = virtual.getTotalSize();
+  useLayoutEffect(() => {
+    if (following) toEnd();
+  }, [following, log.version, size]);
+
+  const goTo = useCallback((row: number, align: "center" | "start" | "end" = "center") => {
+    setFollowing(false);
+    setFirst((from) => (row >= from && row < from + listed ? from : Math.max(0, row - listed / 2)));
+    setTarget({ row, align });
+  }, []);
+  useLayoutEffect(() => {
+    if (target) virtual.scrollToIndex(target.row - begin, { align: target.align });
+    // It goes there once.
+  }, [target]);
+
+  // A link to lines shows them, also where the address changes.
+  useEffect(() => {
+    const read = () => setMarked(readRange(window.location.hash));
+    window.addEventListener("hashchange", read);
+    return () => window.removeEventListener("hashchange", read);
+  }, []);
+  const [shownMark, setShownMark] = useState<Range>();
+  useEffect(() => {
+    if (!log.ready || !marked || marked === shownMark) return;
+    setShownMark(marked);
+    void find(marked.from).then((row) => goTo(Math.min(row, Math.max(0, rows.total - 1))));
+  }, [log.ready, marked, shownMark, find, goTo, rows]);
+
+  const onNumber = useCallback(
+    (event: MouseEvent, number: number) => {
+      if (event.ctrlKey || event.metaKey) return; // a new tab
+      event.preventDefault();
+      setMarked((before) => {
+        const range = event.shiftKey && before ? { from: Math.min(before.from, number), to: Math.max(before.from, number) } : { from: number, to: number };
+        window.history.replaceState(window.history.state, "", rangeHash(range));
+        setShownMark(range); // it is in sight
+        return range;
+      });
+    },
+    [],
+  );
+
+  const hits = found.numbers;
+  const visit = (next: number) => {
+    if (hits.length === 0) return;
+    const at = (next + hits.length) % hits.length;
+    setHit(at);
+    void find(hits[at]!).then((row) => goTo(row));
+  };
+  const copy = async () => {
+    try {
+      await copyText(await log.read(marked));
+      setSaid("Copied");
+    } catch (error) {
+      setSaid((error as Error).message);
+    }
+  };
+  const digits = String(Math.max(total, 100)).length;
+  return (
+    <div>
+      <div className="card-head output-tools" style={{ padding: "0.5rem 1rem", borderBottom: "1px solid var(--line)" }}>
+        <form
+          className="row tight"
+          role="search"
+          onSubmit={(event) => {
+            event.preventDefault();
+            visit(hit + 1);
+          }}
+        >
+          <input
+            className="input"
+            type="search"
+            placeholder="Search"
+            aria-label="Search the output"
+            value={wanted}
+            maxLength={250}
+            onChange={(event) => {
+              onWanted(event.target.value);
+              setHit(-1);
+            }}
+          />
+          {wanted !== "" && (
+            <>
+              <span className="small soft num" role="status">
+                {found.error ? <Told text={found.error.message} /> : words(found, hit)}
+              </span>
+              <button type="button" className="button small" onClick={() => visit(hit < 0 ? -1 : hit - 1)} aria-label="The one before">
+                ↑
+              </button>
+              <button type="submit" className="button small" aria-label="The next one">
+                ↓
+              </button>
+            </>
+          )}
+        </form>
+        <span className="grow" />
+        <div className="segments" role="group" aria-label="Streams">
+          {streams.map(([name, stream]) => (
+            <button
+              key={name}
+              type="button"
+              className="button small"
+              aria-pressed={log.stream === stream}
+              onClick={() => {
+                onStream(stream);
+                setHit(-1);
+                setFirst(0);
+                setShownMark(undefined); // it has another row
+                if (!marked) setFollowing(true);
+              }}
+            >
+              {name}
+            </button>
+          ))}
+        </div>
+        <button type="button" className="button small" aria-pressed={wraps} onClick={() => setWraps(!wraps)}>
+          Wrap
+        </button>
+        <button type="button" className="button small" aria-pressed={times} onClick={() => setTimes(!times)}>
+          Times
+        </button>
+        <button type="button" className="button small" disabled={total === 0} onClick={() => void copy()}>
+          {marked ? (marked.from === marked.to ? `Copy line ${marked.from}` : `Copy lines ${marked.from}–${marked.to}`) : "Copy all"}
+        </button>
+        {tools}
+      </div>
+      <p className={said === "" ? "hidden-text" : "small soft output-said"} role="status">
+        {said}
+      </p>
+      <div className={`output ${wraps ? "wraps" : ""}`} style={{ "--digits": digits } as CSSProperties}>
+        {begin > 0 && (
+          <button type="button" className="output-more" onClick={() => goTo(begin - 1, "end")}>
+            Show the lines before {count(rows.get(begin)?.number ?? begin + 1)}
+          </button>
+        )}
+        <div
+          className="output-scroll"
+          ref={scroll}
+          tabIndex={0}
+          role="log"
+          aria-live="off"
+          aria-label={label}
+          onScroll={(event) => {
+            const box = event.currentTarget;
+            const atEnd = begin + length === total && box.scrollHeight - box.scrollTop - box.clientHeight < 2 * lineHeight;
+            if (atEnd === following) return;
+            setFollowing(atEnd);
+            setFirst(begin);
+          }}
+        >
+          {total === 0 ? (
+            log.ready && nothing
+          ) : (
+            <div className="output-lines" style={{ height: size }}>
+              {items.map((item) => {
+                const line = rows.get(begin + item.index);
+                const number = line?.number ?? 0;
+                const names = ["output-line numbered", line ? "" : "loading", line?.stream === "STDERR" ? "stderr" : "", marked && number >= marked.from && number <= marked.to ? "marked" : "", number > 0 && hits[hit] === number ? "hit" : ""];
+                return (
+                  <div
+                    key={item.key}
+                    ref={wraps ? virtual.measureElement : undefined}
+                    data-index={item.index}
+                    data-line={line?.number}
+                    className={names.filter(Boolean).join(" ")}
+                    style={{ transform: `translateY(${item.start}px)` }}
+                  >
+                    {line ? <LogRow line={line} wanted={wanted} moment={times ? replayOf(log.id, began, line.at) : undefined} onNumber={onNumber} /> : "\u200b"}
+                  </div>
+                );
+              })}
+            </div>
+          )}
+        </div>
+        {begin + length < total && (
+          <button type="button" className="output-more" onClick={() => goTo(begin + length, "start")}>
+            Show the lines after {count(rows.get(begin + length - 1)?.number ?? begin + length)}
+          </button>
+        )}
+        {!following && total > 0 && (
+          <button
+            type="button"
+            className="button small jump"
+            onClick={() => {
+              setFollowing(true);
+              toEnd();
+            }}
+          >
+            Jump to the end
+          </button>
+        )}
+      </div>
+    </div>
+  );
+}
+
+/** How many lines were found, and which of them is shown. */
+export function words(found: Found, hit: number): string {
+  const n = found.numbers.length;
+  if (!found.done) return n === 0 ? "searching …" : `${count(n)} so far …`;
+  if (n === 0) return "not found";
+  return `${hit < 0 ? "" : `${count(hit + 1)} of `}${count(n)}${found.many ? "+" : ""} ${n === 1 ? "line" : "lines"}`;
+}
+
+function replayOf(id: string, began: string | null, at: string): string {
+  const seconds = began ? Math.max(0, between(began, at) / 1000) : 0;
+  return `/executions/${id}/replay#t=${Number(seconds.toFixed(3))}`;
+}
