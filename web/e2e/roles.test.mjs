@@ -199,7 +199,6 @@ test("an observer of a tenant sees everything of it and no button that it can't 
   assert.deepEqual(await page.locator(".tabs a").allTextContents(), ["Tenants", "Queue", "You"]);
   for (const [address, need] of Object.entries({
     "/scheduling": "the role OBSERVER and a token for all tenants",
-    "/playground": "the role CLIENT",
     "/terminal": "the role CLIENT",
     [`/terminal/${execution.id}`]: "the role CLIENT",
     "/new-environment": "the role OPERATOR",
