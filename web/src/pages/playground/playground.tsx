@@ -23,7 +23,7 @@ export default function Playground() {
   const { data, error, reload } = useQuery(ChoicesQuery, {});
   const { may } = useCaller();
   const environments = data?.environments;
-  const { draft, version, broken, unsaved, change } = useDraft(environments);
+  const { draft, version, broken, unsaved, setDraft } = useDraft(environments);
   return (
     <Page title="Playground">
       <Failure error={error} retry={reload} />
@@ -41,7 +41,7 @@ export default function Playground() {
           )}
         </Empty>
       )}
-      {draft && environments && environments.length > 0 && <Bench key={version} draft={draft} onDraft={change} environments={environments} />}
+      {draft && environments && environments.length > 0 && <Bench key={version} draft={draft} onDraft={(change) => setDraft((before) => before && change(before))} environments={environments} />}
     </Page>
   );
 }
@@ -52,19 +52,16 @@ function useDraft(environments: readonly Place[] | undefined) {
   const [version, setVersion] = useState(0); // counts the programs that an address brought
   const [broken, setBroken] = useState(false);
   const [unsaved, setUnsaved] = useState(false);
-  const change = (next: Draft) => {
-    setDraft(next);
-    setUnsaved(!save(next));
-  };
+  useEffect(() => {
+    if (draft) setUnsaved(!save(draft));
+  }, [draft]);
   const arrive = useEffectEvent(async () => {
     const { hash, search } = window.location;
     if (hash === "" && draft) return;
     const linked = await unpack(hash.slice(1));
-    const before = draft ?? load();
     setBroken(hash.length > 1 && !linked);
-    const next = linked ? opened(before, linked) : wished(before, environments ?? [], search);
     if (hash !== "" || search !== "") window.history.replaceState(null, "", window.location.pathname); // a reload has the draft
-    if (next) change(next);
+    setDraft((before = load()) => (linked ? opened(before, linked) : wished(before, environments ?? [], search)));
     setVersion((n) => n + 1);
   });
   const known = environments !== undefined;
@@ -75,7 +72,7 @@ function useDraft(environments: readonly Place[] | undefined) {
     window.addEventListener("hashchange", again);
     return () => window.removeEventListener("hashchange", again);
   }, [known]);
-  return { draft, version, broken, unsaved, change };
+  return { draft, version, broken, unsaved, setDraft };
 }
 
 /** The draft, in the environment that an address names, if it does. */
