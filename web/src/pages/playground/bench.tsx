@@ -16,8 +16,8 @@ import { useRun } from "./userun";
 
 export interface BenchProps {
   draft: Draft;
-  /** Changes the draft as it is by then. */
-  onDraft: (change: (draft: Draft) => Draft) => void;
+  /** Changes the draft as it is by then, and returns it. */
+  onDraft: (change: (draft: Draft) => Draft) => Draft;
   environments: readonly Place[];
 }
 
@@ -55,9 +55,10 @@ export function Bench({ draft, onDraft, environments }: BenchProps) {
   };
   const go = () => {
     if (!may("use")) return;
-    const wrong = problemOf(program);
+    const { program: latest } = onDraft((before) => before);
+    const wrong = problemOf(latest);
     setProblem(wrong);
-    if (!wrong) run(program);
+    if (!wrong) run(latest);
   };
 
   return (

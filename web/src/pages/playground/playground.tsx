@@ -1,4 +1,4 @@
-import { useEffect, useEffectEvent, useState } from "react";
+import { useEffect, useEffectEvent, useRef, useState } from "react";
 import { Link } from "wouter";
 import { useCaller } from "../../lib/caller";
 import { graphql } from "../../lib/graphql";
@@ -23,7 +23,7 @@ export default function Playground() {
   const { data, error, reload } = useQuery(ChoicesQuery, {});
   const { may } = useCaller();
   const environments = data?.environments;
-  const { draft, version, broken, unsaved, setDraft } = useDraft(environments);
+  const { draft, version, broken, unsaved, change } = useDraft(environments);
   return (
     <Page title="Playground">
       <Failure error={error} retry={reload} />
@@ -41,7 +41,7 @@ export default function Playground() {
           )}
         </Empty>
       )}
-      {draft && environments && environments.length > 0 && <Bench key={version} draft={draft} onDraft={(change) => setDraft((before) => before && change(before))} environments={environments} />}
+      {draft && environments && environments.length > 0 && <Bench key={version} draft={draft} onDraft={change} environments={environments} />}
     </Page>
   );
 }
@@ -49,19 +49,28 @@ export default function Playground() {
 /** The program of the address if it has one, else the draft, else a sample; each change is kept. */
 function useDraft(environments: readonly Place[] | undefined) {
   const [draft, setDraft] = useState<Draft>();
+  const latest = useRef<Draft>(undefined); // what is shown can be older
   const [version, setVersion] = useState(0); // counts the programs that an address brought
   const [broken, setBroken] = useState(false);
   const [unsaved, setUnsaved] = useState(false);
-  useEffect(() => {
-    if (draft) setUnsaved(!save(draft));
-  }, [draft]);
+  const change = (update: (draft: Draft) => Draft): Draft => {
+    const next = update(latest.current!);
+    if (next !== latest.current) {
+      latest.current = next;
+      setDraft(next);
+      setUnsaved(!save(next));
+    }
+    return next;
+  };
   const arrive = useEffectEvent(async () => {
     const { hash, search } = window.location;
     if (hash === "" && draft) return;
     const linked = await unpack(hash.slice(1));
     setBroken(hash.length > 1 && !linked);
     if (hash !== "" || search !== "") window.history.replaceState(null, "", window.location.pathname); // a reload has the draft
-    setDraft((before = load()) => (linked ? opened(before, linked) : wished(before, environments ?? [], search)));
+    const before = latest.current ?? load();
+    const next = linked ? opened(before, linked) : wished(before, environments ?? [], search);
+    if (next) change(() => next);
     setVersion((n) => n + 1);
   });
   const known = environments !== undefined;
@@ -72,7 +81,7 @@ function useDraft(environments: readonly Place[] | undefined) {
     window.addEventListener("hashchange", again);
     return () => window.removeEventListener("hashchange", again);
   }, [known]);
-  return { draft, version, broken, unsaved, setDraft };
+  return { draft, version, broken, unsaved, change };
 }
 
 /** The draft, in the environment that an address names, if it does. */
