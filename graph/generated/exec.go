@@ -374,6 +374,7 @@ type ComplexityRoot struct {
 		GoneReason    func(childComplexity int) int
 		ID            func(childComplexity int) int
 		Labels        func(childComplexity int) int
+		Lines         func(childComplexity int, from *int64, skip *int64, last *bool, maxLines *int, stream *runtime.Stream, containing *string, matchCase *bool) int
 		Marks         func(childComplexity int) int
 		Message       func(childComplexity int) int
 		Outcome       func(childComplexity int) int
@@ -543,6 +544,27 @@ type ComplexityRoot struct {
 		Data   func(childComplexity int) int
 		Stream func(childComplexity int) int
 		Text   func(childComplexity int) int
+	}
+
+	OutputLine struct {
+		At        func(childComplexity int) int
+		Lost      func(childComplexity int) int
+		LostCause func(childComplexity int) int
+		Number    func(childComplexity int) int
+		Open      func(childComplexity int) int
+		Stream    func(childComplexity int) int
+		Text      func(childComplexity int) int
+		Truncated func(childComplexity int) int
+	}
+
+	OutputLinePage struct {
+		Before  func(childComplexity int) int
+		Counted func(childComplexity int) int
+		Cursor  func(childComplexity int) int
+		Lines   func(childComplexity int) int
+		More    func(childComplexity int) int
+		Next    func(childComplexity int) int
+		Total   func(childComplexity int) int
 	}
 
 	OutputPage struct {
@@ -930,6 +952,7 @@ type ExecutionResolver interface {
 	Usage(ctx context.Context, obj *runtime.Execution) (*runtime.Usage, error)
 
 	Output(ctx context.Context, obj *runtime.Execution, after *string, maxBytes *int) (model.OutputPage, error)
+	Lines(ctx context.Context, obj *runtime.Execution, from *int64, skip *int64, last *bool, maxLines *int, stream *runtime.Stream, containing *string, matchCase *bool) (model.OutputLinePage, error)
 	OutputURL(ctx context.Context, obj *runtime.Execution) (string, error)
 }
 type FileResolver interface {
@@ -2273,6 +2296,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Execution.Labels(childComplexity), true
+	case "Execution.lines":
+		if e.ComplexityRoot.Execution.Lines == nil {
+			break
+		}
+
+		args, err := ec.field_Execution_lines_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Execution.Lines(childComplexity, args["from"].(*int64), args["skip"].(*int64), args["last"].(*bool), args["maxLines"].(*int), args["stream"].(*runtime.Stream), args["containing"].(*string), args["matchCase"].(*bool)), true
 	case "Execution.marks":
 		if e.ComplexityRoot.Execution.Marks == nil {
 			break
@@ -3045,6 +3079,98 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.OutputChunk.Text(childComplexity), true
+
+	case "OutputLine.at":
+		if e.ComplexityRoot.OutputLine.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputLine.At(childComplexity), true
+	case "OutputLine.lostBytes":
+		if e.ComplexityRoot.OutputLine.Lost == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputLine.Lost(childComplexity), true
+	case "OutputLine.lostCause":
+		if e.ComplexityRoot.OutputLine.LostCause == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputLine.LostCause(childComplexity), true
+	case "OutputLine.number":
+		if e.ComplexityRoot.OutputLine.Number == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputLine.Number(childComplexity), true
+	case "OutputLine.open":
+		if e.ComplexityRoot.OutputLine.Open == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputLine.Open(childComplexity), true
+	case "OutputLine.stream":
+		if e.ComplexityRoot.OutputLine.Stream == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputLine.Stream(childComplexity), true
+	case "OutputLine.text":
+		if e.ComplexityRoot.OutputLine.Text == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputLine.Text(childComplexity), true
+	case "OutputLine.truncated":
+		if e.ComplexityRoot.OutputLine.Truncated == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputLine.Truncated(childComplexity), true
+
+	case "OutputLinePage.before":
+		if e.ComplexityRoot.OutputLinePage.Before == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputLinePage.Before(childComplexity), true
+	case "OutputLinePage.counted":
+		if e.ComplexityRoot.OutputLinePage.Counted == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputLinePage.Counted(childComplexity), true
+	case "OutputLinePage.cursor":
+		if e.ComplexityRoot.OutputLinePage.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputLinePage.Cursor(childComplexity), true
+	case "OutputLinePage.lines":
+		if e.ComplexityRoot.OutputLinePage.Lines == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputLinePage.Lines(childComplexity), true
+	case "OutputLinePage.more":
+		if e.ComplexityRoot.OutputLinePage.More == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputLinePage.More(childComplexity), true
+	case "OutputLinePage.next":
+		if e.ComplexityRoot.OutputLinePage.Next == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputLinePage.Next(childComplexity), true
+	case "OutputLinePage.total":
+		if e.ComplexityRoot.OutputLinePage.Total == nil {
+			break
+		}
+
+		return e.ComplexityRoot.OutputLinePage.Total(childComplexity), true
 
 	case "OutputPage.chunks":
 		if e.ComplexityRoot.OutputPage.Chunks == nil {
@@ -5942,6 +6068,26 @@ type Execution {
     maxBytes: Int
   ): OutputPage!
   """
+  What it has printed so far as numbered lines, from any line on; or those of them that contain a text. It doesn't wait. INVALID_INPUT for an argument out of its range.
+  A line is of one stream. It ends at its newline, where bytes are lost, where the output ends, and where the other stream has printed more than 65536 bytes since the line began. Lines are numbered from 1 on in the order in which their first bytes were printed, on either stream; lost bytes take one number. So a number never changes: not when more is printed, not with a restart of the server, and not with the execution's end.
+  """
+  lines(
+    "The number of the first line. Default: 1."
+    from: Int64
+    "Instead of ` + "`" + `from` + "`" + `: how many lines of the stream are passed over, 0 or more."
+    skip: Int64
+    "Instead of ` + "`" + `from` + "`" + ` and ` + "`" + `skip` + "`" + `: whether the last ` + "`" + `maxLines` + "`" + ` lines of the stream come. Default: false."
+    last: Boolean
+    "How many lines at most, 1 to 1000. Fewer come where they have 1 MiB of text, and where a search went through 32 MiB of output: ` + "`" + `next` + "`" + ` goes on from there. Default: 100."
+    maxLines: Int
+    "Only lines of this stream, and lost bytes. Default: both streams."
+    stream: OutputStream
+    "Only lines that contain this text of 1 to 1000 bytes, as they show: colours and other escape sequences aren't part of a line. The first MiB of a line is searched. Lost bytes don't come then."
+    containing: String
+    "Whether upper and lower case differ in ` + "`" + `containing` + "`" + `. Default: false."
+    matchCase: Boolean
+  ): OutputLinePage!
+  """
   Where what it has printed is as bytes: a path on this server, for a GET or HEAD by whoever has it, within 10 minutes. ` + "`" + `&stream=stdout` + "`" + ` or ` + "`" + `&stream=stderr` + "`" + ` after it is one stream only; else it is both, in the order in which they were printed.
   ` + "`" + `&format=asciicast` + "`" + ` after it is a recording, with when each piece was printed, for players of asciicast version 2: its screen has the size of the terminal at each moment, and a marker says where bytes are missing.
   While it runs that is what there is when it is asked for; a Range that begins where an earlier answer ended goes on. A header ` + "`" + `Rockpool-Lost-Bytes` + "`" + ` tells how many bytes were printed that aren't kept; without it none is missing.
@@ -6049,6 +6195,44 @@ type OutputChunk {
   base64: Base64!
   "When it was printed."
   at: Time!
+}
+
+"Some lines of an execution's output."
+type OutputLinePage {
+  "The lines, by their numbers."
+  lines: [OutputLine!]!
+  "How many lines of the stream come before the first that was looked at."
+  before: Int64!
+  "How many lines of the stream there are, as far as they are counted."
+  total: Int64!
+  "Whether ` + "`" + `total` + "`" + ` counts all that was printed until now. A request counts 256 MiB at most: while this is false, the next one goes on."
+  counted: Boolean!
+  "Whether there is more output now after what was looked at."
+  more: Boolean!
+  "The ` + "`" + `from` + "`" + ` with which to go on, now or once more was printed. At the end of what was printed it is the first line that may get longer, which then comes again. Null: the execution has ended, and nothing comes after these lines."
+  next: Int64
+  "The position after all that is counted: the ` + "`" + `after` + "`" + ` with which events report what is printed from then on."
+  cursor: Cursor!
+}
+
+"A line of an execution's output, or bytes of it that are lost."
+type OutputLine {
+  "Its number, from 1 on."
+  number: Int64!
+  "Which stream it was printed on; null where bytes are lost."
+  stream: OutputStream
+  "Its text without the newline, and without a carriage return just before that; other carriage returns and escape sequences are in it. U+FFFD stands where bytes aren't UTF-8. Empty where bytes are lost."
+  text: String!
+  "Whether it is longer than 16384 bytes, with which ` + "`" + `text` + "`" + ` ends."
+  truncated: Boolean!
+  "Whether more of it may come and would show: its end wasn't printed yet."
+  open: Boolean!
+  "When its first byte was printed; of lost bytes, when what comes after them was."
+  at: Time!
+  "How many bytes are lost here; 0 where it is a line."
+  lostBytes: Int64!
+  "Why the first of them are lost; null where it is a line."
+  lostCause: OutputLossCause
 }
 
 "One of a command's two outputs."
@@ -7644,6 +7828,8 @@ func (ec *executionContext) childFields_Execution(ctx context.Context, field gra
 		return ec.fieldContext_Execution_marks(ctx, field)
 	case "output":
 		return ec.fieldContext_Execution_output(ctx, field)
+	case "lines":
+		return ec.fieldContext_Execution_lines(ctx, field)
 	case "outputUrl":
 		return ec.fieldContext_Execution_outputUrl(ctx, field)
 	}
@@ -7848,6 +8034,48 @@ func (ec *executionContext) childFields_OutputChunk(ctx context.Context, field g
 		return ec.fieldContext_OutputChunk_at(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type OutputChunk", field.Name)
+}
+
+func (ec *executionContext) childFields_OutputLine(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "number":
+		return ec.fieldContext_OutputLine_number(ctx, field)
+	case "stream":
+		return ec.fieldContext_OutputLine_stream(ctx, field)
+	case "text":
+		return ec.fieldContext_OutputLine_text(ctx, field)
+	case "truncated":
+		return ec.fieldContext_OutputLine_truncated(ctx, field)
+	case "open":
+		return ec.fieldContext_OutputLine_open(ctx, field)
+	case "at":
+		return ec.fieldContext_OutputLine_at(ctx, field)
+	case "lostBytes":
+		return ec.fieldContext_OutputLine_lostBytes(ctx, field)
+	case "lostCause":
+		return ec.fieldContext_OutputLine_lostCause(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type OutputLine", field.Name)
+}
+
+func (ec *executionContext) childFields_OutputLinePage(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "lines":
+		return ec.fieldContext_OutputLinePage_lines(ctx, field)
+	case "before":
+		return ec.fieldContext_OutputLinePage_before(ctx, field)
+	case "total":
+		return ec.fieldContext_OutputLinePage_total(ctx, field)
+	case "counted":
+		return ec.fieldContext_OutputLinePage_counted(ctx, field)
+	case "more":
+		return ec.fieldContext_OutputLinePage_more(ctx, field)
+	case "next":
+		return ec.fieldContext_OutputLinePage_next(ctx, field)
+	case "cursor":
+		return ec.fieldContext_OutputLinePage_cursor(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type OutputLinePage", field.Name)
 }
 
 func (ec *executionContext) childFields_OutputPage(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -8641,6 +8869,68 @@ func (ec *executionContext) field_Cluster_taskEvents_args(ctx context.Context, r
 		return nil, err
 	}
 	args["runnerId"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Execution_lines_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "from",
+		func(ctx context.Context, v any) (*int64, error) {
+			return ec.unmarshalOInt642ᚖint64(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["from"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "skip",
+		func(ctx context.Context, v any) (*int64, error) {
+			return ec.unmarshalOInt642ᚖint64(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["skip"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "last",
+		func(ctx context.Context, v any) (*bool, error) {
+			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["last"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "maxLines",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["maxLines"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "stream",
+		func(ctx context.Context, v any) (*runtime.Stream, error) {
+			return ec.unmarshalOOutputStream2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐStream(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["stream"] = arg4
+	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "containing",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["containing"] = arg5
+	arg6, err := graphql.ProcessArgField(ctx, rawArgs, "matchCase",
+		func(ctx context.Context, v any) (*bool, error) {
+			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["matchCase"] = arg6
 	return args, nil
 }
 
@@ -14901,6 +15191,50 @@ func (ec *executionContext) fieldContext_Execution_output(ctx context.Context, f
 	return fc, nil
 }
 
+func (ec *executionContext) _Execution_lines(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Execution_lines(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Execution().Lines(ctx, obj, fc.Args["from"].(*int64), fc.Args["skip"].(*int64), fc.Args["last"].(*bool), fc.Args["maxLines"].(*int), fc.Args["stream"].(*runtime.Stream), fc.Args["containing"].(*string), fc.Args["matchCase"].(*bool))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.OutputLinePage) graphql.Marshaler {
+			return ec.marshalNOutputLinePage2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐOutputLinePage(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Execution_lines(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Execution",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_OutputLinePage(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Execution_lines_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Execution_outputUrl(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -17654,6 +17988,360 @@ func (ec *executionContext) _OutputChunk_at(ctx context.Context, field graphql.C
 }
 func (ec *executionContext) fieldContext_OutputChunk_at(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("OutputChunk", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _OutputLine_number(ctx context.Context, field graphql.CollectedField, obj *model.OutputLine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputLine_number(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Number, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_OutputLine_number(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputLine", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _OutputLine_stream(ctx context.Context, field graphql.CollectedField, obj *model.OutputLine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputLine_stream(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Stream(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *runtime.Stream) graphql.Marshaler {
+			return ec.marshalOOutputStream2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐStream(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_OutputLine_stream(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputLine", field, true, false, errors.New("field of type OutputStream does not have child fields"))
+}
+
+func (ec *executionContext) _OutputLine_text(ctx context.Context, field graphql.CollectedField, obj *model.OutputLine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputLine_text(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Text(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_OutputLine_text(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputLine", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _OutputLine_truncated(ctx context.Context, field graphql.CollectedField, obj *model.OutputLine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputLine_truncated(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Truncated, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_OutputLine_truncated(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputLine", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _OutputLine_open(ctx context.Context, field graphql.CollectedField, obj *model.OutputLine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputLine_open(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Open, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_OutputLine_open(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputLine", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _OutputLine_at(ctx context.Context, field graphql.CollectedField, obj *model.OutputLine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputLine_at(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.At, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_OutputLine_at(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputLine", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _OutputLine_lostBytes(ctx context.Context, field graphql.CollectedField, obj *model.OutputLine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputLine_lostBytes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Lost, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_OutputLine_lostBytes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputLine", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _OutputLine_lostCause(ctx context.Context, field graphql.CollectedField, obj *model.OutputLine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputLine_lostCause(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LostCause(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *runtime.LossCause) graphql.Marshaler {
+			return ec.marshalOOutputLossCause2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐLossCause(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_OutputLine_lostCause(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputLine", field, true, false, errors.New("field of type OutputLossCause does not have child fields"))
+}
+
+func (ec *executionContext) _OutputLinePage_lines(ctx context.Context, field graphql.CollectedField, obj *model.OutputLinePage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputLinePage_lines(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Lines(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []model.OutputLine) graphql.Marshaler {
+			return ec.marshalNOutputLine2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐOutputLineᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_OutputLinePage_lines(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "OutputLinePage",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_OutputLine(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _OutputLinePage_before(ctx context.Context, field graphql.CollectedField, obj *model.OutputLinePage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputLinePage_before(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Before, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_OutputLinePage_before(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputLinePage", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _OutputLinePage_total(ctx context.Context, field graphql.CollectedField, obj *model.OutputLinePage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputLinePage_total(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Total, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_OutputLinePage_total(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputLinePage", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _OutputLinePage_counted(ctx context.Context, field graphql.CollectedField, obj *model.OutputLinePage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputLinePage_counted(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Counted, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_OutputLinePage_counted(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputLinePage", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _OutputLinePage_more(ctx context.Context, field graphql.CollectedField, obj *model.OutputLinePage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputLinePage_more(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.More, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_OutputLinePage_more(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputLinePage", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _OutputLinePage_next(ctx context.Context, field graphql.CollectedField, obj *model.OutputLinePage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputLinePage_next(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Next(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOInt642ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_OutputLinePage_next(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputLinePage", field, true, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _OutputLinePage_cursor(ctx context.Context, field graphql.CollectedField, obj *model.OutputLinePage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_OutputLinePage_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNCursor2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_OutputLinePage_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("OutputLinePage", field, false, false, errors.New("field of type Cursor does not have child fields"))
 }
 
 func (ec *executionContext) _OutputPage_chunks(ctx context.Context, field graphql.CollectedField, obj *model.OutputPage) (ret graphql.Marshaler) {
@@ -29188,6 +29876,44 @@ func (ec *executionContext) _Execution(ctx context.Context, sel ast.SelectionSet
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "lines":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Execution_lines(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "outputUrl":
 			field := field
 
@@ -30636,6 +31362,147 @@ func (ec *executionContext) _OutputChunk(ctx context.Context, sel ast.SelectionS
 			}
 		case "at":
 			out.Values[i] = ec._OutputChunk_at(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var outputLineImplementors = []string{"OutputLine"}
+
+func (ec *executionContext) _OutputLine(ctx context.Context, sel ast.SelectionSet, obj *model.OutputLine) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, outputLineImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("OutputLine")
+		case "number":
+			out.Values[i] = ec._OutputLine_number(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "stream":
+			out.Values[i] = ec._OutputLine_stream(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "text":
+			out.Values[i] = ec._OutputLine_text(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "truncated":
+			out.Values[i] = ec._OutputLine_truncated(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "open":
+			out.Values[i] = ec._OutputLine_open(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "at":
+			out.Values[i] = ec._OutputLine_at(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "lostBytes":
+			out.Values[i] = ec._OutputLine_lostBytes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "lostCause":
+			out.Values[i] = ec._OutputLine_lostCause(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var outputLinePageImplementors = []string{"OutputLinePage"}
+
+func (ec *executionContext) _OutputLinePage(ctx context.Context, sel ast.SelectionSet, obj *model.OutputLinePage) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, outputLinePageImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("OutputLinePage")
+		case "lines":
+			out.Values[i] = ec._OutputLinePage_lines(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "before":
+			out.Values[i] = ec._OutputLinePage_before(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "total":
+			out.Values[i] = ec._OutputLinePage_total(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "counted":
+			out.Values[i] = ec._OutputLinePage_counted(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "more":
+			out.Values[i] = ec._OutputLinePage_more(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "next":
+			out.Values[i] = ec._OutputLinePage_next(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "cursor":
+			out.Values[i] = ec._OutputLinePage_cursor(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -35813,6 +36680,30 @@ func (ec *executionContext) marshalNOutputChunk2ᚕgithubᚗcomᚋrockpoolᚋroc
 	return ret
 }
 
+func (ec *executionContext) marshalNOutputLine2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐOutputLine(ctx context.Context, sel ast.SelectionSet, v model.OutputLine) graphql.Marshaler {
+	return ec._OutputLine(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNOutputLine2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐOutputLineᚄ(ctx context.Context, sel ast.SelectionSet, v []model.OutputLine) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNOutputLine2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐOutputLine(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNOutputLinePage2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐOutputLinePage(ctx context.Context, sel ast.SelectionSet, v model.OutputLinePage) graphql.Marshaler {
+	return ec._OutputLinePage(ctx, sel, &v)
+}
+
 func (ec *executionContext) unmarshalNOutputLossCause2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐLossCause(ctx context.Context, v any) (runtime.LossCause, error) {
 	tmp, err := model.UnmarshalString(v)
 	res := runtime.LossCause(tmp)
@@ -37140,6 +38031,36 @@ func (ec *executionContext) marshalOOutputLossCause2ᚖgithubᚗcomᚋrockpool�
 	res := model.MarshalString(string(*v))
 	return res
 }
+
+func (ec *executionContext) unmarshalOOutputStream2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐStream(ctx context.Context, v any) (*runtime.Stream, error) {
+	if v == nil {
+		return nil, nil
+	}
+	tmp, err := model.UnmarshalString(v)
+	res := unmarshalOOutputStream2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐStream[tmp]
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOOutputStream2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐStream(ctx context.Context, sel ast.SelectionSet, v *runtime.Stream) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalString(marshalOOutputStream2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐStream[*v])
+	return res
+}
+
+var (
+	unmarshalOOutputStream2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐStream = map[string]runtime.Stream{
+		"STDOUT": runtime.Stdout,
+		"STDERR": runtime.Stderr,
+	}
+	marshalOOutputStream2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐStream = map[runtime.Stream]string{
+		runtime.Stdout: "STDOUT",
+		runtime.Stderr: "STDERR",
+	}
+)
 
 func (ec *executionContext) unmarshalOQuotasInput2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐQuotas(ctx context.Context, v any) (*runtime.Quotas, error) {
 	if v == nil {

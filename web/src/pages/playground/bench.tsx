@@ -16,7 +16,8 @@ import { useRun } from "./userun";
 
 export interface BenchProps {
   draft: Draft;
-  onDraft: (draft: Draft) => void;
+  /** Changes the draft as it is by then, and returns it. */
+  onDraft: (change: (draft: Draft) => Draft) => Draft;
   environments: readonly Place[];
 }
 
@@ -30,32 +31,34 @@ export function Bench({ draft, onDraft, environments }: BenchProps) {
   const [swapped, setSwapped] = useState(0); // another program has other editors
   const place = environments.find(({ id }) => id === program.environment);
 
-  const set = (change: Partial<Program>) => {
+  const edit = (change: (program: Program) => Program) => {
     setProblem(undefined);
-    onDraft({ ...draft, program: { ...program, ...change } });
+    onDraft((before) => ({ ...before, program: change(before.program) }));
   };
-  const replace = (next: Draft) => {
+  const set = (change: Partial<Program>) => edit((before) => ({ ...before, ...change }));
+  const replace = (change: (draft: Draft) => Draft) => {
     setProblem(undefined);
     setSwapped((n) => n + 1);
-    onDraft(next);
+    onDraft(change);
   };
   const from = (where: Place, preset?: Preset): Program => ({ ...begin(where, preset), args: program.args, stdin: program.stdin });
   const choose = (id: string) => {
     const chosen = environments.find((one) => one.id === id);
     // What was not touched yet is the new language's.
-    if (chosen && untouched(program)) replace(opened(draft, from(chosen)));
+    if (chosen && untouched(program)) replace((before) => opened(before, from(chosen)));
     else set({ environment: id });
   };
   const start = (preset: Preset) => {
     if (!place) return;
     setAsked(undefined);
-    replace(opened(draft, from(place, preset)));
+    replace((before) => opened(before, from(place, preset)));
   };
   const go = () => {
     if (!may("use")) return;
-    const wrong = problemOf(program);
+    const { program: latest } = onDraft((before) => before);
+    const wrong = problemOf(latest);
     setProblem(wrong);
-    if (!wrong) run(program);
+    if (!wrong) run(latest);
   };
 
   return (
@@ -70,10 +73,10 @@ export function Bench({ draft, onDraft, environments }: BenchProps) {
         <Notice
           action={
             <>
-              <button type="button" className="button small" onClick={() => replace(back(draft))}>
+              <button type="button" className="button small" onClick={() => replace(back)}>
                 Back to it
               </button>
-              <button type="button" className="button small" onClick={() => onDraft({ ...draft, kept: [] })}>
+              <button type="button" className="button small" onClick={() => onDraft((before) => ({ ...before, kept: [] }))}>
                 Forget it
               </button>
             </>
@@ -131,7 +134,7 @@ export function Bench({ draft, onDraft, environments }: BenchProps) {
       )}
       <div className="playground">
         <Card bare>
-          <Files key={swapped} program={program} onChange={(changed) => set(changed)} onRun={go} />
+          <Files key={swapped} program={program} onChange={edit} onRun={go} />
           <div className="card-body stack run-facts">
             <Field label="Command" hint="A shell's syntax works, too.">
               {(tie) => <input {...tie} className="input mono" value={program.command} spellCheck={false} autoComplete="off" onChange={(event) => set({ command: event.target.value })} />}

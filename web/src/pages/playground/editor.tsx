@@ -13,6 +13,7 @@ import { Compartment, EditorState, type Extension } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import { useEffect, useRef } from "react";
+import { Echoes } from "./echoes";
 
 const languages: Record<string, () => Extension> = {
   py: python,
@@ -65,6 +66,7 @@ export default function Editor({ text, language, label, onChange, onRun }: Edito
   const host = useRef<HTMLDivElement>(null);
   const view = useRef<EditorView>(null);
   const mode = useRef(new Compartment());
+  const echoes = useRef(new Echoes());
   const latest = useRef({ onChange, onRun });
   useEffect(() => {
     latest.current = { onChange, onRun };
@@ -94,7 +96,10 @@ export default function Editor({ text, language, label, onChange, onRun }: Edito
           keymap.of([{ key: "Mod-Enter", run }, ...defaultKeymap, ...historyKeymap, indentWithTab]),
           EditorView.contentAttributes.of({ "aria-label": label, tabindex: "0" }),
           EditorView.updateListener.of((update) => {
-            if (update.docChanged) latest.current.onChange(update.state.doc.toString());
+            if (!update.docChanged) return;
+            const now = update.state.doc.toString();
+            echoes.current.report(now);
+            latest.current.onChange(now);
           }),
           mode.current.of([]),
         ],
@@ -106,7 +111,9 @@ export default function Editor({ text, language, label, onChange, onRun }: Edito
 
   useEffect(() => {
     const editor = view.current;
-    if (editor && editor.state.doc.toString() !== text) editor.dispatch({ changes: { from: 0, to: editor.state.doc.length, insert: text } });
+    if (!editor || echoes.current.has(text) || editor.state.doc.toString() === text) return;
+    editor.dispatch({ changes: { from: 0, to: editor.state.doc.length, insert: text } });
+    echoes.current.clear();
   }, [text]);
 
   useEffect(() => {

@@ -6,7 +6,8 @@ const Editor = lazy(() => import("./editor"));
 
 export interface FilesProps {
   program: Program;
-  onChange: (program: Program) => void;
+  /** Changes the program as it is by then. */
+  onChange: (change: (program: Program) => Program) => void;
   onRun: () => void;
 }
 
@@ -22,12 +23,12 @@ export function Files({ program, onChange, onRun }: FilesProps) {
   const wrong = wrongName(files, at);
 
   const add = () => {
-    onChange({ ...program, files: [...files, { name: freshName(files, file.name), text: "" }] });
+    onChange((before) => ({ ...before, files: [...before.files, { name: freshName(before.files, file.name), text: "" }] }));
     show(files.length);
   };
   const remove = () => {
     setRemoving(false);
-    onChange({ ...program, files: files.filter((_, other) => other !== at) });
+    onChange((before) => ({ ...before, files: before.files.filter((_, other) => other !== at) }));
     show(Math.max(0, at - 1));
   };
   return (
@@ -45,12 +46,12 @@ export function Files({ program, onChange, onRun }: FilesProps) {
       </div>
       <div className="file-facts">
         <Field label="File name" error={wrong}>
-          {(tie) => <input {...tie} className="input mono" value={file.name} spellCheck={false} autoComplete="off" onChange={(event) => onChange(rename(program, at, event.target.value))} />}
+          {(tie) => <input {...tie} className="input mono" value={file.name} spellCheck={false} autoComplete="off" onChange={({ target: { value } }) => onChange((before) => rename(before, at, value))} />}
         </Field>
         {files.length > 1 && (
           <div className="row tight">
             {main !== undefined && main !== at && (
-              <button type="button" className="button small" onClick={() => onChange(withMain(program, at))}>
+              <button type="button" className="button small" onClick={() => onChange((before) => withMain(before, at))}>
                 Make it the main file
               </button>
             )}
@@ -67,7 +68,7 @@ export function Files({ program, onChange, onRun }: FilesProps) {
             text={file.text}
             language={languageOf(file.name)}
             label="Program"
-            onChange={(text) => onChange({ ...program, files: files.map((one, other) => (other === at ? { ...one, text } : one)) })}
+            onChange={(text) => onChange((before) => ({ ...before, files: before.files.map((one, other) => (other === at ? { ...one, text } : one)) }))}
             onRun={onRun}
           />
         </Suspense>

@@ -1,4 +1,4 @@
-import { useEffect, useEffectEvent, useState } from "react";
+import { useEffect, useEffectEvent, useRef, useState } from "react";
 import { Link } from "wouter";
 import { useCaller } from "../../lib/caller";
 import { graphql } from "../../lib/graphql";
@@ -49,22 +49,28 @@ export default function Playground() {
 /** The program of the address if it has one, else the draft, else a sample; each change is kept. */
 function useDraft(environments: readonly Place[] | undefined) {
   const [draft, setDraft] = useState<Draft>();
+  const latest = useRef<Draft>(undefined); // what is shown can be older
   const [version, setVersion] = useState(0); // counts the programs that an address brought
   const [broken, setBroken] = useState(false);
   const [unsaved, setUnsaved] = useState(false);
-  const change = (next: Draft) => {
-    setDraft(next);
-    setUnsaved(!save(next));
+  const change = (update: (draft: Draft) => Draft): Draft => {
+    const next = update(latest.current!);
+    if (next !== latest.current) {
+      latest.current = next;
+      setDraft(next);
+      setUnsaved(!save(next));
+    }
+    return next;
   };
   const arrive = useEffectEvent(async () => {
     const { hash, search } = window.location;
     if (hash === "" && draft) return;
     const linked = await unpack(hash.slice(1));
-    const before = draft ?? load();
     setBroken(hash.length > 1 && !linked);
-    const next = linked ? opened(before, linked) : wished(before, environments ?? [], search);
     if (hash !== "" || search !== "") window.history.replaceState(null, "", window.location.pathname); // a reload has the draft
-    if (next) change(next);
+    const before = latest.current ?? load();
+    const next = linked ? opened(before, linked) : wished(before, environments ?? [], search);
+    if (next) change(() => next);
     setVersion((n) => n + 1);
   });
   const known = environments !== undefined;

@@ -81,7 +81,7 @@ public class Main {
   {
     name: "Go",
     file: "main.go",
-    command: "GOCACHE=/tmp/go go run *.go",
+    command: "go run *.go",
     words: ["go", "golang"],
     text: `package main
 

@@ -1,0 +1,19 @@
+import { expect, test } from "vitest";
+import { ServerError } from "../../lib/ask";
+import { told } from "./result";
+import type { Phase } from "./run";
+
+const execution = (state: "PENDING" | "RUNNING" | "FINISHED") =>
+  ({ state, outcome: state === "FINISHED" ? "CANCELLED" : null, exitCode: null, signal: null, goneReason: null, message: null, usage: null }) as const;
+const started: Phase = { at: "started", executionId: "x", runnerId: "r" };
+
+test.each<[Phase | undefined, Parameters<typeof told>[1], string, string]>([
+  [undefined, execution("PENDING"), "", "It hasn't been run yet."],
+  [{ at: "preparing" }, execution("PENDING"), "Starting", "Its runner is being prepared."],
+  [{ at: "waiting", turn: { position: 1, estimatedWaitMs: null } }, execution("PENDING"), "Waiting for a runner", "None is idle. You are next."],
+  [{ at: "stopped" }, execution("PENDING"), "Stopped", "It was stopped before it began."],
+  [{ at: "failed", error: new ServerError("no") }, execution("PENDING"), "Not run", "It wasn't started."],
+  [started, execution("PENDING"), "Starting", "It waits to be started."],
+  [started, execution("RUNNING"), "Running", "It runs."],
+  [started, execution("FINISHED"), "Cancelled", "It was cancelled."],
+])("%#", (phase, of, text, says) => expect(told(phase, of, undefined)).toMatchObject({ text, says }));
