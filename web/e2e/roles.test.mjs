@@ -198,12 +198,7 @@ test("an observer of a tenant sees everything of it and no button that it can't 
   }
   assert.deepEqual(await page.locator(".tabs a").allTextContents(), ["Tenants", "Queue", "You"]);
   for (const [address, need] of Object.entries({
-<<<<<<< HEAD
     "/operations": "the role OBSERVER and a token for all tenants",
-    "/playground": "the role CLIENT",
-=======
-    "/scheduling": "the role OBSERVER and a token for all tenants",
->>>>>>> w-play
     "/terminal": "the role CLIENT",
     [`/terminal/${execution.id}`]: "the role CLIENT",
     "/new-environment": "the role OPERATOR",
