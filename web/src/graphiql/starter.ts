@@ -102,7 +102,7 @@ export function renew(storage: Pick<Storage, "getItem" | "setItem">, starter: St
   storage.setItem(filledIn, starter.id);
   try {
     const state = JSON.parse(storage.getItem(`${prefix}tabState`) ?? "null") as { tabs: Tab[]; activeTabIndex: number } | null;
-    if (!state) return;
+    if (!state) return storage.setItem(`${prefix}variables`, starter.variables); // of a first tab it takes only the query from the page
     state.tabs = state.tabs.map((tab) => {
       if (tab.query !== queries.none && tab.query !== queries.some) return tab;
       const { id } = JSON.parse(tab.variables ?? "") as { id?: unknown };
