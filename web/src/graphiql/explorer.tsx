@@ -3,7 +3,7 @@ import { createGraphiQLFetcher } from "@graphiql/toolkit";
 import { useGraphiQL, useMonaco } from "@graphiql/react";
 import { GraphiQL } from "graphiql";
 import { createClient } from "graphql-ws";
-import { useEffect, useSyncExternalStore } from "react";
+import { useEffect, useState, useSyncExternalStore } from "react";
 import "graphiql/style.css";
 import { unauthorized } from "../lib/follow";
 import { linkURL } from "../lib/link";
@@ -136,11 +136,20 @@ function Colours() {
 }
 
 const roomForDocs = window.matchMedia("(min-width: 64rem)");
+const closed = "rockpool.graphiql.closed"; // GraphiQL doesn't remember that its docs were closed
 
 export default function Explorer({ starter }: { starter: Starter }) {
-  const docs = roomForDocs.matches ? { visiblePlugin: "Documentation Explorer" } : {};
+  const [docs] = useState(() => (roomForDocs.matches && !localStorage.getItem(closed) ? { visiblePlugin: "Documentation Explorer" } : {}));
   return (
-    <GraphiQL {...docs} fetcher={fetcher} defaultTabs={tabsOf(starter)} defaultEditorToolsVisibility="variables" shouldPersistHeaders={false} forcedTheme={useTheme()}>
+    <GraphiQL
+      {...docs}
+      fetcher={fetcher}
+      defaultTabs={tabsOf(starter)}
+      defaultEditorToolsVisibility="variables"
+      shouldPersistHeaders={false}
+      forcedTheme={useTheme()}
+      onTogglePluginVisibility={(plugin) => localStorage.setItem(closed, plugin ? "" : "yes")}
+    >
       <GraphiQL.Logo>
         <a href="/">Rockpool</a>
       </GraphiQL.Logo>
