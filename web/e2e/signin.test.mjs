@@ -41,7 +41,8 @@ test("a person signs in from the dialog, comes back to the same page, and signs 
   await page.waitForSelector("dd >> text=ADMIN");
   const explorer = await page.context().newPage();
   await explorer.goto(`${server.url}/graphiql`);
-  await explorer.waitForSelector(".graphiql-execute-button");
+  await explorer.click(".graphiql-tab-button >> text=Environments");
+  await explorer.waitForSelector(".graphiql-execute-button:not([aria-haspopup])");
   assert.equal(await explorer.locator("dialog[open]").count(), 0);
 
   await Promise.all([page.waitForEvent("load"), page.click("role=button[name='Sign out']")]);

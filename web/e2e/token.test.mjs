@@ -58,7 +58,8 @@ test("a tab asks for the token, another one and GraphiQL ask again, and it is in
   const explorer = await tab("/graphiql");
   await explorer.waitForSelector("dialog >> text=GraphiQL's too");
   await give(explorer, token);
-  await explorer.waitForSelector(".graphiql-execute-button");
+  await explorer.click(".graphiql-tab-button >> text=Environments");
+  await explorer.waitForSelector(".graphiql-execute-button:not([aria-haspopup])");
   await answers(explorer, '"version"');
   assert.ok(!(await stored(explorer)).includes(token), "GraphiQL remembers it");
   assert.ok(asked.length > 10);

@@ -1,7 +1,7 @@
 // What a person does with the dashboard, in a real browser, with real runners.
 import assert from "node:assert/strict";
 import { after, afterEach, before } from "node:test";
-import { answers, launch, open, test } from "./browser.mjs";
+import { launch, open, test } from "./browser.mjs";
 import { Server } from "./server.mjs";
 
 let server;
@@ -223,13 +223,4 @@ test("what a program prints does nothing to the page", async () => {
   const { title, injected } = await look();
   assert.equal(injected, 0);
   assert.doesNotMatch(title, /owned/);
-});
-
-test("GraphiQL asks, and follows a subscription", async () => {
-  const page = await visit("/graphiql");
-  await page.waitForSelector(".graphiql-execute-button");
-  await answers(page, '"version"');
-  await page.click("role=tab[name=Pools]");
-  await page.waitForFunction(() => document.querySelector(".graphiql-query-editor")?.textContent.includes("poolStatus"));
-  await answers(page, "poolStatus");
 });

@@ -1,9 +1,9 @@
 import "graphiql/setup-workers/vite";
 import { createGraphiQLFetcher } from "@graphiql/toolkit";
-import { useGraphiQL } from "@graphiql/react";
+import { useGraphiQL, useMonaco } from "@graphiql/react";
 import { GraphiQL } from "graphiql";
 import { createClient } from "graphql-ws";
-import { useEffect, useSyncExternalStore } from "react";
+import { useEffect, useState, useSyncExternalStore } from "react";
 import "graphiql/style.css";
 import { unauthorized } from "../lib/follow";
 import { linkURL } from "../lib/link";
@@ -77,16 +77,84 @@ function useTheme(): "light" | "dark" {
   return chosen === "light" || chosen === "dark" ? chosen : system;
 }
 
+/** A colour of the dashboard's in one of its themes, as #rrggbb. */
+function hex(name: string, scheme: "light" | "dark"): string {
+  const probe = document.body.appendChild(document.createElement("i"));
+  probe.style.colorScheme = scheme;
+  probe.style.color = `var(--${name})`;
+  const channels = getComputedStyle(probe).color.match(/\d+/g)!.slice(0, 3);
+  probe.remove();
+  return `#${channels.map((channel) => Number(channel).toString(16).padStart(2, "0")).join("")}`;
+}
+
+/** Gives the editors the dashboard's colours, in place of GraphiQL's own themes. */
+function Colours() {
+  const monaco = useMonaco((state) => state.monaco);
+  useEffect(() => {
+    for (const scheme of ["light", "dark"] as const) {
+      const of = (name: string) => hex(name, scheme);
+      monaco?.editor.defineTheme(`graphiql-${scheme.toUpperCase()}`, {
+        base: scheme === "dark" ? "vs-dark" : "vs",
+        inherit: true,
+        colors: {
+          "editor.background": "#ffffff00",
+          "scrollbar.shadow": "#ffffff00",
+          "editor.foreground": of("ink"),
+          "editorLineNumber.foreground": of("ink-soft"),
+          focusBorder: of("accent"),
+          "textLink.foreground": of("accent"),
+          "textLink.activeForeground": of("accent"),
+          "list.hoverBackground": of("accent-soft"),
+          "list.highlightForeground": of("accent"),
+          "list.focusHighlightForeground": of("accent"),
+          "editorSuggestWidget.background": of("raised"),
+          "editorSuggestWidget.selectedBackground": of("accent-soft"),
+          "editorSuggestWidget.selectedForeground": of("accent"),
+          "editorHoverWidget.background": of("raised"),
+          "editorWidget.background": of("raised"),
+          "quickInput.background": of("raised"),
+          "menu.background": of("raised"),
+          "menu.selectionBackground": of("accent-soft"),
+          "menu.selectionForeground": of("accent"),
+          "input.background": of("sunken"),
+        },
+        rules: [
+          { token: "comment", foreground: of("ink-soft") },
+          { token: "keyword", foreground: of("accent") },
+          { token: "string", foreground: of("good") },
+          { token: "string.key.json", foreground: of("accent") },
+          { token: "string.value.json", foreground: of("good") },
+          { token: "number", foreground: of("warn") },
+          { token: "keyword.json", foreground: of("warn") },
+          { token: "type.identifier", foreground: of("claimed") },
+          { token: "argument.identifier", foreground: of("warn") },
+        ],
+      });
+    }
+  }, [monaco]);
+  return null;
+}
+
 const roomForDocs = window.matchMedia("(min-width: 64rem)");
+const closed = "rockpool.graphiql.closed"; // GraphiQL doesn't remember that its docs were closed
 
 export default function Explorer({ starter }: { starter: Starter }) {
-  const docs = roomForDocs.matches ? { visiblePlugin: "Documentation Explorer" } : {};
+  const [docs] = useState(() => (roomForDocs.matches && !localStorage.getItem(closed) ? { visiblePlugin: "Documentation Explorer" } : {}));
   return (
-    <GraphiQL {...docs} fetcher={fetcher} defaultTabs={tabsOf(starter)} defaultEditorToolsVisibility="variables" shouldPersistHeaders={false} forcedTheme={useTheme()}>
+    <GraphiQL
+      {...docs}
+      fetcher={fetcher}
+      defaultTabs={tabsOf(starter)}
+      defaultEditorToolsVisibility="variables"
+      shouldPersistHeaders={false}
+      forcedTheme={useTheme()}
+      onTogglePluginVisibility={(plugin) => localStorage.setItem(closed, plugin ? "" : "yes")}
+    >
       <GraphiQL.Logo>
         <a href="/">Rockpool</a>
       </GraphiQL.Logo>
       <FillIn />
+      <Colours />
     </GraphiQL>
   );
 }

@@ -36,7 +36,10 @@ function Page() {
   if (!wide) return <Narrow />;
   return starter ? (
     <Suspense fallback={<Loading what="GraphiQL" />}>
-      <Explorer starter={starter} />
+      <main id="main">
+        <h1 className="hidden-text">GraphiQL</h1>
+        <Explorer starter={starter} />
+      </main>
     </Suspense>
   ) : (
     <Loading what="GraphiQL" />

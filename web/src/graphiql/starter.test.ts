@@ -69,6 +69,13 @@ test("what a person wrote stays", () => {
   }
 });
 
+test("on a first visit the variables are there, too", () => {
+  const items = new Map<string, string>();
+  const starter = starterOf(latest("x1"));
+  renew({ getItem: (key) => items.get(key) ?? null, setItem: (key, value) => void items.set(key, value) }, starter);
+  expect(items.get("graphiql:variables")).toBe(starter.variables);
+});
+
 test("a storage that nobody understands is left alone", () => {
   const items = new Map([["graphiql:tabState", "nonsense"]]);
   renew({ getItem: (key) => items.get(key) ?? null, setItem: (key, value) => void items.set(key, value) }, starterOf(empty));

@@ -44,13 +44,13 @@ export interface Starter {
 const [output, watch, run] = [OutputQuery, WatchSubscription, RunMutation].map(textOf) as [string, string, string];
 const queries = {
   some: [
-    "# Click the button with the triangle, and choose Output: what the latest program printed.\n# Watch shows it live, Run runs another one. Its id is filled in below.",
+    "# Click the triangle, and choose:\n# Output: what the latest program printed.\n# Watch: the same, live.\n# Run: runs another one, and fills in its id.",
     output,
     watch,
     run,
   ].join("\n\n"),
   none: [
-    "# Nothing has run yet. Click the button with the triangle, and choose Run: its id is filled in below.\n# Then choose Watch, which shows what it prints, live, or Output.",
+    "# Nothing has run yet. Click the triangle,\n# and choose Run: it fills in the id.\n# Then choose Watch: what it prints, live.\n# Or Output: all of it.",
     run,
     watch,
     output,
@@ -102,7 +102,7 @@ export function renew(storage: Pick<Storage, "getItem" | "setItem">, starter: St
   storage.setItem(filledIn, starter.id);
   try {
     const state = JSON.parse(storage.getItem(`${prefix}tabState`) ?? "null") as { tabs: Tab[]; activeTabIndex: number } | null;
-    if (!state) return;
+    if (!state) return storage.setItem(`${prefix}variables`, starter.variables); // of a first tab it takes only the query from the page
     state.tabs = state.tabs.map((tab) => {
       if (tab.query !== queries.none && tab.query !== queries.some) return tab;
       const { id } = JSON.parse(tab.variables ?? "") as { id?: unknown };
