@@ -9,7 +9,7 @@ import (
 
 // Bounds of an HTTP/2 connection. A client of HTTP/1 has one request on a connection at a
 // time; see peers.Peers for what a further one counts. net/http keeps four times as many requests
-// as streams that were begun and cancelled, which nothing counts: with 50 streams, 1,000 connections
+// as streams that were begun and cancelled, which nothing counts: with 20 streams, 1,000 connections
 // that did so took more memory than a server of 512 MiB has.
 const (
 	streams       = 10
