@@ -84,6 +84,8 @@ func TestOnceASecond(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Hour)
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		if n := w.asked.Load(); n != 3 || len(w.Agents.asked) != 0 {
 			t.Errorf("asked %d times, %d are kept", n, len(w.Agents.asked))
 		}
