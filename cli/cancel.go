@@ -68,9 +68,9 @@ func (c *execCancel) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	all := make([]cancelled, len(c.IDs))
-	for i, id := range c.IDs {
-		all[i].ID = id
+	all := []cancelled{} // an empty list isn't null
+	for _, id := range c.IDs {
+		all = append(all, cancelled{ID: id})
 	}
 	if len(c.IDs) == 0 {
 		found, err := c.executions(ctx, server, search{states: []runtime.ExecutionState{runtime.ExecutionPending, runtime.ExecutionRunning}})
