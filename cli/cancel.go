@@ -68,7 +68,7 @@ func (c *execCancel) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	var all []cancelled
+	all := []cancelled{} // an empty list isn't null
 	for _, id := range c.IDs {
 		all = append(all, cancelled{ID: id})
 	}

@@ -28,7 +28,9 @@ func TestE2ELabels(t *testing.T) {
 	b.Put(t, object{"id": "labelled", "poolSize": 1})
 	label := func(name, value string) []object { return []object{{"name": name, "value": value}} }
 	var claimed struct {
-		ClaimRunner struct{ Runner struct{ ID, CreatedAt string } }
+		ClaimRunner struct {
+			Runner struct{ ID, CreatedAt string }
+		}
 	}
 	b.Call(t, `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id createdAt } } }`,
 		object{"in": object{"environmentId": "labelled", "waitFor": 60, "labels": label("user", user)}}, &claimed)
@@ -70,7 +72,9 @@ func TestE2ELabels(t *testing.T) {
 		}
 	}
 
-	var runners struct{ Runners struct{ Nodes []struct{ ID string } } }
+	var runners struct {
+		Runners struct{ Nodes []struct{ ID string } }
+	}
 	b.Call(t, `query($labels: [LabelFilterInput!], $from: Time) { runners(labels: $labels, from: $from) { nodes { id } } }`,
 		object{"labels": []object{{"name": "user", "value": user}}, "from": runner.CreatedAt}, &runners)
 	if got := runners.Runners.Nodes; len(got) != 2 || got[0].ID != runner.ID || got[1].ID != sleeps.RunnerID {
