@@ -201,6 +201,23 @@ func TestE2EFiles(t *testing.T) {
 	if r := b.Shell(t, runner, "cat ./-rf"); r.Stream("STDOUT") != "new" {
 		t.Errorf("after delete and write: %q", r.Stream("STDOUT"))
 	}
+	move := `mutation($in: MoveFileInput!) { moveFile(input: $in) { file { path size } } }`
+	var moved struct {
+		MoveFile struct {
+			File struct {
+				Path string
+				Size int
+			}
+		}
+	}
+	b.Call(t, move, object{"in": object{"runnerId": runner, "from": "-rf", "to": "sub dir/moved"}}, &moved)
+	if r := b.Shell(t, runner, "cat './sub dir/moved'; ls ./-rf 2>/dev/null"); r.Stream("STDOUT") != "new" || moved.MoveFile.File.Path != "sub dir/moved" || moved.MoveFile.File.Size != 3 {
+		t.Errorf("after a move: %q, %+v", r.Stream("STDOUT"), moved)
+	}
+	err := b.Ask(t.Context(), move, object{"in": object{"runnerId": runner, "from": "sub dir/moved", "to": "sub dir/deep"}}, nil)
+	if err == nil || !strings.Contains(err.Error(), "replaces nothing") {
+		t.Errorf("over a directory: %v", err)
+	}
 }
 
 // TestE2EFilesAreCheckedFirst: all is checked before anything is touched.
