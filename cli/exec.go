@@ -15,6 +15,7 @@ import (
 
 type execCommands struct {
 	List   execList   `cmd:"" help:"List executions, ended ones too for as long as they are kept."`
+	Logs   execLogs   `cmd:"" help:"Print the lines that it has printed so far: all, some by number, or those with a text."`
 	Follow execFollow `cmd:"" help:"Copy what an execution prints, to its end, and exit with its code."`
 	Cancel execCancel `cmd:"" help:"End executions, with every process that they started."`
 }
@@ -24,6 +25,7 @@ func (execCommands) Help() string {
 	return `Examples:
 
     rockpool exec list --state RUNNING
+    rockpool exec logs "$id" --search error --numbers
     rockpool exec follow "$id"
     rockpool exec cancel "$id"`
 }
