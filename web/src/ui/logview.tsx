@@ -25,7 +25,7 @@ export interface LogViewProps {
   nothing: ReactNode;
 }
 
-const lineHeight = 20;
+const lineHeight = 24;
 /** Rows in the list. What is before and after them comes by a button: browsers draw nothing that is 30 million pixels high. */
 export const listed = 50_000;
 const streams = [
