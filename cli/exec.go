@@ -16,6 +16,7 @@ import (
 type execCommands struct {
 	List   execList   `cmd:"" help:"List executions, the newest first, ended ones too for as long as they are kept."`
 	Show   execShow   `cmd:"" help:"Show all about one execution but its output."`
+	Logs   execLogs   `cmd:"" help:"Print the lines that it has printed so far: all, some by number, or those with a text."`
 	Follow execFollow `cmd:"" help:"Copy what an execution prints, to its end, and exit with its code."`
 	Cancel execCancel `cmd:"" help:"End executions, with every process that they started."`
 }
@@ -26,6 +27,7 @@ func (execCommands) Help() string {
 
     rockpool exec list --label user=ada --failed --since 1h
     rockpool exec show "$id"
+    rockpool exec logs "$id" --search error --numbers
     rockpool exec follow "$id"
     rockpool exec cancel "$id"
     rockpool exec cancel --label user=ada`

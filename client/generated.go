@@ -2267,6 +2267,28 @@ func (v *GetHealthResponse) GetVersion() string { return v.Version }
 // GetHealth returns GetHealthResponse.Health, and is useful for accessing the field via an interface.
 func (v *GetHealthResponse) GetHealth() Health { return v.Health }
 
+// GetLinesExecution includes the requested fields of the GraphQL type Execution.
+// The GraphQL type's documentation follows.
+//
+// One command in one runner, and what became of it.
+type GetLinesExecution struct {
+	// What it has printed so far as numbered lines, from any line on; or those of them that contain a text. It doesn't wait. INVALID_INPUT for an argument out of its range.
+	// A line is of one stream. It ends at its newline, where bytes are lost, where the output ends, and where the other stream has printed more than 65536 bytes since the line began. Lines are numbered from 1 on in the order in which their first bytes were printed, on either stream; lost bytes take one number. So a number never changes: not when more is printed, not with a restart of the server, and not with the execution's end.
+	Lines LinePage `json:"lines"`
+}
+
+// GetLines returns GetLinesExecution.Lines, and is useful for accessing the field via an interface.
+func (v *GetLinesExecution) GetLines() LinePage { return v.Lines }
+
+// GetLinesResponse is returned by GetLines on success.
+type GetLinesResponse struct {
+	// The execution with this id; null with EXECUTION_NOT_FOUND if there is none (any more).
+	Execution GetLinesExecution `json:"execution"`
+}
+
+// GetExecution returns GetLinesResponse.Execution, and is useful for accessing the field via an interface.
+func (v *GetLinesResponse) GetExecution() GetLinesExecution { return v.Execution }
+
 // GetPoolEnvironment includes the requested fields of the GraphQL type Environment.
 // The GraphQL type's documentation follows.
 //
@@ -2641,6 +2663,75 @@ func (v *LimitsInput) GetFileSize() *int64 { return v.FileSize }
 
 // GetOutputBytes returns LimitsInput.OutputBytes, and is useful for accessing the field via an interface.
 func (v *LimitsInput) GetOutputBytes() *int64 { return v.OutputBytes }
+
+// Line includes the requested fields of the GraphQL type OutputLine.
+// The GraphQL type's documentation follows.
+//
+// A line of an execution's output, or bytes of it that are lost.
+type Line struct {
+	// Its number, from 1 on.
+	Number int64 `json:"number"`
+	// Which stream it was printed on; null where bytes are lost.
+	Stream *OutputStream `json:"stream"`
+	// Its text without the newline, and without a carriage return just before that; other carriage returns and escape sequences are in it. U+FFFD stands where bytes aren't UTF-8. Empty where bytes are lost.
+	Text string `json:"text"`
+	// Whether it is longer than 16384 bytes, with which `text` ends.
+	Truncated bool `json:"truncated"`
+	// Whether more of it may come and would show: its end wasn't printed yet.
+	Open bool `json:"open"`
+	// When its first byte was printed; of lost bytes, when what comes after them was.
+	At time.Time `json:"at"`
+	// How many bytes are lost here; 0 where it is a line.
+	LostBytes int64 `json:"lostBytes"`
+	// Why the first of them are lost; null where it is a line.
+	LostCause *OutputLossCause `json:"lostCause"`
+}
+
+// GetNumber returns Line.Number, and is useful for accessing the field via an interface.
+func (v *Line) GetNumber() int64 { return v.Number }
+
+// GetStream returns Line.Stream, and is useful for accessing the field via an interface.
+func (v *Line) GetStream() *OutputStream { return v.Stream }
+
+// GetText returns Line.Text, and is useful for accessing the field via an interface.
+func (v *Line) GetText() string { return v.Text }
+
+// GetTruncated returns Line.Truncated, and is useful for accessing the field via an interface.
+func (v *Line) GetTruncated() bool { return v.Truncated }
+
+// GetOpen returns Line.Open, and is useful for accessing the field via an interface.
+func (v *Line) GetOpen() bool { return v.Open }
+
+// GetAt returns Line.At, and is useful for accessing the field via an interface.
+func (v *Line) GetAt() time.Time { return v.At }
+
+// GetLostBytes returns Line.LostBytes, and is useful for accessing the field via an interface.
+func (v *Line) GetLostBytes() int64 { return v.LostBytes }
+
+// GetLostCause returns Line.LostCause, and is useful for accessing the field via an interface.
+func (v *Line) GetLostCause() *OutputLossCause { return v.LostCause }
+
+// LinePage includes the requested fields of the GraphQL type OutputLinePage.
+// The GraphQL type's documentation follows.
+//
+// Some lines of an execution's output.
+type LinePage struct {
+	// The lines, by their numbers.
+	Lines []Line `json:"lines"`
+	// Whether there is more output now after what was looked at.
+	More bool `json:"more"`
+	// The `from` with which to go on, now or once more was printed. At the end of what was printed it is the first line that may get longer, which then comes again. Null: the execution has ended, and nothing comes after these lines.
+	Next int64 `json:"next"`
+}
+
+// GetLines returns LinePage.Lines, and is useful for accessing the field via an interface.
+func (v *LinePage) GetLines() []Line { return v.Lines }
+
+// GetMore returns LinePage.More, and is useful for accessing the field via an interface.
+func (v *LinePage) GetMore() bool { return v.More }
+
+// GetNext returns LinePage.Next, and is useful for accessing the field via an interface.
+func (v *LinePage) GetNext() int64 { return v.Next }
 
 // ListedExecution includes the requested fields of the GraphQL type Execution.
 // The GraphQL type's documentation follows.
@@ -3096,6 +3187,33 @@ func (v *Output) GetLostBytes() int64 { return v.LostBytes }
 
 // GetChunks returns Output.Chunks, and is useful for accessing the field via an interface.
 func (v *Output) GetChunks() []Chunk { return v.Chunks }
+
+// Why output is lost. Each cause rests on evidence, also after a restart of the server; without any it is UNKNOWN.
+type OutputLossCause string
+
+const (
+	// When it was printed, the server's disk was full, or what --keep-bytes leaves for output.
+	OutputLossCauseStorageFull OutputLossCause = "STORAGE_FULL"
+	// When it was printed, the server could not write it: its disk failed or was read-only, or the server had no file descriptors left.
+	OutputLossCauseUnwritable OutputLossCause = "UNWRITABLE"
+	// It was kept until the execution was collected, by --keep-executions or --keep-bytes.
+	OutputLossCauseRetention OutputLossCause = "RETENTION"
+	// It was kept, and then its file in the server's data directory was deleted, not by the server.
+	OutputLossCauseDeleted OutputLossCause = "DELETED"
+	// It was kept, and then its file was cut off or changed: a power cut can take a file's end. What comes after the damage is lost with it.
+	OutputLossCauseDamaged OutputLossCause = "DAMAGED"
+	// The output isn't there, and nothing is left that says why.
+	OutputLossCauseUnknown OutputLossCause = "UNKNOWN"
+)
+
+var AllOutputLossCause = []OutputLossCause{
+	OutputLossCauseStorageFull,
+	OutputLossCauseUnwritable,
+	OutputLossCauseRetention,
+	OutputLossCauseDeleted,
+	OutputLossCauseDamaged,
+	OutputLossCauseUnknown,
+}
 
 // One of a command's two outputs.
 type OutputStream string
@@ -4831,6 +4949,38 @@ func (v *__GetFilesInput) GetFirst() *int { return v.First }
 
 // GetAfter returns __GetFilesInput.After, and is useful for accessing the field via an interface.
 func (v *__GetFilesInput) GetAfter() *string { return v.After }
+
+// __GetLinesInput is used internally by genqlient
+type __GetLinesInput struct {
+	Id         string        `json:"id"`
+	From       *int64        `json:"from"`
+	Last       *bool         `json:"last"`
+	Max        int           `json:"max"`
+	Stream     *OutputStream `json:"stream"`
+	Containing *string       `json:"containing"`
+	MatchCase  *bool         `json:"matchCase"`
+}
+
+// GetId returns __GetLinesInput.Id, and is useful for accessing the field via an interface.
+func (v *__GetLinesInput) GetId() string { return v.Id }
+
+// GetFrom returns __GetLinesInput.From, and is useful for accessing the field via an interface.
+func (v *__GetLinesInput) GetFrom() *int64 { return v.From }
+
+// GetLast returns __GetLinesInput.Last, and is useful for accessing the field via an interface.
+func (v *__GetLinesInput) GetLast() *bool { return v.Last }
+
+// GetMax returns __GetLinesInput.Max, and is useful for accessing the field via an interface.
+func (v *__GetLinesInput) GetMax() int { return v.Max }
+
+// GetStream returns __GetLinesInput.Stream, and is useful for accessing the field via an interface.
+func (v *__GetLinesInput) GetStream() *OutputStream { return v.Stream }
+
+// GetContaining returns __GetLinesInput.Containing, and is useful for accessing the field via an interface.
+func (v *__GetLinesInput) GetContaining() *string { return v.Containing }
+
+// GetMatchCase returns __GetLinesInput.MatchCase, and is useful for accessing the field via an interface.
+func (v *__GetLinesInput) GetMatchCase() *bool { return v.MatchCase }
 
 // __GetPoolInput is used internally by genqlient
 type __GetPoolInput struct {
@@ -7480,6 +7630,65 @@ func GetHealth(
 	}
 
 	data_ = &GetHealthResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by GetLines.
+const GetLines_Operation = `
+query GetLines ($id: ID!, $from: Int64, $last: Boolean, $max: Int!, $stream: OutputStream, $containing: String, $matchCase: Boolean) {
+	execution(id: $id) {
+		lines(from: $from, last: $last, maxLines: $max, stream: $stream, containing: $containing, matchCase: $matchCase) {
+			lines {
+				number
+				stream
+				text
+				truncated
+				open
+				at
+				lostBytes
+				lostCause
+			}
+			more
+			next
+		}
+	}
+}
+`
+
+func GetLines(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	from *int64,
+	last *bool,
+	max int,
+	stream *OutputStream,
+	containing *string,
+	matchCase *bool,
+) (data_ *GetLinesResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "GetLines",
+		Query:  GetLines_Operation,
+		Variables: &__GetLinesInput{
+			Id:         id,
+			From:       from,
+			Last:       last,
+			Max:        max,
+			Stream:     stream,
+			Containing: containing,
+			MatchCase:  matchCase,
+		},
+	}
+
+	data_ = &GetLinesResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

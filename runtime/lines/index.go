@@ -30,13 +30,10 @@ type index struct {
 func newIndex() *index { return &index{places: []place{{}}, spacing: firstSpacing} }
 
 // count goes on counting, to the log's end or for countBytes. It returns the place
-// that it came to, and whether that was the end.
+// that it came to, and whether that was the end. ErrPosition: the log isn't that which was
+// counted before.
 func (x *index) count(ctx context.Context, open func(position int64) (*output.Reader, error)) (tail place, all bool, err error) {
 	r, err := open(x.tail.position)
-	if errors.Is(err, output.ErrPosition) { // the log was cut or replaced
-		*x = *newIndex()
-		r, err = open(0)
-	}
 	if err != nil {
 		return place{}, false, err
 	}

@@ -103,7 +103,7 @@ func (b *Book) Read(ctx context.Context, source Source, q Query) (Page, error) {
 		return Page{}, context.Cause(ctx)
 	}
 	page, err := b.entry(source.ID).page(ctx, source, q)
-	if errors.Is(err, output.ErrPosition) { // the log was damaged after it was counted
+	if errors.Is(err, output.ErrPosition) { // the log was cut or damaged after it was counted
 		b.forget(source.ID)
 		page, err = b.entry(source.ID).page(ctx, source, q)
 	}

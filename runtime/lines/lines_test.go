@@ -352,8 +352,8 @@ func TestALogThatWasCutIsCountedAnew(t *testing.T) {
 		}
 		page, err := b.Read(t.Context(), source, Query{From: 1, First: 10})
 		want := map[int64]string{size: "1o one|2o two", size / 2: "1o one|2 lost 4", 0: "1 lost 8"}[cut]
-		if err != nil || texts(page.Lines) != want {
-			t.Errorf("%d bytes: %s, %v", cut, texts(page.Lines), err)
+		if err != nil || texts(page.Lines) != want || page.Total != int64(len(page.Lines)) {
+			t.Errorf("%d bytes: %s of %d, %v", cut, texts(page.Lines), page.Total, err)
 		}
 	}
 }

@@ -24,7 +24,8 @@ function shown(page) {
     const frame = () => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
     for (let top = 0; ; top += box.clientHeight / 2) {
       box.scrollTop = top;
-      await frame();
+      do await frame();
+      while (box.querySelector(".output-line.loading")); // until they came from the server
       for (const line of box.querySelectorAll(".output-line")) lines.set(Number(line.dataset.line), line.textContent.trim());
       if (top >= box.scrollHeight) break;
     }

@@ -29,6 +29,7 @@ export interface Found {
 
 const mostHits = 10_000;
 const typing = 250; // ms without a key
+const again = 1_000; // ms after the server didn't answer
 const nothing: Found = { numbers: [], done: true, many: false, error: undefined };
 
 /** Has the server search an output. It goes on when `version` changes, as more may have been printed. */
@@ -39,6 +40,7 @@ export function useSearch(id: string, stream: Stream | undefined, text: string, 
   useEffect(() => {
     if (text === "") return;
     const stop = new AbortController();
+    let timer: ReturnType<typeof setTimeout>;
     let busy = true; // until the timer
     let from: number | null = 1;
     let numbers: readonly number[] = [];
@@ -58,12 +60,15 @@ export function useSearch(id: string, stream: Stream | undefined, text: string, 
           setState({ key, found: { numbers, done, many, error: undefined } });
         }
       } catch (error) {
-        if (!stop.signal.aborted) setState({ key, found: { numbers, done: true, many: false, error: error as ServerError } });
+        if (stop.signal.aborted) return;
+        const refused = error as ServerError;
+        if (refused.retryable) timer = setTimeout(() => void search(), again);
+        else setState({ key, found: { numbers, done: true, many: false, error: refused } });
       } finally {
         busy = false;
       }
     };
-    const timer = setTimeout(() => {
+    timer = setTimeout(() => {
       busy = false;
       void search();
     }, typing);

@@ -25,7 +25,7 @@ export interface LogViewProps {
   nothing: ReactNode;
 }
 
-const lineHeight = 20;
+const lineHeight = 24;
 /** Rows in the list. What is before and after them comes by a button: browsers draw nothing that is 30 million pixels high. */
 export const listed = 50_000;
 const streams = [
@@ -271,7 +271,8 @@ export function words(found: Found, hit: number): string {
   return `${hit < 0 ? "" : `${count(hit + 1)} of `}${count(n)}${found.many ? "+" : ""} ${n === 1 ? "line" : "lines"}`;
 }
 
+/** The replay at a line's moment: a little later, as times are rounded here, so that the line is there. */
 function replayOf(id: string, began: string | null, at: string): string {
-  const seconds = began ? Math.max(0, between(began, at) / 1000) : 0;
+  const seconds = began ? Math.max(0, between(began, at) / 1000) + 0.01 : 0;
   return `/executions/${id}/replay#t=${Number(seconds.toFixed(3))}`;
 }

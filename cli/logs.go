@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/output"
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+type execLogs struct {
+	connection.Flags
+	ID         string    `arg:"" name:"execution" complete:"execution" help:"Its id."`
+	Lines      lineRange `placeholder:"120-140" help:"Only the lines with these numbers: 120, 120-140 or 120-."`
+	Last       int       `placeholder:"N" help:"Only the last N lines, 1 to 1000."`
+	Search     string    `placeholder:"TEXT" help:"Only lines that contain this text, in upper or lower case."`
+	MatchCase  bool      `help:"With --search: upper and lower case differ."`
+	Stream     string    `placeholder:"STREAM" enum:",stdout,stderr" default:"" help:"Only lines of this stream: stdout or stderr."`
+	Numbers    bool      `short:"n" help:"Begin each line with its number."`
+	Timestamps bool      `short:"t" help:"Begin each line with when it was printed."`
+	JSON       bool      `name:"json" help:"Print one JSON object per line, with the API's names."`
+}
+
+// Help is what its --help says beyond the flags.
+func (execLogs) Help() string {
+	return `It prints the lines of both streams to standard output and doesn't wait for more; rockpool exec follow does, and copies every byte. A line's number never changes. The dashboard shows line 120 at /executions/ID#L120.
+
+    rockpool exec logs "$id" --last 20
+    rockpool exec logs "$id" --search error --numbers
+    rockpool exec logs "$id" --lines 120-140 --timestamps`
+}
+
+// A lineRange is numbers of lines, both included; zero: all.
+type lineRange struct{ from, to int64 }
+
+// UnmarshalText reads 120, 120-140 or 120-.
+func (r *lineRange) UnmarshalText(text []byte) error {
+	first, last, isRange := strings.Cut(string(text), "-")
+	from, err := strconv.ParseInt(first, 10, 64)
+	to := from
+	if err == nil && isRange {
+		if to = math.MaxInt64; last != "" {
+			to, err = strconv.ParseInt(last, 10, 64)
+		}
+	}
+	if err != nil || from < 1 || to < from {
+		return fmt.Errorf("must be numbers of lines such as 120, 120-140 or 120-, from 1 on, not %q", text)
+	}
+	*r = lineRange{from, to}
+	return nil
+}
+
+// Run prints lines.
+func (c *execLogs) Run(s Streams) error {
+	ctx, stop := stoppable()
+	defer stop()
+	server, err := c.Patient()
+	if err != nil {
+		return err
+	}
+	if c.Last != 0 && (c.Search != "" || c.Lines != lineRange{}) {
+		return runtime.Invalid("last", "--last can't be given with --lines or --search")
+	}
+	var stream *client.OutputStream
+	if c.Stream != "" {
+		stream = new(client.OutputStream(strings.ToUpper(c.Stream)))
+	}
+	from, to := &c.Lines.from, cmp.Or(c.Lines.to, math.MaxInt64)
+	if *from == 0 {
+		from = nil
+	}
+	var last *bool
+	most := *connection.PageSize
+	if c.Last != 0 {
+		last, most = new(true), c.Last
+	}
+	for {
+		out, err := client.GetLines(ctx, server, c.ID, from, last, most, stream, unless(c.Search), &c.MatchCase)
+		if err != nil {
+			return err
+		}
+		page := out.Execution.Lines
+		for _, line := range page.Lines {
+			if line.Number > to {
+				return nil
+			}
+			if err := c.print(s.Out, line); err != nil {
+				return err
+			}
+		}
+		if !page.More || page.Next > to {
+			return nil
+		}
+		from, last = &page.Next, nil
+	}
+}
+
+func (c *execLogs) print(out io.Writer, line client.Line) error {
+	if c.JSON {
+		encoded, err := json.Marshal(line)
+		if err != nil {
+			return err
+		}
+		escaped, _ := output.Escape(encoded)
+		_, err = out.Write(append(escaped, '\n'))
+		return err
+	}
+	var b strings.Builder
+	if c.Numbers {
+		fmt.Fprintf(&b, "%7d  ", line.Number)
+	}
+	if c.Timestamps {
+		b.WriteString(line.At.Local().Format("2006-01-02T15:04:05.000Z07:00  "))
+	}
+	switch {
+	case line.LostBytes > 0:
+		fmt.Fprintf(&b, "[%d bytes of output are missing here: %s]", line.LostBytes, lossCause(line))
+	case line.Truncated:
+		b.WriteString(line.Text + " [the line is longer: rockpool exec follow prints all of it]")
+	default:
+		b.WriteString(line.Text)
+	}
+	_, err := io.WriteString(out, b.String()+"\n")
+	return err
+}
+
+func lossCause(line client.Line) string {
+	if line.LostCause == nil {
+		return string(runtime.LossUnknown)
+	}
+	return string(*line.LostCause)
+}

@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+func TestLogs(t *testing.T) {
+	s := newServer(t)
+	s.works("env", "put", "a", "--pool-size", "1")
+	wait.For(t, "a runner is idle", func() bool { p, _ := s.engine.PoolStatus("a"); return p.Idle == 1 })
+	runner := strings.TrimSpace(s.works("runner", "claim", "a"))
+	run := func(command ...string) string {
+		t.Helper()
+		x, err := s.engine.Start(t.Context(), engine.StartInput{RunnerID: runtime.RunnerID(runner), Command: command})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.engine.Execution(t.Context(), x.ID, 1<<40); err != nil {
+			t.Fatal(err)
+		}
+		return string(x.ID)
+	}
+	id := run("count", "2500", "0") // three pages
+	if lines := strings.Split(strings.TrimSpace(s.works("exec", "logs", id)), "\n"); len(lines) != 2500 || lines[0] != "0" || lines[2499] != "2499" {
+		t.Errorf("%d lines from %s on", len(lines), lines[0])
+	}
+	for want, args := range map[string][]string{
+		"119\n120\n":      {"--lines", "120-121"},
+		"   2500  2499\n": {"--lines", "2500-", "-n"},
+		"2498\n2499\n":    {"--last", "2"},
+		"   2120  2119\n": {"--search", "2119", "--lines", "1120-2120", "--numbers"},
+		"":                {"--stream", "stderr"},
+	} {
+		if got := s.works(append([]string{"exec", "logs", id}, args...)...); got != want {
+			t.Errorf("%q print %q, want %q", args, got, want)
+		}
+	}
+	failing := run("stderr", "Oh", "no")
+	var line client.Line
+	if err := json.Unmarshal([]byte(s.works("exec", "logs", failing, "--stream", "stderr", "--search", "OH", "--json")), &line); err != nil || line.Number != 1 || line.Text != "Oh no" || *line.Stream != client.OutputStreamStderr {
+		t.Error(line, err)
+	}
+	if got := s.works("exec", "logs", failing, "--timestamps"); !strings.HasPrefix(got, line.At.Local().Format("2006-01-02T15:04:05.000")) || !strings.HasSuffix(got, "  Oh no\n") {
+		t.Error(got)
+	}
+	for want, args := range map[string][]string{
+		"must be numbers of lines":    {"--lines", "140-120"},
+		"can't be given with --lines": {"--lines", "1", "--last", "1"},
+		"maxLines":                    {"--last", "2000"},
+	} {
+		if _, got, code := s.command(append([]string{"exec", "logs", id}, args...)...); code == 0 || !strings.Contains(got, want) {
+			t.Errorf("%q: %d %s", args, code, got)
+		}
+	}
+}
