@@ -61,9 +61,9 @@ export function Meter({ label, used, of, text }: { label: string; used: number; 
   const words = over ? `${text} (${count(share)}×)` : text;
   return (
     <div className="meter">
-      <div className="row spread small">
-        <span className="soft">{label}</span>
-        <span className="num">{words}</span>
+      <div className="small">
+        <div className="soft">{label}</div>
+        <div className="num">{words}</div>
       </div>
       <div className="meter-bar" role="img" aria-label={`${label}: ${words}`} title={over ? "More is promised to runners than there is: not all of them use theirs at once." : undefined}>
         <span style={{ width: `${Math.min(100, share * 100)}%` }} />

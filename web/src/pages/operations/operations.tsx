@@ -37,6 +37,9 @@ export default function Operations() {
   const history = useQuery(AlertHistoryQuery, {}, { every: 5_000 });
   const [draining, setDraining] = useState(false);
   const now = cluster.data?.cluster;
+  const failed = cluster.error ?? pools.error ?? history.error;
+  // Together: what comes later would move what is below it.
+  const all = now && pools.environments && history.data && { ...now, environments: pools.environments, history: history.data.poolAlertHistory };
   const changed = () => {
     cluster.reload();
     activity.reload();
@@ -63,21 +66,25 @@ export default function Operations() {
         )
       }
     >
-      <Failure error={cluster.error ?? pools.error ?? history.error} retry={retry} />
-      {!now && !cluster.error && <Loading what="the cluster" />}
+      <Failure error={failed} retry={retry} />
+      {!all && !failed && <Loading what="the cluster" />}
       {now?.draining && <Progress draining={now.draining} />}
-      {now && (
-        <Card>
-          <div className="summary">
-            <Figures activity={activity.data} />
-            <Promised capacity={now.capacity} />
-          </div>
-        </Card>
+      {all && (
+        <>
+          <Card>
+            <div className="stack">
+              <div className="summary">
+                <Figures activity={activity.data} />
+                <Promised capacity={all.capacity} />
+              </div>
+              <Meaning capacity={all.capacity} machine={all.kind === "local" ? "This machine" : `The ${all.kind} cluster`} />
+            </div>
+          </Card>
+          <Pools environments={all.environments} alerts={alerts} />
+          <Alerts standing={alerts} history={all.history} />
+          <Scheduler />
+        </>
       )}
-      {pools.environments && <Pools environments={pools.environments} alerts={alerts} />}
-      {history.data && <Alerts standing={alerts} history={history.data.poolAlertHistory} />}
-      <Scheduler />
-      {now && <Meaning capacity={now.capacity} machine={now.kind === "local" ? "This machine" : `The ${now.kind} cluster`} />}
       <DrainDialog open={draining} onClose={() => setDraining(false)} onDone={changed} />
     </Page>
   );

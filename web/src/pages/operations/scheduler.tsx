@@ -1,4 +1,4 @@
-import { Fragment, useState } from "react";
+import { Fragment, useEffect, useState } from "react";
 import { bytes, count, duration, moment, plural } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { useQuery } from "../../lib/hooks";
@@ -103,6 +103,12 @@ export function Scheduler() {
     { every: 2_000 },
   );
   const cluster = data?.cluster;
+  const known = cluster !== undefined;
+  const [begun, setBegun] = useState(false);
+  useEffect(() => {
+    if (known) setBegun(true);
+  }, [known]);
+  if (!begun) return error ? <Failure error={error} retry={reload} /> : <Loading what="the scheduler" />;
   return (
     <>
       <Failure error={error} retry={reload} />
