@@ -30,8 +30,11 @@ func (a *Alerts) Add(env runtime.Environment, raised runtime.PoolAlert) {
 	if a.of == nil {
 		a.of = map[runtime.TenantID][]alert{}
 	}
-	all := append(a.of[env.Tenant], alert{raised, runtime.Environment{Tenant: env.Tenant, Shared: env.Shared}})
-	a.of[env.Tenant] = slices.Clone(all[max(0, len(all)-MostAlerts):])
+	all := a.of[env.Tenant]
+	if len(all) == MostAlerts {
+		all = slices.Delete(all, 0, 1)
+	}
+	a.of[env.Tenant] = append(all, alert{raised, runtime.Environment{Tenant: env.Tenant, Shared: env.Shared}})
 }
 
 // Latest returns the latest MostAlerts of environments that the caller sees, the newest first.

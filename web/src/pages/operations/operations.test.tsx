@@ -1,0 +1,31 @@
+import { cleanup, render, screen } from "@testing-library/react";
+import { afterEach, expect, test } from "vitest";
+import { Alerts, type Past } from "./alerts";
+import { Progress } from "./drain";
+
+afterEach(cleanup);
+
+const past = (environmentId: string, state: Past["state"], since: string): Past => ({ environmentId, state, since, idle: 0, size: 2, threshold: 0.5, reason: `${environmentId} says why` });
+
+test("a drain says what is left, without zeros", () => {
+  const { container, rerender } = render(<Progress draining={{ since: "2026-11-21T00:00:00Z", claimed: 1, leaving: 0, executions: 2 }} />);
+  expect([...container.querySelectorAll("dl > div")].map((fact) => fact.textContent)).toEqual(["Claimed1 runner", "Executions2 executions"]);
+  expect(container.querySelector(".tag")!.textContent).toBe("Draining");
+  rerender(<Progress draining={{ since: "2026-11-21T00:00:00Z", claimed: 0, leaving: 0, executions: 0 }} />);
+  expect(container.querySelector(".tag")!.textContent).toBe("Drained");
+  screen.getByText(/Nothing is left/);
+});
+
+test("an alert that stands is listed once, before what came and went", () => {
+  const standing = past("a", "RAISED", "2026-11-21T00:00:03Z");
+  const history = [standing, past("b", "RESOLVED", "2026-11-21T00:00:02Z"), past("b", "RAISED", "2026-11-21T00:00:01Z")];
+  const { container } = render(<Alerts standing={new Map([["a", standing]])} history={history} />);
+  expect([...container.querySelectorAll("li")].map((row) => `${row.querySelector("a")!.textContent} ${row.querySelector(".tag")!.textContent}`)).toEqual(["a Stands", "b Resolved", "b Raised"]);
+});
+
+test("only the latest of many alerts are shown at first", () => {
+  const history = Array.from({ length: 30 }, (_, n) => past(`e${n}`, "RESOLVED", new Date(1e12 - n * 1000).toISOString()));
+  const { container } = render(<Alerts standing={new Map()} history={history} />);
+  expect(container.querySelectorAll("li").length).toBe(10);
+  screen.getByText("Show all 30");
+});

@@ -1,0 +1,28 @@
+import { cleanup, render } from "@testing-library/react";
+import { afterEach, expect, test, vi } from "vitest";
+import { useActivity } from "../lib/activity";
+import type { Pool } from "../lib/pools";
+import { Maintenance } from "./maintenance";
+import { PoolReason, PoolState } from "./poolstate";
+
+vi.mock("../lib/activity", () => ({ useActivity: vi.fn() }));
+afterEach(cleanup);
+
+const pool: Pool = { environmentId: "a", revision: 1, size: 2, idle: 0, starting: 2, claimed: 0, stopping: 0, waiting: 0, reason: "no room", deleted: false, image: null };
+const says = (draining: boolean) => {
+  vi.mocked(useActivity).mockReturnValue({ data: { executionsRunning: 0, executionsPending: 0, failuresPerMinute: 0, claimsWaiting: 0, draining }, reload: () => {} });
+  const { container } = render(
+    <>
+      <Maintenance />
+      <PoolState pool={pool} alert={undefined} />
+      <PoolReason pool={pool} alert={undefined} />
+    </>,
+  );
+  return container.textContent;
+};
+
+test("a pool without runners is held up, but one that is drained is meant to be empty", () => {
+  expect(says(false)).toBe("Held upno room");
+  cleanup();
+  expect(says(true)).toBe("Maintenance No runner starts, and claims wait, until the drain is ended.Drained");
+});
