@@ -18,6 +18,10 @@ func (r mutation) DrainCluster(ctx context.Context, in generated.DrainClusterInp
 	return generated.DrainClusterPayload{Cluster: status}, err
 }
 
+func (r cluster) CoreMHz(_ context.Context, of *runtime.ClusterStatus) (*int, error) {
+	return orNull(of.CoreMHz), nil
+}
+
 func (r cluster) Evaluations(
 	ctx context.Context, _ *runtime.ClusterStatus, env, runner *string, status []runtime.EvaluationStatus, first *int, after *string,
 ) (model.EvaluationConnection, error) {

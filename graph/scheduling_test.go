@@ -158,3 +158,38 @@ func TestSchedulingThatNobodyTellsIsEmpty(t *testing.T) {
 		t.Error("looking through everything sixty times costs too little")
 	}
 }
+
+// TestClusterTellsWhatFits: what isn't known is null.
+func TestClusterTellsWhatFits(t *testing.T) {
+	fake := clustertest.NewFake()
+	c := &fitting{Fake: fake}
+	b := newBedOver(t, c, fake)
+	for _, test := range []struct {
+		is   runtime.ClusterStatus
+		want string
+	}{
+		{runtime.ClusterStatus{}, `{"cluster": {"coreMHz": null, "largestRunner": null, "hostInterpreters": []}}`},
+		{
+			runtime.ClusterStatus{CoreMHz: 2500, LargestRunner: &runtime.Resources{CPUMHz: 5000, MemoryMiB: 900}, HostInterpreters: []string{"sh"}},
+			`{"cluster": {"coreMHz": 2500, "largestRunner": {"cpuMHz": 5000, "memoryMiB": 900}, "hostInterpreters": ["sh"]}}`,
+		},
+	} {
+		c.status = test.is
+		var got, want any
+		b.ask(`{ cluster { coreMHz largestRunner { cpuMHz memoryMiB } hostInterpreters } }`, nil, &got)
+		if err := json.Unmarshal([]byte(test.want), &want); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// fitting is a cluster whose status is made up.
+type fitting struct {
+	*clustertest.Fake
+	status runtime.ClusterStatus
+}
+
+func (c *fitting) Status(context.Context) (runtime.ClusterStatus, error) { return c.status, nil }

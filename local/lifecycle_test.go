@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -290,6 +291,19 @@ func TestLeakIsTold(t *testing.T) {
 		if s := b.Stats(); s.Leaked != problems || s.Problems != problems {
 			t.Errorf("leak %q: %d leaked, %d problems", leak, s.Leaked, s.Problems)
 		}
+	}
+}
+
+// The status says what one runner can have: with more, none is ever placed.
+func TestStatusTellsWhatFits(t *testing.T) {
+	b := newBench(t)
+	defer b.stop()
+	status, err := b.Status(t.Context())
+	if err != nil || status.CoreMHz < 1 || !slices.Contains(status.HostInterpreters, "sh") {
+		t.Errorf("status: %+v, %v", status, err)
+	}
+	if most := status.LargestRunner; most == nil || most.CPUMHz != status.Capacity.CPUMHzPromisable || int64(most.MemoryMiB) != status.Capacity.MemoryMiBPromisable || most.Processes < 1 || most.WorkspaceMiB < 1 {
+		t.Errorf("the largest runner: %+v, of %+v", most, status.Capacity)
 	}
 }
 

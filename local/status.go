@@ -15,10 +15,16 @@ import (
 // those that are being removed count until their processes are gone.
 func (c *Cluster) Status(context.Context) (runtime.ClusterStatus, error) {
 	node := c.placer.Node()
-	status := runtime.ClusterStatus{Kind: "local", Capacity: runtime.Capacity{
-		CPUMHz: node.Machine.CPUMHz, MemoryMiB: int64(node.Machine.MemoryMiB),
-		CPUMHzPromisable: node.Capacity.CPUMHz, MemoryMiBPromisable: int64(node.Capacity.MemoryMiB),
-	}}
+	status := runtime.ClusterStatus{
+		Kind: "local",
+		Capacity: runtime.Capacity{
+			CPUMHz: node.Machine.CPUMHz, MemoryMiB: int64(node.Machine.MemoryMiB),
+			CPUMHzPromisable: node.Capacity.CPUMHz, MemoryMiBPromisable: int64(node.Capacity.MemoryMiB),
+		},
+		CoreMHz:          c.host.Machine.CoreMHz,
+		LargestRunner:    &node.Capacity,
+		HostInterpreters: c.host.Machine.Programs(runtime.Interpreters()),
+	}
 	status.Capacity.Take(node.Used)
 	remarks := slices.Clone(c.tiers)
 	if lost := c.host.Lost(); lost != "" {

@@ -210,6 +210,7 @@ func (c *Cluster) Status(ctx context.Context) (runtime.ClusterStatus, error) {
 		}
 	}
 	status.Capacity = c.nodes.Capacity()
+	status.CoreMHz = c.nodes.CoreMHz()
 	status.Problems = c.problems.All()
 	c.runners.mu.Lock()
 	defer c.runners.mu.Unlock()

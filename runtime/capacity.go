@@ -10,6 +10,16 @@ type ClusterStatus struct {
 	Problems []Problem // in the order in which they were found
 	Remark   string    // what is less than elsewhere, and no fault; "": nothing
 	Draining *Draining // nil: it isn't being drained
+	CoreMHz  int       // the clock of one core; 0: it isn't known, or machines differ
+	// LargestRunner is what one runner can be given at most; nil: that isn't known.
+	LargestRunner *Resources
+	// HostInterpreters are those of Interpreters that the image host has; none: that isn't known.
+	HostInterpreters []string
+}
+
+// Interpreters returns the programs that HostInterpreters looks for.
+func Interpreters() []string {
+	return []string{"bash", "c++", "cc", "go", "java", "javac", "node", "python3", "sh"}
 }
 
 // Draining says how far a cluster's draining has come: it is done when nothing

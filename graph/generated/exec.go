@@ -255,12 +255,15 @@ type ComplexityRoot struct {
 	}
 
 	Cluster struct {
-		Allocations func(childComplexity int, environmentID *string, runnerID *string, status []runtime.AllocationStatus, first *int, after *string) int
-		Capacity    func(childComplexity int) int
-		Draining    func(childComplexity int) int
-		Evaluations func(childComplexity int, environmentID *string, runnerID *string, status []runtime.EvaluationStatus, first *int, after *string) int
-		Kind        func(childComplexity int) int
-		TaskEvents  func(childComplexity int, runnerID string) int
+		Allocations      func(childComplexity int, environmentID *string, runnerID *string, status []runtime.AllocationStatus, first *int, after *string) int
+		Capacity         func(childComplexity int) int
+		CoreMHz          func(childComplexity int) int
+		Draining         func(childComplexity int) int
+		Evaluations      func(childComplexity int, environmentID *string, runnerID *string, status []runtime.EvaluationStatus, first *int, after *string) int
+		HostInterpreters func(childComplexity int) int
+		Kind             func(childComplexity int) int
+		LargestRunner    func(childComplexity int) int
+		TaskEvents       func(childComplexity int, runnerID string) int
 	}
 
 	ComponentHealth struct {
@@ -911,6 +914,8 @@ type CallerResolver interface {
 	Role(ctx context.Context, obj *access.Principal) (*access.Role, error)
 }
 type ClusterResolver interface {
+	CoreMHz(ctx context.Context, obj *runtime.ClusterStatus) (*int, error)
+
 	Evaluations(ctx context.Context, obj *runtime.ClusterStatus, environmentID *string, runnerID *string, status []runtime.EvaluationStatus, first *int, after *string) (pagination.Connection[runtime.Evaluation], error)
 	Allocations(ctx context.Context, obj *runtime.ClusterStatus, environmentID *string, runnerID *string, status []runtime.AllocationStatus, first *int, after *string) (pagination.Connection[runtime.Allocation], error)
 	TaskEvents(ctx context.Context, obj *runtime.ClusterStatus, runnerID string) ([]runtime.TaskEvent, error)
@@ -1805,6 +1810,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Cluster.Capacity(childComplexity), true
+	case "Cluster.coreMHz":
+		if e.ComplexityRoot.Cluster.CoreMHz == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Cluster.CoreMHz(childComplexity), true
 	case "Cluster.draining":
 		if e.ComplexityRoot.Cluster.Draining == nil {
 			break
@@ -1822,12 +1833,24 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Cluster.Evaluations(childComplexity, args["environmentId"].(*string), args["runnerId"].(*string), args["status"].([]runtime.EvaluationStatus), args["first"].(*int), args["after"].(*string)), true
+	case "Cluster.hostInterpreters":
+		if e.ComplexityRoot.Cluster.HostInterpreters == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Cluster.HostInterpreters(childComplexity), true
 	case "Cluster.kind":
 		if e.ComplexityRoot.Cluster.Kind == nil {
 			break
 		}
 
 		return e.ComplexityRoot.Cluster.Kind(childComplexity), true
+	case "Cluster.largestRunner":
+		if e.ComplexityRoot.Cluster.LargestRunner == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Cluster.LargestRunner(childComplexity), true
 	case "Cluster.taskEvents":
 		if e.ComplexityRoot.Cluster.TaskEvents == nil {
 			break
@@ -5477,6 +5500,12 @@ type Cluster {
   capacity: Capacity!
   "How far its draining has come; null unless it is being drained. See drainCluster."
   draining: Draining
+  "The clock of one core in MHz: a runner with so much CPU has a core. null where it isn't known, or machines differ."
+  coreMHz: Int
+  "The most of each resource that one runner can be given. A runner that wants more never starts: its environment is stored, and ` + "`" + `pool.reason` + "`" + ` says why. null where it isn't known, as on Nomad, where nodes come and go."
+  largestRunner: Resources
+  "Which of ` + "`" + `bash` + "`" + `, ` + "`" + `c++` + "`" + `, ` + "`" + `cc` + "`" + `, ` + "`" + `go` + "`" + `, ` + "`" + `java` + "`" + `, ` + "`" + `javac` + "`" + `, ` + "`" + `node` + "`" + `, ` + "`" + `python3` + "`" + ` and ` + "`" + `sh` + "`" + ` the image ` + "`" + `host` + "`" + ` has in its PATH. Empty where it isn't known, as on Nomad."
+  hostInterpreters: [String!]!
 
   """
   What its scheduler did and does, youngest first by id: why a runner waits is in the BLOCKED ones, what was given up in the FAILED ones. Those that have ended are kept for some minutes; on Nomad the latest 1000 are looked at, and those that are BLOCKED. Empty for a cluster that doesn't tell.
@@ -7574,6 +7603,12 @@ func (ec *executionContext) childFields_Cluster(ctx context.Context, field graph
 		return ec.fieldContext_Cluster_capacity(ctx, field)
 	case "draining":
 		return ec.fieldContext_Cluster_draining(ctx, field)
+	case "coreMHz":
+		return ec.fieldContext_Cluster_coreMHz(ctx, field)
+	case "largestRunner":
+		return ec.fieldContext_Cluster_largestRunner(ctx, field)
+	case "hostInterpreters":
+		return ec.fieldContext_Cluster_hostInterpreters(ctx, field)
 	case "evaluations":
 		return ec.fieldContext_Cluster_evaluations(ctx, field)
 	case "allocations":
@@ -12901,6 +12936,84 @@ func (ec *executionContext) fieldContext_Cluster_draining(_ context.Context, fie
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _Cluster_coreMHz(ctx context.Context, field graphql.CollectedField, obj *runtime.ClusterStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Cluster_coreMHz(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Cluster().CoreMHz(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Cluster_coreMHz(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Cluster", field, true, true, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Cluster_largestRunner(ctx context.Context, field graphql.CollectedField, obj *runtime.ClusterStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Cluster_largestRunner(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LargestRunner, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *runtime.Resources) graphql.Marshaler {
+			return ec.marshalOResources2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐResources(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Cluster_largestRunner(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Cluster",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Resources(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Cluster_hostInterpreters(ctx context.Context, field graphql.CollectedField, obj *runtime.ClusterStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Cluster_hostInterpreters(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.HostInterpreters, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Cluster_hostInterpreters(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Cluster", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Cluster_evaluations(ctx context.Context, field graphql.CollectedField, obj *runtime.ClusterStatus) (ret graphql.Marshaler) {
@@ -28116,6 +28229,54 @@ func (ec *executionContext) _Cluster(ctx context.Context, sel ast.SelectionSet, 
 			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "coreMHz":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Cluster_coreMHz(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "largestRunner":
+			out.Values[i] = ec._Cluster_largestRunner(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "hostInterpreters":
+			out.Values[i] = ec._Cluster_hostInterpreters(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "evaluations":
 			field := field
 
@@ -38068,6 +38229,13 @@ func (ec *executionContext) unmarshalOQuotasInput2ᚖgithubᚗcomᚋrockpoolᚋr
 	}
 	res, err := ec.unmarshalInputQuotasInput(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOResources2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐResources(ctx context.Context, sel ast.SelectionSet, v *runtime.Resources) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._Resources(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalOResourcesInput2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐResourcesInput(ctx context.Context, v any) (*ResourcesInput, error) {

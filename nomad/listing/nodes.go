@@ -131,6 +131,28 @@ func (n *Nodes) Capacity() runtime.Capacity {
 	return sum
 }
 
+// CoreMHz returns what one core gives, and 0 where nodes differ or don't report it.
+func (n *Nodes) CoreMHz() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	core := 0
+	for _, node := range n.known {
+		if !ready(node) {
+			continue
+		}
+		if node.NodeResources == nil || node.NodeResources.Cpu.TotalCpuCores == 0 {
+			return 0
+		}
+		cpu := node.NodeResources.Cpu
+		mhz := int(cpu.CpuShares) / int(cpu.TotalCpuCores)
+		if core != 0 && mhz != core {
+			return 0
+		}
+		core = mhz
+	}
+	return core
+}
+
 // Room returns how many runners that reserve so much fit on the nodes that take tasks of a driver, were
 // these empty.
 func (n *Nodes) Room(driver job.Driver, mhz, mib int64) (runners int64) {

@@ -1,6 +1,7 @@
 package listing
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/hashicorp/nomad/api"
@@ -31,5 +32,33 @@ func TestNodesThatTakeTasks(t *testing.T) {
 	}
 	if bare := n.Bridgeless(); bare != 1 {
 		t.Errorf("%d have no bridge", bare)
+	}
+}
+
+func TestCoresAreKnownWhereNodesAreAlike(t *testing.T) {
+	node := func(mhz int64, cores uint16) *api.NodeListStub {
+		return &api.NodeListStub{
+			Status: api.NodeStatusReady, SchedulingEligibility: api.NodeSchedulingEligible,
+			NodeResources: &api.NodeResources{Cpu: api.NodeCpuResources{CpuShares: mhz, TotalCpuCores: cores}},
+		}
+	}
+	away := node(9000, 1)
+	away.Status = api.NodeStatusDown
+	for name, test := range map[string]struct {
+		nodes []*api.NodeListStub
+		want  int
+	}{
+		"none":       {nil, 0},
+		"alike":      {[]*api.NodeListStub{node(5000, 2), node(10000, 4), away}, 2500},
+		"different":  {[]*api.NodeListStub{node(5000, 2), node(5000, 1)}, 0},
+		"not stated": {[]*api.NodeListStub{node(5000, 2), node(5000, 0)}, 0},
+	} {
+		n := Nodes{known: map[string]*api.NodeListStub{}}
+		for i, stub := range test.nodes {
+			n.known[strconv.Itoa(i)] = stub
+		}
+		if mhz := n.CoreMHz(); mhz != test.want {
+			t.Errorf("%s: %d MHz, not %d", name, mhz, test.want)
+		}
 	}
 }

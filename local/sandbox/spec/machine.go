@@ -3,6 +3,7 @@ package spec
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -57,6 +58,27 @@ var hostPaths = []string{
 	"/etc/ld.so.cache", "/etc/ld.so.conf.d",
 	"/etc/ssl/certs", "/etc/ca-certificates", "/etc/pki", "/etc/crypto-policies",
 	"/etc/java*", "/etc/python*", "/etc/perl", "/etc/php", "/etc/R", "/etc/ghc*", "/etc/maven",
+}
+
+// Programs returns those of the named programs that are in the PATH of the image "host".
+// A link to a place that isn't shown inside leads nowhere there.
+func (m Machine) Programs(names []string) (found []string) {
+	for _, name := range names {
+		if slices.ContainsFunc(strings.Split(searchPath, ":"), func(dir string) bool { return m.runs(filepath.Join(dir, name)) }) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// runs reports whether everybody can run the file at a path of the machine, inside.
+func (m Machine) runs(path string) bool {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil || !slices.ContainsFunc(m.Binds, func(bind string) bool { return strings.HasPrefix(real, bind+"/") }) {
+		return false
+	}
+	info, err := os.Stat(real)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o001 != 0
 }
 
 func coreMHz() int {

@@ -106,3 +106,26 @@ func TestRootThatIsMounted(t *testing.T) {
 		t.Errorf("replaced a mounted directory: %v", err)
 	}
 }
+
+func TestProgramsOfTheImageHost(t *testing.T) {
+	if found := (Machine{Binds: []string{"/usr", "/bin"}}).Programs([]string{"nonesuch", "sh"}); !slices.Equal(found, []string{"sh"}) {
+		t.Errorf("found: %q", found)
+	}
+	dir, outside := t.TempDir(), t.TempDir()
+	for path, mode := range map[string]os.FileMode{dir + "/runs": 0o755, dir + "/own": 0o700, outside + "/out": 0o755} {
+		if err := os.WriteFile(path, nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{"link": dir + "/runs", "away": outside + "/out", "broken": dir + "/nonesuch"} {
+		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := Machine{Binds: []string{dir}}
+	for name, want := range map[string]bool{"runs": true, "own": false, "link": true, "away": false, "broken": false, ".": false} {
+		if got := m.runs(filepath.Join(dir, name)); got != want {
+			t.Errorf("%s runs inside: %v", name, got)
+		}
+	}
+}

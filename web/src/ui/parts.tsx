@@ -175,17 +175,30 @@ export interface FieldProps {
   hint?: ReactNode;
   error?: string | undefined;
   wide?: boolean;
+  /** Whether it is a checkbox: its label stands beside it. */
+  check?: boolean;
   /** Gets what ties it to its label, hint and error. */
   children: (tie: { id: string; "aria-describedby": string | undefined; "aria-invalid": boolean | undefined }) => ReactNode;
 }
 
-export function Field({ label, hint, error, wide, children }: FieldProps) {
+export function Field({ label, hint, error, wide, check, children }: FieldProps) {
   const id = useId();
   const described = [hint && `${id}-hint`, error && `${id}-wrong`].filter(Boolean).join(" ") || undefined;
+  const control = children({ id, "aria-describedby": described, "aria-invalid": error ? true : undefined });
+  const name = <label htmlFor={id}>{label}</label>;
   return (
     <div className={`field ${wide ? "wide" : ""}`}>
-      <label htmlFor={id}>{label}</label>
-      {children({ id, "aria-describedby": described, "aria-invalid": error ? true : undefined })}
+      {check ? (
+        <div className="check">
+          {control}
+          {name}
+        </div>
+      ) : (
+        <>
+          {name}
+          {control}
+        </>
+      )}
       {error && (
         <span className="wrong" id={`${id}-wrong`} role="alert">
           {error}

@@ -56,6 +56,11 @@ test.each([
   expect(inputOf({ ...blank, [key]: value }, 0)).toEqual({ field, message: "must be a whole number" });
 });
 
+test("cores and MiB may have parts", () => {
+  expect(inputOf({ ...blank, cpuMHz: "one" }, 0)).toEqual({ field: "resources.cpuMHz", message: "must be a number" });
+  expect(inputOf({ ...blank, outputLimit: "much" }, 0)).toEqual({ field: "outputLimit", message: "must be a number" });
+});
+
 test("what was changed", () => {
   expect(changed(blank, { ...blank })).toEqual([]);
   expect(changed(blank, { ...blank, image: "x", variables: [{ name: "A", value: "" }] })).toEqual(["image", "variables"]);

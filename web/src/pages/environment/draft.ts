@@ -142,7 +142,7 @@ export interface WrongField {
 export function inputOf(draft: Draft, ifRevision: number): PutInput | WrongField {
   let wrong: WrongField | undefined;
   const whole = (field: string, text: string): number => {
-    if (!/^-?\d{1,15}$/.test(text.trim())) wrong ??= { field, message: "must be a whole number" };
+    if (!/^-?\d{1,15}$/.test(text.trim())) wrong ??= { field, message: inParts.has(field) && Number.isNaN(Number(text)) ? "must be a number" : "must be a whole number" };
     return Number(text);
   };
   const input: PutInput = {
@@ -174,6 +174,9 @@ export function inputOf(draft: Draft, ifRevision: number): PutInput | WrongField
   };
   return wrong ?? input;
 }
+
+/** What the form shows in cores and MiB, of which there can be parts. */
+const inParts = new Set(["resources.cpuMHz", "outputLimit"]);
 
 const listed = (text: string): string[] => text.split(/[\s,]+/).filter(Boolean);
 

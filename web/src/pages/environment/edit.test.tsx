@@ -2,6 +2,7 @@ import { cleanup, fireEvent, render, screen } from "@testing-library/react";
 import { afterEach, expect, test } from "vitest";
 import type { Parts } from "./draft";
 import { Edit } from "./environment";
+import { unknownMachine } from "./machine";
 
 afterEach(cleanup);
 
@@ -22,7 +23,7 @@ const stored: Parts = {
   outputLimit: 16777216,
 };
 const theirs: Parts = { ...stored, revision: 2, image: "theirs" };
-const form = (parts: Parts) => <Edit stored={parts} pool={undefined} onSaved={() => {}} />;
+const form = (parts: Parts) => <Edit stored={parts} pool={undefined} machine={unknownMachine} onSaved={() => {}} />;
 const value = (label: string) => (screen.getByLabelText(label) as HTMLInputElement).value;
 
 test("what is being typed outlives somebody else's change, and gives way when asked to", () => {
@@ -36,9 +37,10 @@ test("what is being typed outlives somebody else's change, and gives way when as
 });
 
 test("who may only look at it has nothing to press", () => {
-  render(<Edit stored={{ ...stored, variables: [{ name: "A", value: "1" }] }} pool={undefined} readOnly onSaved={() => {}} />);
+  render(<Edit stored={{ ...stored, variables: [{ name: "A", value: "1" }] }} pool={undefined} machine={unknownMachine} readOnly onSaved={() => {}} />);
   expect(screen.queryByRole("button")).toBeNull();
   expect(screen.getByLabelText("Memory").closest("fieldset")!.disabled).toBe(true);
+  expect(screen.getByLabelText("Memory").closest("details")!.open).toBe(true);
 });
 
 test("where nothing was typed, a change shows at once", () => {

@@ -13,9 +13,12 @@ import { Offer } from "../../ui/offer";
 import { Owner } from "../../ui/owner";
 import { PoolBar, PoolCounts } from "../../ui/pool";
 import { PoolReason, PoolState } from "../../ui/poolstate";
+import { Unsaved } from "../../ui/unsaved";
 import { changed, consequence, draftOf, EnvironmentFragment, type Parts } from "./draft";
 import { EnvironmentFields } from "./form";
 import { ImageState } from "./image";
+import { useMachine, type Machine } from "./machine";
+import { PutState } from "./putstate";
 import { useDraft } from "./usedraft";
 
 const EnvironmentQuery = graphql(
@@ -55,6 +58,7 @@ export default function Environment({ id }: { id: string }) {
   const { data, error, reload } = useQuery(EnvironmentQuery, { id }, { every: 10_000 });
   const { environments } = useEnvironments();
   const alert = useAlerts().get(id);
+  const machine = useMachine();
   const [deleting, setDeleting] = useState(false);
   const above = { title: "Overview", href: "/" };
   const environment = data?.environment;
@@ -139,7 +143,7 @@ export default function Environment({ id }: { id: string }) {
           </div>
         </div>
       </Card>
-      <Edit stored={environment} pool={pool} readOnly={!mine} onSaved={reload} />
+      <Edit stored={environment} pool={pool} machine={machine} readOnly={!mine} onSaved={reload} />
       <Delete id={id} open={deleting} pool={pool} onClose={() => setDeleting(false)} />
     </Page>
   );
@@ -148,18 +152,19 @@ export default function Environment({ id }: { id: string }) {
 export interface EditProps {
   stored: Parts;
   pool: Pool | undefined;
+  machine: Machine;
   /** Whether the caller may only look at it. */
   readOnly?: boolean;
   onSaved: () => void;
 }
 
-export function Edit({ stored, pool, readOnly = false, onSaved }: EditProps) {
+export function Edit({ stored, pool, machine, readOnly = false, onSaved }: EditProps) {
   // What the form began with. What somebody else stores meanwhile takes its
   // place only where nothing was changed here, which would be lost.
   const [base, setBase] = useState(stored);
   const [newer, setNewer] = useState(false);
   const initial = draftOf(base);
-  const { draft, change, wrong, put } = useDraft(initial, base.revision);
+  const { draft, change, wrong, refused, put, silent } = useDraft(initial, base.revision, machine);
   const fields = changed(initial, draft);
   const take = (parts: Parts) => {
     setBase(parts);
@@ -173,16 +178,20 @@ export function Edit({ stored, pool, readOnly = false, onSaved }: EditProps) {
     else setNewer(other);
   });
   useEffect(() => arrived(), [stored]);
+  const save = async () => {
+    const saved = await put.run();
+    if (saved) take(saved);
+    onSaved();
+  };
   return (
     <form
       noValidate
-      onSubmit={async (event) => {
+      onSubmit={(event) => {
         event.preventDefault();
-        const saved = await put.run();
-        if (saved) take(saved);
-        onSaved();
+        void save();
       }}
     >
+      <Unsaved changes={!readOnly && fields.length > 0} />
       <Card title="What its runners are made from">
         <div className="stack">
           {(newer || put.error?.code === "CONFLICT") && !put.busy && (
@@ -190,8 +199,8 @@ export function Edit({ stored, pool, readOnly = false, onSaved }: EditProps) {
               Somebody else changed this environment: it isn't the revision {base.revision} any more that you are changing, so this can't be saved.
             </Notice>
           )}
-          <EnvironmentFields draft={draft} isNew={false} readOnly={readOnly} wrong={wrong} onChange={change} />
-          {put.error && put.error.code !== "CONFLICT" && <Failure error={put.error} />}
+          <EnvironmentFields draft={draft} isNew={false} readOnly={readOnly} machine={machine} wrong={wrong} refused={refused} onChange={change} />
+          <PutState silent={silent} error={put.error?.code === "CONFLICT" ? undefined : put.error} retry={() => void save()} />
           {!readOnly && (
             <div className="row">
               <button type="submit" className="button primary" disabled={put.busy || fields.length === 0}>

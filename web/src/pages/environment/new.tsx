@@ -3,8 +3,11 @@ import { useCaller } from "../../lib/caller";
 import { graphql } from "../../lib/graphql";
 import { useQuery } from "../../lib/hooks";
 import { Card, Failure, Loading, Notice, Page } from "../../ui/parts";
-import { blank, draftOf, EnvironmentFragment, type Draft } from "./draft";
+import { Unsaved } from "../../ui/unsaved";
+import { blank, changed, draftOf, EnvironmentFragment, type Draft } from "./draft";
 import { EnvironmentFields } from "./form";
+import { useMachine } from "./machine";
+import { PutState } from "./putstate";
 import { useDraft } from "./usedraft";
 
 const CopyQuery = graphql(
@@ -43,22 +46,27 @@ export default function NewEnvironment() {
 
 function Form({ initial }: { initial: Draft }) {
   const { tenants } = useCaller();
-  const { draft, change, wrong, put } = useDraft(initial, 0);
+  const machine = useMachine();
+  const { draft, change, wrong, refused, put, silent } = useDraft(initial, 0, machine);
   const [, navigate] = useLocation();
+  const create = async () => {
+    const made = await put.run();
+    if (made) navigate(`/environments/${encodeURIComponent(made.id)}`);
+  };
   return (
     <form
       className="stack"
       noValidate
-      onSubmit={async (event) => {
+      onSubmit={(event) => {
         event.preventDefault();
-        const made = await put.run();
-        if (made) navigate(`/environments/${encodeURIComponent(made.id)}`);
+        void create();
       }}
     >
+      <Unsaved changes={changed(initial, draft).length > 0} />
       <Card>
-        <EnvironmentFields draft={draft} isNew tenants={tenants} wrong={wrong} onChange={change} />
+        <EnvironmentFields draft={draft} isNew tenants={tenants} machine={machine} wrong={wrong} refused={refused} onChange={change} />
       </Card>
-      {put.error?.code === "CONFLICT" ? <Notice kind="bad">There is an environment {draft.id} already: choose another id.</Notice> : <Failure error={put.error} />}
+      {put.error?.code === "CONFLICT" ? <Notice kind="bad">There is an environment {draft.id} already: choose another name.</Notice> : <PutState silent={silent} error={put.error} retry={() => void create()} />}
       <div className="row">
         <button type="submit" className="button primary" disabled={put.busy}>
           Create the environment

@@ -2,31 +2,47 @@ import { useState } from "react";
 import { ask, ServerError } from "../../lib/ask";
 import { useAction } from "../../lib/hooks";
 import { inputOf, PutMutation, type Draft, type Parts, type WrongField } from "./draft";
+import { misfits, type Machine } from "./machine";
 
-/** A form's state: the draft, sending it, and which field is wrong. */
-export function useDraft(initial: Draft, ifRevision: number) {
+/** ms without an answer of an image's registry after which the form says so. */
+export const silence = 2_000;
+
+/** A form's state: the draft, sending it, which fields are wrong, and the image whose registry doesn't answer. */
+export function useDraft(initial: Draft, ifRevision: number, machine: Machine) {
   const [draft, setDraft] = useState(initial);
-  const [wrong, setWrong] = useState<WrongField>();
+  const [refused, setRefused] = useState<WrongField>();
+  const [silent, setSilent] = useState("");
+  const tooMuch = misfits(draft, machine);
   const put = useAction(async (): Promise<Parts | undefined> => {
-    setWrong(undefined);
+    setRefused(undefined);
     const input = inputOf(draft, ifRevision);
     if ("message" in input) {
-      setWrong(input);
+      setRefused(input);
       return undefined;
     }
+    if (tooMuch[0]) {
+      setRefused({ ...tooMuch[0] });
+      return undefined;
+    }
+    const image = input.image ?? "";
+    const timer = image === "host" || image.startsWith("file:") ? undefined : setTimeout(() => setSilent(image), silence);
     try {
       return (await ask(PutMutation, { input })).putEnvironment.environment;
     } catch (error) {
       if (error instanceof ServerError && error.code === "INVALID_INPUT" && error.field !== "") {
-        setWrong({ field: error.field.replace(/^input\./, ""), message: error.message });
+        setRefused({ field: error.field.replace(/^input\./, ""), message: error.message });
         return undefined;
       }
       throw error;
+    } finally {
+      clearTimeout(timer);
+      setSilent("");
     }
   });
   const change = (next: Draft) => {
     setDraft(next);
-    setWrong(undefined);
+    setRefused(undefined);
   };
-  return { draft, change, wrong, put };
+  const wrong = refused ? [refused, ...tooMuch.filter(({ field }) => field !== refused.field)] : tooMuch;
+  return { draft, change, wrong, refused, put, silent };
 }

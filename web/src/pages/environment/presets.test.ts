@@ -1,0 +1,31 @@
+import { expect, test } from "vitest";
+import { blank } from "./draft";
+import { unknownMachine } from "./machine";
+import { lacking, languageNamed, languageOf, withLanguage } from "./presets";
+
+const known = { ...unknownMachine, kind: "local", hostInterpreters: ["python3", "sh"] };
+
+test.each([
+  ["python:3.12", "NONE", "Python"],
+  ["registry.example.org:5000/course/golang@sha256:abc", "NONE", "Go"],
+  ["host", "PYTHON", "Python"],
+  ["host", "NONE", ""],
+  ["file:node.tar", "NONE", ""],
+] as const)("%s with %s is for %s", (image, interpreter, want) => expect(languageOf({ ...blank, image, interpreter })).toBe(want));
+
+test("Python is loaded only where it can be", () => {
+  const python = languageNamed("Python")!;
+  expect(withLanguage(blank, python, known).interpreter).toBe("PYTHON");
+  for (const [draft, machine] of [[{ ...blank, isolation: "GVISOR" }, known], [{ ...blank, runtime: "runc" }, known], [blank, { ...known, kind: "nomad" }], [blank, unknownMachine]] as const) {
+    expect(withLanguage(draft, python, machine).interpreter).toBe("NONE");
+  }
+  expect(withLanguage(blank, python, unknownMachine).image).toBe("python:3.13-slim");
+});
+
+test("what host lacks is known of host alone, and only where the server reports it", () => {
+  const java = languageNamed("Java");
+  expect(lacking(blank, java, known)).toEqual(["java", "javac"]);
+  expect(lacking({ ...blank, image: "java:1" }, java, known)).toEqual([]);
+  expect(lacking(blank, java, unknownMachine)).toEqual([]);
+  expect(lacking({ ...blank, interpreter: "PYTHON" }, undefined, { ...known, hostInterpreters: ["sh"] })).toEqual(["python3"]);
+});
