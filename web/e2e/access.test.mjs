@@ -3,7 +3,6 @@ import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { judge } from "./axe.mjs";
 import { launch, open, test } from "./browser.mjs";
-import { judge } from "./judge.mjs";
 import { sample } from "./sample.mjs";
 import { Server } from "./server.mjs";
 

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { launch, open, test } from "./browser.mjs";
-import { judge } from "./judge.mjs";
+import { judge } from "./axe.mjs";
 import { Server } from "./server.mjs";
 import { until } from "./wait.mjs";
 
