@@ -56,6 +56,11 @@ func TestCommandLineIsAsTyped(t *testing.T) {
 		if got := x.CommandLine(); got != want {
 			t.Errorf("%s, not %s", got, want)
 		}
+		for most := range len(want) + 2 {
+			if got := x.CommandLineStart(most); got != want[:min(most, len(want))] {
+				t.Errorf("the first %d bytes of %s: %s", most, want, got)
+			}
+		}
 	}
 }
 
