@@ -1,12 +1,11 @@
 -- +goose Up
 
--- 1: the outcome of an entry of the audit log isn't OK.
-ALTER TABLE audit ADD COLUMN failed SMALLINT NOT NULL DEFAULT 0;
-ALTER TABLE audit DISABLE TRIGGER audit_stays;
-UPDATE audit SET failed = 1 WHERE position('"outcome":"OK"'::bytea IN value) = 0;
-ALTER TABLE audit ENABLE TRIGGER audit_stays;
-CREATE INDEX audit_failed ON audit (id) WHERE failed = 1;
+-- 1: the outcome of an entry of the audit log isn't OK; 0: it is; NULL: an earlier server stored it, and its value says it.
+ALTER TABLE audit ADD COLUMN failed SMALLINT;
+
+-- As SQLite has it.
+CREATE FUNCTION instr(whole BYTEA, part BYTEA) RETURNS INTEGER LANGUAGE sql IMMUTABLE AS 'SELECT position(part IN whole)';
 
 -- +goose Down
-DROP INDEX audit_failed;
+DROP FUNCTION instr(BYTEA, BYTEA);
 ALTER TABLE audit DROP COLUMN failed;
