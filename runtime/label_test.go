@@ -18,7 +18,7 @@ func TestAnExecutionsLabelsReplaceItsClaims(t *testing.T) {
 		"two of one name":  {[]Label{{"user", "x"}, {"user", "y"}}, []Label{{"course", "c"}, {"user", "x"}, {"user", "y"}}},
 		"names have cases": {[]Label{{"User", "x"}}, append(slices.Clone(claim), Label{"User", "x"})},
 	} {
-		if got := WithLabels(claim, test.own); !slices.Equal(got, test.want) {
+		if got, err := WithLabels(claim, test.own); err != nil || !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v, not %v", name, got, test.want)
 		}
 	}

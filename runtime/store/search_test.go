@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pressly/goose/v3"
+	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/wait"
@@ -321,6 +322,7 @@ func BenchmarkSearch(b *testing.B) {
 		"ended":       {States: []runtime.ExecutionState{runtime.ExecutionFinished}, Labels: []runtime.LabelFilter{{Name: "user"}}},
 		"environment": {EnvironmentID: "python", Labels: []runtime.LabelFilter{{Name: "user"}}},
 		"runner":      {RunnerID: "01930000-0000-7000-9000-000000000007", Labels: []runtime.LabelFilter{{Name: "user"}}},
+		"newcomer":    {Tenant: new(runtime.TenantID("none")), Labels: []runtime.LabelFilter{{Name: "user"}}},
 		"tenant":      {Tenant: new(runtime.TenantID("t3")), Labels: []runtime.LabelFilter{{Name: "user"}}},
 	} {
 		b.Run(name, func(b *testing.B) {
@@ -334,6 +336,51 @@ func BenchmarkSearch(b *testing.B) {
 	}
 }
 
+// BenchmarkMend is of a database in which nothing is missing, and of one in which all is.
+func BenchmarkMend(b *testing.B) {
+	s := open(b, filepath.Join(b.TempDir(), "db"))
+	kept(b, s, 100_000)
+	for name, statement := range map[string]string{"nothing": "SELECT 1", "all": "DELETE FROM execution_search"} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				err := s.write(b.Context(), "delete", func(tx *transaction) error {
+					_, err := tx.ExecOnce(statement)
+					return err
+				})
+				b.StartTimer()
+				if err := errors.Join(err, s.mendSearch(b.Context())); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkExecution is of storing a new execution, and its end.
+func BenchmarkExecution(b *testing.B) {
+	s := open(b, filepath.Join(b.TempDir(), "db"))
+	kept(b, s, 10_000)
+	i := 0
+	var before, after unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &before)
+	for b.Loop() {
+		i++
+		x := execution(i)
+		x.Command, x.Labels = []string{"python3", "main.py"}, []runtime.Label{{Name: "user", Value: "ada"}, {Name: "course", Value: "c"}}
+		if _, _, err := s.AddExecution(b.Context(), x, []byte("start")); err != nil {
+			b.Fatal(err)
+		}
+		x.State, x.End.Outcome = runtime.ExecutionFinished, runtime.OutcomeExited
+		if _, err := s.FinishExecution(b.Context(), x, 1000); err != nil {
+			b.Fatal(err)
+		}
+	}
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &after)
+	spent := after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano()
+	b.ReportMetric(float64(spent)/float64(b.N), "cpu-ns/op")
+}
+
 // kept stores so many finished executions of ten tenants, of which each tenth failed.
 func kept(b *testing.B, s *Store, most int) {
 	b.Helper()
@@ -342,7 +389,7 @@ func kept(b *testing.B, s *Store, most int) {
 		var group sync.WaitGroup
 		for i := at; i < min(at+batch, most); i++ {
 			x := runtime.Execution{
-				ID: runtime.ExecutionID(fmt.Sprintf("01930000-0000-7000-8000-%012d", i)), RunnerID: runtime.RunnerID(fmt.Sprintf("01930000-0000-7000-9000-%012d", i/10)),
+				ID: runtime.ExecutionID(fmt.Sprintf("%s-7000-8000-%012d", firstID(began.Add(time.Duration(i)*time.Second)), i)), RunnerID: runtime.RunnerID(fmt.Sprintf("01930000-0000-7000-9000-%012d", i/10)),
 				EnvironmentID: "python", Tenant: runtime.TenantID(fmt.Sprint("t", i%10)), Command: []string{"python3", fmt.Sprintf("prog%d.py", i%1000)},
 				Labels: []runtime.Label{{Name: "user", Value: fmt.Sprint("u", i%1000)}, {Name: "course", Value: "algorithms"}},
 				State:  runtime.ExecutionFinished, End: runtime.End{Outcome: runtime.OutcomeExited, Message: "exited with code 0"}, Input: strings.Repeat("f", 64),
