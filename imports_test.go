@@ -67,7 +67,7 @@ var mayImport = map[string][]string{
 	"runtime/runnerfeed":  {"runtime"},
 	"runtime/session":     {"agent", "runtime", "runtime/backoff", "runtime/execution", "runtime/latest", "runtime/output", "runtime/store"},
 	"runtime/share":       {"runtime"},
-	"runtime/store":       {"runtime", "runtime/access", "runtime/backoff", "runtime/lockfile", "runtime/probe"},
+	"runtime/store":       {"runtime", "runtime/access", "runtime/backoff", "runtime/lockfile", "runtime/probe", "runtime/turns"},
 	"runtime/tasks":       {"runtime/timing"},
 	"runtime/ticket":      {"runtime", "runtime/pool", "runtime/share"},
 	"runtime/timing":      {"runtime"},

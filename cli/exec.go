@@ -39,7 +39,7 @@ type execList struct {
 	searchFlags
 	State   []runtime.ExecutionState `placeholder:"STATE" enum:"PENDING,RUNNING,FINISHED" help:"Only those in this state: ${enum}. Can be given more than once."`
 	Outcome []runtime.Outcome        `placeholder:"OUTCOME" enum:"EXITED,SIGNALED,TIME_LIMIT,CPU_LIMIT,MEMORY_LIMIT,PROCESS_LIMIT,OUTPUT_LIMIT,CANCELLED,RUNNER_GONE,LOST,FAILED" help:"Only those that ended in this way: ${enum}. Can be given more than once."`
-	Failed  bool                     `help:"Only those that ended otherwise than by exit status 0."`
+	Failed  bool                     `help:"Only those that failed: they ended, and neither exited with 0 nor were cancelled."`
 	Limit   int                      `default:"0" placeholder:"N" help:"At most this many, the newest ones; 0: all. (${default})"`
 }
 

@@ -2185,7 +2185,7 @@ func (v *GetExecutionsExecutionsExecutionConnection) GetPageInfo() PageInfo { re
 
 // GetExecutionsResponse is returned by GetExecutions on success.
 type GetExecutionsResponse struct {
-	// Executions, oldest first unless `newestFirst` says otherwise, ended ones included for as long as they are kept. INVALID_INPUT when `labels`, `command`, `to`, `first` or `after` can't be used.
+	// Executions, oldest first unless `newestFirst` says otherwise, ended ones included for as long as they are kept. After an upgrade from a server without them, `outcomes`, `failed`, `labels`, `command`, `from` and `to` find its executions some time after the start: minutes for a million. INVALID_INPUT when `labels`, `command`, `to`, `first` or `after` can't be used.
 	Executions GetExecutionsExecutionsExecutionConnection `json:"executions"`
 }
 
@@ -2373,7 +2373,7 @@ func (v *GetRunningExecutionsExecutionConnection) GetPageInfo() PageInfo { retur
 
 // GetRunningResponse is returned by GetRunning on success.
 type GetRunningResponse struct {
-	// Executions, oldest first unless `newestFirst` says otherwise, ended ones included for as long as they are kept. INVALID_INPUT when `labels`, `command`, `to`, `first` or `after` can't be used.
+	// Executions, oldest first unless `newestFirst` says otherwise, ended ones included for as long as they are kept. After an upgrade from a server without them, `outcomes`, `failed`, `labels`, `command`, `from` and `to` find its executions some time after the start: minutes for a million. INVALID_INPUT when `labels`, `command`, `to`, `first` or `after` can't be used.
 	Executions GetRunningExecutionsExecutionConnection `json:"executions"`
 }
 
@@ -4080,7 +4080,7 @@ type StartExecutionInput struct {
 	Privileged *bool `json:"privileged"`
 	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this execution only.
 	IdempotencyKey *string `json:"idempotencyKey"`
-	// Names and values to find the execution again by, beside those of its claim; at most 32. Those of a batch are those of each of its executions.
+	// Names and values to find the execution again by, beside those of its claim; at most 32 with these. Those of a batch are those of each of its executions.
 	Labels []LabelInput `json:"labels"`
 	// Makes it a batch: the command is run once for each of these, 1 to 1000, one after the other. `stdin` and `terminal` can't be given beside them; `timeLimit` and `limits` are those of each case that has none of its own.
 	Cases []CaseInput `json:"cases"`

@@ -62,6 +62,11 @@ func (x Execution) Passed() bool {
 	return x.State == ExecutionFinished && x.End.Outcome == OutcomeExited && x.End.ExitCode == 0
 }
 
+// Failed reports whether it ended otherwise than by exit status 0, and wasn't cancelled.
+func (x Execution) Failed() bool {
+	return x.State == ExecutionFinished && !x.Passed() && x.End.Outcome != OutcomeCancelled
+}
+
 // An ExecutionState only moves forward: PENDING → RUNNING → FINISHED;
 // RUNNING may be skipped.
 type ExecutionState string

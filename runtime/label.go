@@ -7,7 +7,7 @@ import (
 
 // Bounds of labels.
 const (
-	MaxLabels     = 32  // of a claim or an execution, and of those that a filter names
+	MaxLabels     = 32  // of a claim or, with its claim's, of an execution, and of those that a filter names
 	MaxLabelBytes = 256 // of a name or a value
 )
 
@@ -31,10 +31,10 @@ func ValidateLabels(labels []Label) error {
 }
 
 // WithLabels returns the labels of an execution: those of its claim and its own, which replace the
-// claim's of the same name.
-func WithLabels(claim, own []Label) []Label {
+// claim's of the same name. It returns INVALID_INPUT if these are too many.
+func WithLabels(claim, own []Label) ([]Label, error) {
 	if len(own) == 0 {
-		return claim
+		return claim, nil
 	}
 	var all []Label
 	for _, l := range claim {
@@ -42,7 +42,10 @@ func WithLabels(claim, own []Label) []Label {
 			all = append(all, l)
 		}
 	}
-	return append(all, own...)
+	if all = append(all, own...); len(all) > MaxLabels {
+		return nil, Invalid("labels", "must be at most %d labels with those of the claim, not %d", MaxLabels, len(all))
+	}
+	return all, nil
 }
 
 // A LabelFilter selects what has a label of this name.

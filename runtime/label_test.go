@@ -18,7 +18,7 @@ func TestAnExecutionsLabelsReplaceItsClaims(t *testing.T) {
 		"two of one name":  {[]Label{{"user", "x"}, {"user", "y"}}, []Label{{"course", "c"}, {"user", "x"}, {"user", "y"}}},
 		"names have cases": {[]Label{{"User", "x"}}, append(slices.Clone(claim), Label{"User", "x"})},
 	} {
-		if got := WithLabels(claim, test.own); !slices.Equal(got, test.want) {
+		if got, err := WithLabels(claim, test.own); err != nil || !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v, not %v", name, got, test.want)
 		}
 	}
@@ -55,6 +55,11 @@ func TestCommandLineIsAsTyped(t *testing.T) {
 	} {
 		if got := x.CommandLine(); got != want {
 			t.Errorf("%s, not %s", got, want)
+		}
+		for most := range len(want) + 2 {
+			if got := x.CommandLineStart(most); got != want[:min(most, len(want))] {
+				t.Errorf("the first %d bytes of %s: %s", most, want, got)
+			}
 		}
 	}
 }

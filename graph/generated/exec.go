@@ -4654,7 +4654,7 @@ type Query {
     id: ID!
   ): Runner
 
-  "Executions, oldest first unless ` + "`" + `newestFirst` + "`" + ` says otherwise, ended ones included for as long as they are kept. INVALID_INPUT when ` + "`" + `labels` + "`" + `, ` + "`" + `command` + "`" + `, ` + "`" + `to` + "`" + `, ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used."
+  "Executions, oldest first unless ` + "`" + `newestFirst` + "`" + ` says otherwise, ended ones included for as long as they are kept. After an upgrade from a server without them, ` + "`" + `outcomes` + "`" + `, ` + "`" + `failed` + "`" + `, ` + "`" + `labels` + "`" + `, ` + "`" + `command` + "`" + `, ` + "`" + `from` + "`" + ` and ` + "`" + `to` + "`" + ` find its executions some time after the start: minutes for a million. INVALID_INPUT when ` + "`" + `labels` + "`" + `, ` + "`" + `command` + "`" + `, ` + "`" + `to` + "`" + `, ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used."
   executions(
     "Only those in this runner; null: in any."
     runnerId: ID
@@ -4664,11 +4664,11 @@ type Query {
     states: [ExecutionState!]
     "Only those that ended in one of these ways; null: in any, or not yet."
     outcomes: [Outcome!]
-    "true: only those that ended otherwise than by exit status 0. false: only those that ended with exit status 0. null: all."
+    "true: only those that failed: they ended, and neither exited with 0 nor were cancelled. false: only those that exited with 0. null: all."
     failed: Boolean
     "Only those that have all of these labels, at most 32; null: any."
     labels: [LabelFilterInput!]
-    "Only those with this text in the first 4096 bytes of their ` + "`" + `commandLine` + "`" + `, upper and lower case alike; at most 4096 bytes. null or empty: any."
+    "Only those with this text in the first 4096 bytes of their ` + "`" + `commandLine` + "`" + `, upper and lower case alike; at most 256 bytes. null or empty: any."
     command: String
     "Only those queued at this time or later; null: at any."
     from: Time
@@ -6663,7 +6663,7 @@ input StartExecutionInput {
   privileged: Boolean
   "Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this execution only."
   idempotencyKey: String
-  "Names and values to find the execution again by, beside those of its claim; at most 32. Those of a batch are those of each of its executions."
+  "Names and values to find the execution again by, beside those of its claim; at most 32 with these. Those of a batch are those of each of its executions."
   labels: [LabelInput!]
   "Makes it a batch: the command is run once for each of these, 1 to 1000, one after the other. ` + "`" + `stdin` + "`" + ` and ` + "`" + `terminal` + "`" + ` can't be given beside them; ` + "`" + `timeLimit` + "`" + ` and ` + "`" + `limits` + "`" + ` are those of each case that has none of its own."
   cases: [CaseInput!]

@@ -22,9 +22,9 @@ type failures struct {
 	of     map[runtime.TenantID]int
 }
 
-// Ended counts the end of an execution, if it failed: it neither passed nor was cancelled.
+// Ended counts the end of an execution, if it failed.
 func (f *Failures) Ended(now time.Time, x runtime.Execution) {
-	if x.Passed() || x.End.Outcome == runtime.OutcomeCancelled {
+	if !x.Failed() {
 		return
 	}
 	second := now.Unix()

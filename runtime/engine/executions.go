@@ -52,7 +52,11 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 		return runtime.Execution{}, err
 	}
 	env := runner.Environment
-	x.EnvironmentID, x.Tenant, x.Labels = env.ID, runner.Tenant(), runtime.WithLabels(runner.Claim.Labels, in.Labels)
+	x.EnvironmentID, x.Tenant = env.ID, runner.Tenant()
+	if x.Labels, err = runtime.WithLabels(runner.Claim.Labels, in.Labels); err != nil {
+		p.Done(ctx, x.RunnerID)
+		return runtime.Execution{}, err
+	}
 	if in.TimeLimit == nil {
 		x.TimeLimit = env.DefaultTimeLimit
 	}

@@ -161,10 +161,13 @@ func validateFilter(labels []runtime.LabelFilter, from, to time.Time) error {
 	return runtime.ValidateLabelFilters(labels)
 }
 
+// maxSearchedText bounds what commands are searched for: SQLite compares it at each place of each command.
+const maxSearchedText = 256
+
 // validateSearch returns INVALID_INPUT where nothing can match.
 func validateSearch(f ExecutionFilter) error {
-	if len(f.Command) > store.SearchedBytes || strings.ContainsRune(f.Command, 0) {
-		return runtime.Invalid("command", "must be at most %d bytes without NUL", store.SearchedBytes)
+	if len(f.Command) > maxSearchedText || strings.ContainsRune(f.Command, 0) {
+		return runtime.Invalid("command", "must be at most %d bytes without NUL", maxSearchedText)
 	}
 	return validateFilter(f.Labels, f.From, f.To)
 }

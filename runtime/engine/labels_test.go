@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -68,6 +70,35 @@ func TestExecutionsKeepTheirLabels(t *testing.T) {
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%+v: %v, not %v", test.filter, got, test.want)
 		}
+	}
+}
+
+// TestLabelsOfAnExecutionAreBounded, with those of its claim. Nothing is left of what is refused.
+func TestLabelsOfAnExecutionAreBounded(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	many := make([]runtime.Label, runtime.MaxLabels)
+	for i := range many {
+		many[i] = runtime.Label{Name: fmt.Sprint("n", i)}
+	}
+	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", WaitFor: ptr(30), Labels: many})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := StartInput{RunnerID: r.ID, Command: []string{"true"}, Labels: labels("one", "more")}
+	_, err = b.Start(t.Context(), one)
+	_, _, ofBatch := b.StartBatch(t.Context(), one, BatchInput{Cases: make([]CaseInput, 1)})
+	for _, err := range []error{err, ofBatch} {
+		if runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(err.Error(), "labels: must be at most 32 labels with those of the claim, not 33") {
+			t.Error(err)
+		}
+	}
+	one.Labels = labels("n0", "other")
+	if x, err := b.Start(t.Context(), one); err != nil || len(x.Labels) != runtime.MaxLabels {
+		t.Error(x.Labels, err)
+	}
+	if _, err := b.Executions(t.Context(), ExecutionFilter{Command: strings.Repeat("x", 257)}, 1, "", unbounded); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(err.Error(), "command: must be at most 256 bytes") {
+		t.Error(err)
 	}
 }
 

@@ -21,6 +21,7 @@ func (s *Store) AddExecution(ctx context.Context, x runtime.Execution, start []b
 	if err != nil {
 		return x, false, err
 	}
+	t := termsOf(x)
 	var stored runtime.Execution
 	var added bool
 	err = s.write(ctx, "store an execution", func(tx *transaction) error {
@@ -36,14 +37,12 @@ func (s *Store) AddExecution(ctx context.Context, x runtime.Execution, start []b
 				return err
 			}
 		}
-		// These first: a write may be committed in part, and a row without its
-		// execution harms nobody (see Unfinished).
+		// These first: a write may be committed in part. What is left of it without its
+		// execution goes at the next start: see Unfinished and mendSearch.
 		if _, err := tx.Exec("INSERT INTO restarts (execution, start) VALUES ($1, $2)", x.ID, start); err != nil {
 			return err
 		}
-		t := termsOf(x)
-		if _, err := tx.Exec("INSERT INTO execution_search (execution, environment, tenant, queued, labels, command) VALUES ($1, $2, $3, $4, $5, $6)",
-			x.ID, x.EnvironmentID, string(x.Tenant), t.queued, t.labels, t.command); err != nil {
+		if err := putTerms(tx, t); err != nil {
 			return err
 		}
 		var batch, caseNumber any // NULL: it belongs to none
@@ -79,8 +78,8 @@ func (s *Store) FinishExecution(ctx context.Context, x runtime.Execution, bytes 
 	if err != nil {
 		return 0, err
 	}
-	t := termsOf(x)
-	kept = bytes + int64(len(value)+len(t.labels)+len(t.command))
+	outcome, failed := endOf(x)
+	kept = bytes + int64(len(value)) + termBytes(x)
 	return kept, s.write(ctx, "store an execution", func(tx *transaction) error {
 		result, err := tx.Exec("UPDATE executions SET state = $1, value = $2, finished = $3, bytes = $4 WHERE id = $5 AND finished IS NULL",
 			x.State, value, x.Marks.FinishedAt.UnixMilli(), kept, x.ID)
@@ -88,7 +87,7 @@ func (s *Store) FinishExecution(ctx context.Context, x runtime.Execution, bytes 
 			_, err = tx.Exec("DELETE FROM restarts WHERE execution = $1", x.ID)
 		}
 		if err == nil {
-			_, err = tx.Exec("UPDATE execution_search SET outcome = $1, passed = $2 WHERE execution = $3 AND outcome = ''", t.outcome, t.passed, x.ID)
+			_, err = tx.Exec("UPDATE execution_search SET outcome = $1, failed = $2 WHERE execution = $3 AND outcome = ''", outcome, failed, x.ID)
 		}
 		if err != nil {
 			return err
@@ -145,7 +144,7 @@ type ExecutionFilter struct {
 	Tenant        *runtime.TenantID // nil: all
 	States        []runtime.ExecutionState
 	Outcomes      []runtime.Outcome
-	Failed        *bool                 // whether it ended otherwise than by exit status 0
+	Failed        *bool                 // true: as runtime.Execution has it; false: it ended by exit status 0
 	Labels        []runtime.LabelFilter // all match
 	Command       string                // in the first SearchedBytes of the command line; upper and lower case alike
 	From          time.Time             // of those queued then or later
@@ -163,29 +162,45 @@ type ExecutionPage struct {
 // Executions returns at most the first ones after an id, oldest first or, with
 // NewestFirst, newest first. Those that can't be read are noted, and skipped. It calls
 // charge with the size of each record, in bytes: an error ends the page, and is returned
-// only where that is empty.
+// only where that is empty. Searches wait while others run: see searchesAtOnce.
 func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, after runtime.ExecutionID, charge func(bytes int) error) (ExecutionPage, error) {
-	all, counted := q.selections()
-	var page ExecutionPage
-	if err := s.reads.QueryRowContext(ctx, "SELECT count(*) FROM "+counted.from+" WHERE "+counted.where(), counted.args...).Scan(&page.Total); err != nil {
-		return ExecutionPage{}, typed(err, "count executions")
-	}
-	order := []any{all.id, ">", len(all.args) + 1, all.id, "", len(all.args) + 2}
-	if q.NewestFirst {
-		order[1], order[4] = "<", " DESC"
-		after = cmp.Or(after, "\U0010FFFF") // above all ids
-	}
-	statement := "SELECT id, value FROM " + all.from + " WHERE " + all.where() + fmt.Sprintf(" AND %s %s $%d ORDER BY %s%s LIMIT $%d", order...)
-	for seen, wanted := 1, 1; seen == wanted && !page.More; {
-		wanted = first - len(page.Executions) + 1 // again, if some couldn't be read
-		rows, err := s.reads.QueryContext(ctx, statement, slices.Concat(all.args, []any{after, wanted})...)
-		if err != nil {
-			return ExecutionPage{}, typed(err, "list executions")
+	if q.searches() {
+		tenant := runtime.DefaultTenant
+		if q.Tenant != nil {
+			tenant = *q.Tenant
 		}
-		seen, after, err = s.readPage(rows, &page, first, charge)
+		leave, err := s.searching.Pass(runtime.Environment{Tenant: tenant}, 0).Enter(ctx)
 		if err != nil {
 			return ExecutionPage{}, err
 		}
+		defer leave()
+	}
+	all, counted := q.selections()
+	order := []any{all.id, ">", len(all.args) + 1, all.id, "", len(all.args) + 2}
+	from := after
+	if q.NewestFirst {
+		order[1], order[4] = "<", " DESC"
+		from = cmp.Or(from, "\U0010FFFF") // above all ids
+	}
+	statement := "SELECT id, value FROM " + all.from + " WHERE " + all.where() + fmt.Sprintf(" AND %s %s $%d ORDER BY %s%s LIMIT $%d", order...)
+	var page ExecutionPage
+	for seen, wanted := 1, 1; seen == wanted && !page.More; page.Total += seen {
+		wanted = first - len(page.Executions) + 1 // again, if some couldn't be read
+		rows, err := s.reads.QueryContext(ctx, statement, slices.Concat(all.args, []any{from, wanted})...)
+		if err != nil {
+			return ExecutionPage{}, typed(err, "list executions")
+		}
+		seen, from, err = s.readPage(rows, &page, first, charge)
+		if err != nil {
+			return ExecutionPage{}, err
+		}
+	}
+	if after == "" && !page.More {
+		return page, nil // it has all
+	}
+	err := s.reads.QueryRowContext(ctx, "SELECT count(*) FROM "+counted.from+" WHERE "+counted.where(), counted.args...).Scan(&page.Total)
+	if err != nil {
+		return ExecutionPage{}, typed(err, "count executions")
 	}
 	return page, nil
 }

@@ -93,7 +93,7 @@ func (s *Store) DeleteExecutions(ctx context.Context, ids []runtime.ExecutionID,
 			_, err = tx.ExecOnce("DELETE FROM executions WHERE finished IS NOT NULL AND id"+these, args...)
 		}
 		if err == nil {
-			_, err = tx.ExecOnce("DELETE FROM execution_search WHERE execution"+these+" AND NOT EXISTS (SELECT 1 FROM executions WHERE id = execution)", args...)
+			err = deleteTerms(tx, ids)
 		}
 		if err == nil {
 			err = deleteEmpty(tx, batches, keysExpire)

@@ -13,27 +13,63 @@ import (
 // SearchedBytes is how much of a command line is searched, in bytes.
 const SearchedBytes = 4096
 
+// searchesAtOnce is how many searches run at once. Each may read a row of all executions. Others wait, by turns of the
+// tenants whose executions they search, and leave connections to other reads.
+const searchesAtOnce = 3
+
 // Terms are what an execution is found by: a row of execution_search.
 type terms struct {
-	queued  int64
-	outcome runtime.Outcome
-	passed  *int64
-	labels  string
-	command string
+	execution   runtime.ExecutionID
+	environment runtime.EnvironmentID
+	tenant      runtime.TenantID
+	queued      int64
+	outcome     runtime.Outcome
+	failed      any // nil: neither that nor passed
+	labels      string
+	command     string
 }
 
 func termsOf(x runtime.Execution) terms {
-	t := terms{queued: nanoseconds(x.Marks.QueuedAt), command: searched(x.CommandLine())}
-	if x.State == runtime.ExecutionFinished {
-		t.outcome, t.passed = x.End.Outcome, new(int64)
-		if x.Passed() {
-			*t.passed = 1
-		}
-	}
+	t := terms{execution: x.ID, environment: x.EnvironmentID, tenant: x.Tenant, queued: nanoseconds(x.Marks.QueuedAt), command: searched(x.CommandLineStart(SearchedBytes))}
+	t.outcome, t.failed = endOf(x)
 	for _, l := range x.Labels {
 		t.labels += labelLine(runtime.LabelFilter{Name: l.Name, Value: &l.Value})
 	}
 	return t
+}
+
+// putTerms stores the terms of an execution that has none, or that got those of its end.
+func putTerms(tx *transaction, t terms) error {
+	_, err := tx.Exec(`INSERT INTO execution_search (execution, environment, tenant, queued, outcome, failed, labels, command) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+		ON CONFLICT (execution) DO UPDATE SET outcome = excluded.outcome, failed = excluded.failed`,
+		t.execution, t.environment, string(t.tenant), t.queued, string(t.outcome), t.failed, t.labels, t.command)
+	return err
+}
+
+// endOf returns the terms that an execution gets at its end.
+func endOf(x runtime.Execution) (outcome runtime.Outcome, failed any) {
+	switch {
+	case x.Failed():
+		failed = 1
+	case x.Passed():
+		failed = 0
+	}
+	if x.State == runtime.ExecutionFinished {
+		outcome = x.End.Outcome
+	}
+	return outcome, failed
+}
+
+// termBytes returns about how many bytes the terms of an execution take, without making them.
+func termBytes(x runtime.Execution) (sum int64) {
+	for _, argument := range x.Command {
+		sum += int64(len(argument)) + 1
+	}
+	sum = min(sum, SearchedBytes)
+	for _, l := range x.Labels {
+		sum += int64(len(l.Name)+len(l.Value)) + 6
+	}
+	return sum
 }
 
 // labelLine returns the line of a label, or the beginning that those of any value share. A name that
@@ -46,10 +82,9 @@ func labelLine(of runtime.LabelFilter) string {
 	return line
 }
 
-// searched returns what of a command line is searched: its beginning, as text that any database takes.
+// searched returns the beginning of a command line as it is searched: as text that any database takes.
 func searched(line string) string {
-	beginning := strings.ToLower(line[:min(len(line), SearchedBytes)])
-	return strings.ToValidUTF8(strings.ReplaceAll(beginning, "\x00", ""), "")
+	return strings.ToValidUTF8(strings.ReplaceAll(strings.ToLower(line), "\x00", ""), "")
 }
 
 // nanoseconds returns a time since 1970, or the nearest one that can be stored.
@@ -81,13 +116,13 @@ func (s *selection) add(condition string, args ...any) {
 
 // selections return what a filter selects, and the same in the form that is faster to count.
 func (q ExecutionFilter) selections() (all, counted selection) {
-	searched := selection{from: "execution_search s", id: "s.execution"}
-	q.search(&searched)
-	if len(searched.all) == 0 {
+	if !q.searches() {
 		all = selection{from: "executions e", id: "e.id"}
 		q.among(&all)
 		return all, all
 	}
+	searched := selection{from: "execution_search s", id: "s.execution"}
+	q.search(&searched)
 	// SQLite reads the narrow table first, in the order of its ids, and the other for what matches. It
 	// would use an index of the other, and look up nearly all of the first by their ids.
 	all = searched
@@ -135,23 +170,39 @@ func (q ExecutionFilter) among(s *selection) {
 	}
 }
 
-// search adds the conditions on execution_search, if there is any that executions don't have.
+// searches reports whether there is a condition that executions don't have.
+func (q ExecutionFilter) searches() bool {
+	return len(q.Outcomes)+len(q.Labels) > 0 || q.Failed != nil || q.Command != "" || !q.From.IsZero() || !q.To.IsZero()
+}
+
+// idSlack is by how much the time in an execution's id and the time at which it was queued differ at most: an id may be
+// made before its claim waits, which takes an hour at most.
+const idSlack = 2 * time.Hour
+
+// search adds the conditions on execution_search, those first that cost least.
 func (q ExecutionFilter) search(s *selection) {
+	if q.EnvironmentID != "" {
+		s.add("s.environment = %s", q.EnvironmentID)
+	}
+	if q.Tenant != nil {
+		s.add("s.tenant = %s", string(*q.Tenant))
+	}
+	if !q.From.IsZero() {
+		s.add("s.execution >= %s", firstID(q.From.Add(-idSlack)))
+		s.add("s.queued >= %s", nanoseconds(q.From))
+	}
+	if !q.To.IsZero() {
+		s.add("s.execution < %s", firstID(q.To.Add(idSlack)))
+		s.add("s.queued < %s", nanoseconds(q.To))
+	}
+	if condition, _ := q.ended(); condition != "" {
+		s.add(condition)
+	}
 	if len(q.Outcomes) > 0 {
 		s.add("s.outcome IN (%s)", distinct(q.Outcomes)...)
 	}
 	if q.Failed != nil {
-		passed := 1
-		if *q.Failed {
-			passed = 0
-		}
-		s.add("s.passed = %s", passed)
-	}
-	if !q.From.IsZero() {
-		s.add("s.queued >= %s", nanoseconds(q.From))
-	}
-	if !q.To.IsZero() {
-		s.add("s.queued < %s", nanoseconds(q.To))
+		s.add("s.failed = %s", bit(*q.Failed))
 	}
 	// Unlike with LIKE, SQLite doesn't take upper for lower case, and nothing is a pattern.
 	for _, l := range q.Labels {
@@ -159,18 +210,6 @@ func (q ExecutionFilter) search(s *selection) {
 	}
 	if q.Command != "" {
 		s.add("instr(s.command, %s) > 0", strings.ToLower(q.Command))
-	}
-	if len(s.all) == 0 {
-		return
-	}
-	if q.EnvironmentID != "" {
-		s.add("s.environment = %s", q.EnvironmentID)
-	}
-	if q.Tenant != nil {
-		s.add("s.tenant = %s", string(*q.Tenant))
-	}
-	if condition, _ := q.ended(); condition != "" {
-		s.add(condition)
 	}
 }
 

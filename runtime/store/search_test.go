@@ -1,6 +1,9 @@
 package store
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -9,28 +12,36 @@ import (
 	"time"
 
 	"github.com/pressly/goose/v3"
+	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 func unbounded(int) error { return nil }
 
+var searchBegan = time.Unix(1_800_000_000, 5)
+
+// numbered returns an id that was made a moment before searchBegan.
+func numbered(n string) runtime.ExecutionID {
+	return runtime.ExecutionID(firstID(searchBegan.Add(-time.Second)) + "-7000-8000-" + n)
+}
+
 // searchable are executions of all kinds, by their ids.
 func searchable() []runtime.Execution {
-	began := time.Unix(1_800_000_000, 5)
 	label := func(name, value string) runtime.Label { return runtime.Label{Name: name, Value: value} }
 	exited := func(code int) runtime.End { return runtime.End{Outcome: runtime.OutcomeExited, ExitCode: code} }
 	all := []runtime.Execution{
-		{ID: "1", Tenant: "x", Command: []string{"/bin/sh", "-c", "echo ÄPFEL"}, Shell: true, State: runtime.ExecutionFinished, End: exited(0),
+		{ID: numbered("1"), Tenant: "x", Command: []string{"/bin/sh", "-c", "echo ÄPFEL"}, Shell: true, State: runtime.ExecutionFinished, End: exited(0),
 			Labels: []runtime.Label{label("user", "ada"), label("course", "a\x00\"\n%_")}},
-		{ID: "2", Tenant: "x", Command: []string{"python3", "a b.py"}, State: runtime.ExecutionFinished, End: exited(1), Labels: []runtime.Label{label("user", "Ada")}},
-		{ID: "3", Command: []string{strings.Repeat("x", SearchedBytes-2), "beyond"}, State: runtime.ExecutionFinished,
+		{ID: numbered("2"), Tenant: "x", Command: []string{"python3", "a b.py"}, State: runtime.ExecutionFinished, End: exited(1), Labels: []runtime.Label{label("user", "Ada")}},
+		{ID: numbered("3"), Command: []string{strings.Repeat("x", SearchedBytes-2), "beyond"}, State: runtime.ExecutionFinished,
 			End: runtime.End{Outcome: runtime.OutcomeTimeLimit}, Labels: []runtime.Label{label("user", "ada"), label("user", "bob")}},
-		{ID: "4", Command: []string{"100%", "\x00"}, State: runtime.ExecutionRunning, Labels: []runtime.Label{label("auser", "ada"), label("user", "adam")}},
+		{ID: numbered("4"), Command: []string{"100%", "\x00"}, State: runtime.ExecutionRunning, Labels: []runtime.Label{label("auser", "ada"), label("user", "adam")}},
 	}
 	for i := range all {
-		all[i].RunnerID, all[i].EnvironmentID = runtime.RunnerID("r"+all[i].ID), runtime.EnvironmentID("e"+all[i].ID)
-		all[i].Marks.QueuedAt = began.Add(time.Duration(i))
+		all[i].RunnerID, all[i].EnvironmentID = runtime.RunnerID(fmt.Sprint("r", i+1)), runtime.EnvironmentID(fmt.Sprint("e", i+1))
+		all[i].Marks.QueuedAt = searchBegan.Add(time.Duration(i))
 	}
 	return all
 }
@@ -60,7 +71,7 @@ func found(t *testing.T, s *Store, q ExecutionFilter) string {
 	page, err := s.Executions(t.Context(), q, 10, "", unbounded)
 	var ids []string
 	for _, x := range page.Executions {
-		ids = append(ids, string(x.ID))
+		ids = append(ids, string(x.ID[len(numbered("")):]))
 	}
 	if err != nil || page.Total != len(ids) {
 		t.Errorf("%d of %d: %v", len(ids), page.Total, err)
@@ -128,7 +139,7 @@ func TestExecutionsAreSearched(t *testing.T) {
 			t.Errorf("%s: %q, not %q", name, got, test.want)
 		}
 	}
-	if err := s.DeleteExecutions(t.Context(), []runtime.ExecutionID{"1", "2", "4"}, time.Now()); err != nil {
+	if err := s.DeleteExecutions(t.Context(), []runtime.ExecutionID{numbered("1"), numbered("2"), numbered("4")}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	var left int // the row of one that runs stays, as it does
@@ -137,6 +148,21 @@ func TestExecutionsAreSearched(t *testing.T) {
 	}
 	if got := found(t, s, ExecutionFilter{Labels: []runtime.LabelFilter{{Name: "user"}}}); got != "3 4" {
 		t.Error("after others were deleted:", got)
+	}
+}
+
+// TestACancelledExecutionDidNotFail, as the failures of Activity say; nor did one that goes on.
+func TestACancelledExecutionDidNotFail(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	ended(t, s, []runtime.Execution{
+		{ID: numbered("1"), State: runtime.ExecutionFinished, End: runtime.End{Outcome: runtime.OutcomeCancelled}},
+		{ID: numbered("2"), State: runtime.ExecutionFinished, End: runtime.End{Outcome: runtime.OutcomeLost}},
+		{ID: numbered("3"), State: runtime.ExecutionRunning},
+	})
+	for want, failed := range map[string]bool{"2": true, "": false} {
+		if got := found(t, s, ExecutionFilter{Failed: &failed}); got != want {
+			t.Errorf("failed %t: %q", failed, got)
+		}
 	}
 }
 
@@ -149,9 +175,7 @@ func TestAnOldDatabaseIsSearched(t *testing.T) {
 	if _, err := s.reads.db.ExecContext(t.Context(), "UPDATE executions SET value = $1 WHERE id = '4'", []byte("none")); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 250 { // more than are read at a time
-		ended(t, s, []runtime.Execution{{ID: runtime.ExecutionID(fmt.Sprintf("x%03d", i)), State: runtime.ExecutionFinished, End: runtime.End{Outcome: runtime.OutcomeLost}}})
-	}
+	insertMany(t, s, mendReads+10)
 	dialect, version, db := goose.DialectPostgres, int64(3), s.reads.db
 	if file, ok := s.db.(*sqliteDB); ok {
 		dialect, version, db = goose.DialectSQLite3, 8, file.writes
@@ -167,14 +191,117 @@ func TestAnOldDatabaseIsSearched(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = open(t, path)
+	awaitMended(t, s)
 	for name, want := range map[string]ExecutionFilter{"1": {Failed: new(false)}, "2 3": {Failed: new(true)}, "1 3": {Labels: []runtime.LabelFilter{{Name: "user", Value: new("ada")}}}} {
 		want.Outcomes = []runtime.Outcome{runtime.OutcomeExited, runtime.OutcomeTimeLimit}
 		if got := found(t, s, want); got != name {
 			t.Errorf("%q, not %q", got, name)
 		}
 	}
-	if page, err := s.Executions(t.Context(), ExecutionFilter{Outcomes: []runtime.Outcome{runtime.OutcomeLost}}, 1, "", unbounded); err != nil || page.Total != 250 {
+	if page, err := s.Executions(t.Context(), ExecutionFilter{Outcomes: []runtime.Outcome{runtime.OutcomeLost}}, 1, "", unbounded); err != nil || page.Total != mendReads+10 {
 		t.Error(page.Total, err)
+	}
+}
+
+// insertMany stores so many lost executions, as a server that had no search.
+func insertMany(t *testing.T, s *Store, n int) {
+	t.Helper()
+	err := s.write(t.Context(), "insert", func(tx *transaction) error {
+		for i := range n {
+			id := fmt.Sprintf("x%05d", i)
+			value := fmt.Appendf(nil, `{"id":"%s","state":"FINISHED","end":{"outcome":"LOST"}}`, id)
+			if _, err := tx.Exec("INSERT INTO executions (id, runner, environment, state, value, finished) VALUES ($1, 'r', 'e', 'FINISHED', $2, 1)", id, value); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitMended has a store lead, and waits until its search has all executions.
+func awaitMended(t testing.TB, s *Store) {
+	t.Helper()
+	if !s.shared { // openEither had the others lead
+		if err := s.Lead(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wait.Receive(t, s.mended, "the search of all executions")
+}
+
+// TestWhatAnOlderServerDidIsSearched: it led while a newer one had migrated the database already, and knew no search.
+func TestWhatAnOlderServerDidIsSearched(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	s := open(t, path)
+	all := searchable()
+	ended(t, s, all)
+	err := s.write(t.Context(), "act as an older server", func(tx *transaction) error {
+		x := all[3]
+		x.State, x.End = runtime.ExecutionFinished, runtime.End{Outcome: runtime.OutcomeExited, ExitCode: 3}
+		value, err := json.Marshal(x)
+		if err != nil {
+			return err
+		}
+		_, finished := tx.ExecOnce("UPDATE executions SET state = 'FINISHED', finished = 1, value = $1 WHERE id = $2", value, x.ID)
+		_, deleted := tx.ExecOnce("DELETE FROM executions WHERE id = $1", all[1].ID)
+		_, added := tx.ExecOnce("DELETE FROM execution_search WHERE execution = $1", all[0].ID)
+		return errors.Join(finished, deleted, added)
+	})
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, path)
+	awaitMended(t, s)
+	for want, q := range map[string]ExecutionFilter{"3 4": {Failed: new(true)}, "1": {Failed: new(false)}, "1 3 4": {From: searchBegan}} {
+		if got := found(t, s, q); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+		// What isn't on the page is counted.
+		if page, err := s.Executions(t.Context(), q, 10, "0", unbounded); err != nil || page.Total != len(strings.Fields(want)) {
+			t.Error(page.Total, err)
+		}
+	}
+}
+
+// TestSearchesWaitForOthers, by turns of their tenants, and end with their callers.
+func TestSearchesWaitForOthers(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	var leave []func()
+	for range searchesAtOnce {
+		l, err := s.searching.Pass(runtime.Environment{}, 0).Enter(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave = append(leave, l)
+	}
+	if _, err := s.Executions(t.Context(), ExecutionFilter{}, 1, "", unbounded); err != nil {
+		t.Error("one that searches nothing:", err)
+	}
+	gone := errors.New("the caller left")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	search := func(ctx context.Context, tenant runtime.TenantID) <-chan error {
+		waiting, result := s.searching.Waiting(), make(chan error, 1)
+		go func() {
+			_, err := s.Executions(ctx, ExecutionFilter{Tenant: &tenant, Failed: new(true)}, 1, "", unbounded)
+			result <- err
+		}()
+		wait.For(t, "the search waits", func() bool { return s.searching.Waiting() > waiting })
+		return result
+	}
+	ends, waits := search(ctx, "a"), search(t.Context(), "b")
+	cancel(gone)
+	if err := wait.Receive(t, ends, "the end of a search whose caller left"); !errors.Is(err, gone) {
+		t.Error(err)
+	}
+	leave[0]()
+	if err := wait.Receive(t, waits, "the end of a search"); err != nil {
+		t.Error(err)
+	}
+	for _, l := range leave[1:] {
+		l()
 	}
 }
 
@@ -195,6 +322,7 @@ func BenchmarkSearch(b *testing.B) {
 		"ended":       {States: []runtime.ExecutionState{runtime.ExecutionFinished}, Labels: []runtime.LabelFilter{{Name: "user"}}},
 		"environment": {EnvironmentID: "python", Labels: []runtime.LabelFilter{{Name: "user"}}},
 		"runner":      {RunnerID: "01930000-0000-7000-9000-000000000007", Labels: []runtime.LabelFilter{{Name: "user"}}},
+		"newcomer":    {Tenant: new(runtime.TenantID("none")), Labels: []runtime.LabelFilter{{Name: "user"}}},
 		"tenant":      {Tenant: new(runtime.TenantID("t3")), Labels: []runtime.LabelFilter{{Name: "user"}}},
 	} {
 		b.Run(name, func(b *testing.B) {
@@ -208,6 +336,51 @@ func BenchmarkSearch(b *testing.B) {
 	}
 }
 
+// BenchmarkMend is of a database in which nothing is missing, and of one in which all is.
+func BenchmarkMend(b *testing.B) {
+	s := open(b, filepath.Join(b.TempDir(), "db"))
+	kept(b, s, 100_000)
+	for name, statement := range map[string]string{"nothing": "SELECT 1", "all": "DELETE FROM execution_search"} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				err := s.write(b.Context(), "delete", func(tx *transaction) error {
+					_, err := tx.ExecOnce(statement)
+					return err
+				})
+				b.StartTimer()
+				if err := errors.Join(err, s.mendSearch(b.Context())); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkExecution is of storing a new execution, and its end.
+func BenchmarkExecution(b *testing.B) {
+	s := open(b, filepath.Join(b.TempDir(), "db"))
+	kept(b, s, 10_000)
+	i := 0
+	var before, after unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &before)
+	for b.Loop() {
+		i++
+		x := execution(i)
+		x.Command, x.Labels = []string{"python3", "main.py"}, []runtime.Label{{Name: "user", Value: "ada"}, {Name: "course", Value: "c"}}
+		if _, _, err := s.AddExecution(b.Context(), x, []byte("start")); err != nil {
+			b.Fatal(err)
+		}
+		x.State, x.End.Outcome = runtime.ExecutionFinished, runtime.OutcomeExited
+		if _, err := s.FinishExecution(b.Context(), x, 1000); err != nil {
+			b.Fatal(err)
+		}
+	}
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &after)
+	spent := after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano()
+	b.ReportMetric(float64(spent)/float64(b.N), "cpu-ns/op")
+}
+
 // kept stores so many finished executions of ten tenants, of which each tenth failed.
 func kept(b *testing.B, s *Store, most int) {
 	b.Helper()
@@ -216,7 +389,7 @@ func kept(b *testing.B, s *Store, most int) {
 		var group sync.WaitGroup
 		for i := at; i < min(at+batch, most); i++ {
 			x := runtime.Execution{
-				ID: runtime.ExecutionID(fmt.Sprintf("01930000-0000-7000-8000-%012d", i)), RunnerID: runtime.RunnerID(fmt.Sprintf("01930000-0000-7000-9000-%012d", i/10)),
+				ID: runtime.ExecutionID(fmt.Sprintf("%s-7000-8000-%012d", firstID(began.Add(time.Duration(i)*time.Second)), i)), RunnerID: runtime.RunnerID(fmt.Sprintf("01930000-0000-7000-9000-%012d", i/10)),
 				EnvironmentID: "python", Tenant: runtime.TenantID(fmt.Sprint("t", i%10)), Command: []string{"python3", fmt.Sprintf("prog%d.py", i%1000)},
 				Labels: []runtime.Label{{Name: "user", Value: fmt.Sprint("u", i%1000)}, {Name: "course", Value: "algorithms"}},
 				State:  runtime.ExecutionFinished, End: runtime.End{Outcome: runtime.OutcomeExited, Message: "exited with code 0"}, Input: strings.Repeat("f", 64),

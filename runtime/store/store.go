@@ -19,6 +19,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/probe"
+	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // A Store is an open database. Close it.
@@ -33,6 +34,10 @@ type Store struct {
 	closed chan struct{}         // closed by Close: no more writes are taken
 	full   atomic.Pointer[error] // why the last write found no room; nil: it did
 	group  sync.WaitGroup
+
+	searching *turns.Gate   // of searches
+	mend      sync.Once     // of Lead
+	mended    chan struct{} // closed when the search has all executions
 
 	check      *probe.Probe
 	unreadable unreadable
@@ -99,15 +104,21 @@ func (r row) Scan(into ...any) error { return r(into...) }
 // start starts the writer of a store over an open database.
 func (s *Store) start() *Store {
 	s.queue, s.closed = make(chan write), make(chan struct{})
+	s.searching, s.mended = turns.NewGate(searchesAtOnce), make(chan struct{})
 	s.check = probe.New(s.tryWrite)
 	s.group.Go(s.writer)
 	return s
 }
 
 // Lead makes this store the one that writes, of all that share its database. The one that did
-// so before writes no more: see Taken. SQLite's leads from the start.
+// so before writes no more: see Taken. SQLite's leads from the start. Beside all else, the store then
+// makes the executions of earlier servers searchable.
 func (s *Store) Lead(ctx context.Context) error {
-	return typed(s.reads.retry(ctx, func() error { return s.db.lead(ctx) }), "lead the servers of the database")
+	if err := s.reads.retry(ctx, func() error { return s.db.lead(ctx) }); err != nil {
+		return typed(err, "lead the servers of the database")
+	}
+	s.mend.Do(func() { s.mending(ctx) })
+	return nil
 }
 
 // Taken is closed when a write found that another store leads now.

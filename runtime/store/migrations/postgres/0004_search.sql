@@ -1,13 +1,13 @@
 -- +goose Up
 
--- What executions are searched by: narrow, so that all rows can be read. The next migration fills it.
+-- What executions are searched by: narrow, so that all rows can be read. A server fills it after it began to lead: see mendSearch.
 CREATE TABLE execution_search (
 	execution   TEXT COLLATE "C" PRIMARY KEY,
 	environment TEXT COLLATE "C" NOT NULL,
 	tenant      TEXT COLLATE "C" NOT NULL,
 	queued      BIGINT NOT NULL,            -- Unix nanoseconds
 	outcome     TEXT NOT NULL DEFAULT '',   -- '': it hasn't ended
-	passed      BIGINT,                     -- 1: by exit status 0; 0: otherwise; NULL: it hasn't ended
+	failed      BIGINT,                     -- 1: as runtime.Execution has it; 0: by exit status 0; NULL: it hasn't ended, or was cancelled
 	labels      TEXT COLLATE "C" NOT NULL,  -- a line for each, as labelLine has it
 	command     TEXT COLLATE "C" NOT NULL   -- the beginning of its command line, in lower case
 );

@@ -1,13 +1,13 @@
 -- +goose Up
 
--- What executions are searched by: narrow, so that all rows can be read. The next migration fills it.
+-- What executions are searched by: narrow, so that all rows can be read. A server fills it after it began to lead: see mendSearch.
 CREATE TABLE execution_search (
 	execution   TEXT PRIMARY KEY,
 	environment TEXT NOT NULL,
 	tenant      TEXT NOT NULL,
 	queued      INTEGER NOT NULL,         -- Unix nanoseconds
 	outcome     TEXT NOT NULL DEFAULT '', -- '': it hasn't ended
-	passed      INTEGER,                  -- 1: by exit status 0; 0: otherwise; NULL: it hasn't ended
+	failed      INTEGER,                  -- 1: as runtime.Execution has it; 0: by exit status 0; NULL: it hasn't ended, or was cancelled
 	labels      TEXT NOT NULL,            -- a line for each, as labelLine has it
 	command     TEXT NOT NULL             -- the beginning of its command line, in lower case
 ) STRICT, WITHOUT ROWID;
