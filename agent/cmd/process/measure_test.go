@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/rockpool/rockpool/agent/cmd/proc"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/wait"
