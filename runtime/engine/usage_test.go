@@ -60,9 +60,9 @@ func TestUsageWhileItRuns(t *testing.T) {
 	}
 }
 
-// TestNobodyTellsUsage: an agent that is too old, or lies, has no usage to show, and only the agent
+// TestWhoTellsUsage: an agent that is too old, or lies, has no usage to show, and only the agent
 // of a runner that is CLAIMED is asked.
-func TestNobodyTellsUsage(t *testing.T) {
+func TestWhoTellsUsage(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "e", 1)
 	runner := b.claim(t, "e")
@@ -70,12 +70,13 @@ func TestNobodyTellsUsage(t *testing.T) {
 	for name, response := range map[string]agent.Response{
 		"too old": {Protocol: 4, Error: &agent.Error{Code: agent.ErrIncompatible, Message: "the agent doesn't speak this protocol"}},
 		"lies":    {Protocol: agent.Protocol, Usage: &agent.Usage{Runner: agent.Used{Memory: -1}}},
+		"answers": {Protocol: agent.Protocol, Usage: &agent.Usage{Runner: agent.Used{Memory: 1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b.cluster = answering{b.fake, response}
 			b.start(t)
 			defer b.stop()
-			if used := b.RunnerUsage(t.Context(), runner); used != nil {
+			if used := b.RunnerUsage(t.Context(), runner); (used != nil) != (name == "answers") {
 				t.Errorf("%+v", used)
 			}
 		})
