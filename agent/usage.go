@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"time"
 )
@@ -12,18 +13,17 @@ type AskUsage struct{}
 
 // Usage is what is used in a runner at a time.
 type Usage struct {
-	Runner     Used            `json:"runner"`               // by all commands that ever ran there, and in some runners the agent
-	Executions []ExecutionUsed `json:"executions,omitempty"` // that run
+	Runner     Used                     `json:"runner"`               // by all commands that ever ran there, and in some runners the agent
+	Executions map[string]ExecutionUsed `json:"executions,omitempty"` // that run, by id
 }
 
 // An ExecutionUsed is what an execution has used since its start, Wall ago.
 type ExecutionUsed struct {
-	ID   string        `json:"id"`
 	Wall time.Duration `json:"wall"`
 	Used
 }
 
-// Used is what was used up to now, and what is held now. What is unknown is 0, or nil.
+// Used is what was used up to now, and what is held now. What is unknown is 0.
 type Used struct {
 	User          time.Duration `json:"user"`
 	System        time.Duration `json:"system"`
@@ -31,22 +31,22 @@ type Used struct {
 	PeakMemory    int64         `json:"peakMemory,omitempty"`    // bytes; of executions only, like all peaks
 	Processes     int           `json:"processes,omitempty"`     // and threads, now
 	PeakProcesses int           `json:"peakProcesses,omitempty"` // and threads
-	BytesRead     *int64        `json:"bytesRead,omitempty"`     // from disks; of executions only
-	BytesWritten  *int64        `json:"bytesWritten,omitempty"`
 }
 
-// Bounds of what an agent can say: of times a century, of bytes 2^60, of processes what Linux has ids for.
+// Bounds of what an agent can say: of times a century, of bytes 2^60, of processes what Linux has ids
+// for, and of the answer more than 256 executions take, which an agent has at most.
 const (
+	mostUsage     = 64 << 10
 	mostTime      = 100 * 365 * 24 * time.Hour
 	mostBytes     = 1 << 60
 	mostProcesses = 1 << 22
 )
 
 // ReadUsage asks an agent what is used in its runner. No number of the answer is negative, or so
-// large that a sum of two overflows. It closes conn. An error that the agent answered is an
+// large that a sum of two overflows, and it reads 64 KiB at most. It closes conn. An error that the agent answered is an
 // [*Error]: ErrIncompatible says that the agent is too old.
 func ReadUsage(ctx context.Context, conn net.Conn) (Usage, error) {
-	x, response, err := open(ctx, conn, Request{Usage: &AskUsage{}})
+	x, response, err := open(ctx, atMost{conn, io.LimitReader(conn, mostUsage)}, Request{Usage: &AskUsage{}})
 	if err != nil {
 		return Usage{}, err
 	}
@@ -56,6 +56,14 @@ func ReadUsage(ctx context.Context, conn net.Conn) (Usage, error) {
 	}
 	return *response.Usage, response.Usage.check()
 }
+
+// atMost is a connection of which only so much is read.
+type atMost struct {
+	net.Conn
+	from io.Reader
+}
+
+func (c atMost) Read(b []byte) (int, error) { return c.from.Read(b) }
 
 func (u Usage) check() error {
 	if err := u.Runner.check(); err != nil {
@@ -78,13 +86,7 @@ func (u Used) check() error {
 			return fmt.Errorf("%w: %v of processor time", ErrProtocol, d)
 		}
 	}
-	bytes := []int64{u.Memory, u.PeakMemory}
-	for _, n := range []*int64{u.BytesRead, u.BytesWritten} {
-		if n != nil {
-			bytes = append(bytes, *n)
-		}
-	}
-	for _, n := range bytes {
+	for _, n := range []int64{u.Memory, u.PeakMemory} {
 		if n < 0 || n > mostBytes {
 			return fmt.Errorf("%w: %d bytes", ErrProtocol, n)
 		}

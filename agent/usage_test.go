@@ -2,25 +2,25 @@ package agent
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"math"
 	"testing"
 )
 
 // TestHostileUsage: an answer with a number that can't be is no answer.
 func TestHostileUsage(t *testing.T) {
-	minus := int64(-1)
 	for name, usage := range map[string]*Usage{
 		"no answer":              nil,
 		"negative time":          {Runner: Used{User: -1}},
 		"time that overflows":    {Runner: Used{System: math.MaxInt64}},
 		"negative memory":        {Runner: Used{Memory: -1}},
-		"negative processes":     {Executions: []ExecutionUsed{{Used: Used{Processes: -1}}}},
-		"too many processes":     {Executions: []ExecutionUsed{{Used: Used{PeakProcesses: mostProcesses + 1}}}},
-		"too much memory":        {Executions: []ExecutionUsed{{Used: Used{PeakMemory: mostBytes + 1}}}},
-		"negative bytes":         {Executions: []ExecutionUsed{{Used: Used{BytesRead: &minus}}}},
-		"before its own start":   {Executions: []ExecutionUsed{{Wall: -1}}},
-		"longer than a century":  {Executions: []ExecutionUsed{{Wall: mostTime + 1}}},
-		"the second one, at all": {Executions: []ExecutionUsed{{}, {Used: Used{BytesWritten: &minus}}}},
+		"negative processes":     {Executions: map[string]ExecutionUsed{"x": {Used: Used{Processes: -1}}}},
+		"too many processes":     {Executions: map[string]ExecutionUsed{"x": {Used: Used{PeakProcesses: mostProcesses + 1}}}},
+		"too much memory":        {Executions: map[string]ExecutionUsed{"x": {Used: Used{PeakMemory: mostBytes + 1}}}},
+		"before its own start":   {Executions: map[string]ExecutionUsed{"x": {Wall: -1}}},
+		"longer than a century":  {Executions: map[string]ExecutionUsed{"x": {Wall: mostTime + 1}}},
+		"the second one, at all": {Executions: map[string]ExecutionUsed{"x": {}, "y": {Used: Used{Memory: -1}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ReadUsage(t.Context(), play(t, frame(t, KindResponse, Response{Protocol: Protocol, Usage: usage})))
@@ -28,5 +28,23 @@ func TestHostileUsage(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 		})
+	}
+}
+
+// TestUsageIsBounded: all executions that an agent may have fit into an answer, and what is longer
+// isn't read.
+func TestUsageIsBounded(t *testing.T) {
+	largest := ExecutionUsed{Wall: mostTime, Used: Used{
+		User: mostTime, System: mostTime, Memory: mostBytes, PeakMemory: mostBytes, Processes: mostProcesses, PeakProcesses: mostProcesses,
+	}}
+	for n, want := range map[int]error{256: nil, 512: io.ErrUnexpectedEOF} {
+		all := map[string]ExecutionUsed{}
+		for i := range n {
+			all[fmt.Sprintf("x-%024d", i)] = largest
+		}
+		usage, err := ReadUsage(t.Context(), play(t, frame(t, KindResponse, Response{Protocol: Protocol, Usage: &Usage{Executions: all}})))
+		if !errors.Is(err, want) || err == nil && len(usage.Executions) != n {
+			t.Errorf("%d executions: %d, %v", n, len(usage.Executions), err)
+		}
 	}
 }

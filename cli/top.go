@@ -28,7 +28,7 @@ func (topCommand) Help() string {
     rockpool top
     rockpool top --env python --sort memory
     rockpool top --once
-    rockpool top --json | jq -r '.[] | select(.usage.memory > 1e8) | .id'`
+    rockpool top --json | jq -r '.[] | select(.usageNow.memory > 1e8) | .id'`
 }
 
 // Run shows what runs.

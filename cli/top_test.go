@@ -45,7 +45,7 @@ func TestTopOnce(t *testing.T) {
 	})
 	out, errs, code := s.command("top", "--env", "one", "--json", "--sort", "memory")
 	var all []client.RunningExecution
-	if err := json.Unmarshal([]byte(out), &all); err != nil || code != 0 || len(all) != 1 || all[0].Id != first || all[0].Usage == nil || *all[0].Usage.Memory != 1<<20 {
+	if err := json.Unmarshal([]byte(out), &all); err != nil || code != 0 || len(all) != 1 || all[0].Id != first || all[0].UsageNow == nil || *all[0].UsageNow.Memory != 1<<20 {
 		t.Errorf("%d %v: %s%s", code, err, out, errs)
 	}
 	if _, errs, code := s.command("top", "--sort", "name"); code != CodeUsage || errs == "" {

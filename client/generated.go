@@ -206,7 +206,7 @@ func (v *BatchCase) GetExecution() *BatchCaseExecution { return v.Execution }
 // One command in one runner, and what became of it.
 type BatchCaseExecution struct {
 	Ending `json:"-"`
-	// What it used; while it runs, what it has used so far, at most a second old: then it is measured, so ask for it once a second at most. Null until it is started, and where nobody can tell. It never falls.
+	// What it used; null until it is FINISHED.
 	Usage *BatchCaseExecutionUsage `json:"usage"`
 }
 
@@ -296,9 +296,9 @@ func (v *BatchCaseExecution) __premarshalJSON() (*__premarshalBatchCaseExecution
 // BatchCaseExecutionUsage includes the requested fields of the GraphQL type Usage.
 // The GraphQL type's documentation follows.
 //
-// What an execution used, or has used so far.
+// What an execution used.
 type BatchCaseExecutionUsage struct {
-	// Milliseconds from its start to its end, or to when this was measured.
+	// Milliseconds from its start to its end.
 	WallMs int64 `json:"wallMs"`
 }
 
@@ -1447,7 +1447,7 @@ type Execution struct {
 	StartedWarm *bool `json:"startedWarm"`
 	// Why it was started cold where `startedWarm` is false, for people: for example another program, or an option that only a new interpreter can have. Null otherwise.
 	ColdReason *string `json:"coldReason"`
-	// What it used; while it runs, what it has used so far, at most a second old: then it is measured, so ask for it once a second at most. Null until it is started, and where nobody can tell. It never falls.
+	// What it used; null until it is FINISHED.
 	Usage *ExecutionUsage `json:"usage"`
 	// When what happened.
 	Marks ExecutionMarks `json:"marks"`
@@ -1540,9 +1540,9 @@ func (v *ExecutionMarks) GetFinishedAt() *time.Time { return v.FinishedAt }
 // ExecutionUsage includes the requested fields of the GraphQL type Usage.
 // The GraphQL type's documentation follows.
 //
-// What an execution used, or has used so far.
+// What an execution used.
 type ExecutionUsage struct {
-	// Milliseconds from its start to its end, or to when this was measured.
+	// Milliseconds from its start to its end.
 	WallMs int64 `json:"wallMs"`
 	// Milliseconds of CPU time in user mode.
 	UserMs int64 `json:"userMs"`
@@ -1840,7 +1840,7 @@ func (v *GetBatchBatch) __premarshalJSON() (*__premarshalGetBatchBatch, error) {
 // One command in one runner, and what became of it.
 type GetBatchBatchBuildExecution struct {
 	Ending `json:"-"`
-	// What it used; while it runs, what it has used so far, at most a second old: then it is measured, so ask for it once a second at most. Null until it is started, and where nobody can tell. It never falls.
+	// What it used; null until it is FINISHED.
 	Usage *GetBatchBatchBuildExecutionUsage `json:"usage"`
 }
 
@@ -1930,9 +1930,9 @@ func (v *GetBatchBatchBuildExecution) __premarshalJSON() (*__premarshalGetBatchB
 // GetBatchBatchBuildExecutionUsage includes the requested fields of the GraphQL type Usage.
 // The GraphQL type's documentation follows.
 //
-// What an execution used, or has used so far.
+// What an execution used.
 type GetBatchBatchBuildExecutionUsage struct {
-	// Milliseconds from its start to its end, or to when this was measured.
+	// Milliseconds from its start to its end.
 	WallMs int64 `json:"wallMs"`
 }
 
@@ -2764,7 +2764,7 @@ type ListedExecution struct {
 	GoneReason *runtime.GoneReason `json:"goneReason"`
 	// Its outcome in words; null until it is FINISHED.
 	Message *string `json:"message"`
-	// What it used; while it runs, what it has used so far, at most a second old: then it is measured, so ask for it once a second at most. Null until it is started, and where nobody can tell. It never falls.
+	// What it used; null until it is FINISHED.
 	Usage *ListedExecutionUsage `json:"usage"`
 	// When what happened.
 	Marks ListedExecutionMarks `json:"marks"`
@@ -2845,9 +2845,9 @@ func (v *ListedExecutionMarks) GetFinishedAt() *time.Time { return v.FinishedAt 
 // ListedExecutionUsage includes the requested fields of the GraphQL type Usage.
 // The GraphQL type's documentation follows.
 //
-// What an execution used, or has used so far.
+// What an execution used.
 type ListedExecutionUsage struct {
-	// Milliseconds from its start to its end, or to when this was measured.
+	// Milliseconds from its start to its end.
 	WallMs int64 `json:"wallMs"`
 	// Milliseconds of CPU time in user mode.
 	UserMs int64 `json:"userMs"`
@@ -2940,53 +2940,6 @@ func (v *ListedRunner) GetClaim() *Lease { return v.Claim }
 
 // GetPorts returns ListedRunner.Ports, and is useful for accessing the field via an interface.
 func (v *ListedRunner) GetPorts() []Port { return v.Ports }
-
-// LiveUsage includes the requested fields of the GraphQL type Usage.
-// The GraphQL type's documentation follows.
-//
-// What an execution used, or has used so far.
-type LiveUsage struct {
-	// Milliseconds from its start to its end, or to when this was measured.
-	WallMs int64 `json:"wallMs"`
-	// Milliseconds of CPU time in user mode.
-	UserMs int64 `json:"userMs"`
-	// Milliseconds of CPU time in the kernel.
-	SystemMs int64 `json:"systemMs"`
-	// The memory that it holds now, in bytes, counted as `peakMemory` is; where the machine doesn't tell that, the sum of its processes'. Null once it has ended, and where nobody could tell.
-	Memory *int64 `json:"memory"`
-	// The most memory that it held at once, in bytes, all of its processes together with the files in memory that they wrote, where the machine tells that; else that of its largest process. Null where nobody could tell.
-	PeakMemory *int64 `json:"peakMemory"`
-	// The processes and threads that it has now. Null once it has ended, and where nobody could tell.
-	Processes *int `json:"processes"`
-	// The most processes and threads that it was seen with at once; what lived for less than a tenth of a second may be missing. Null where nobody could tell.
-	PeakProcesses *int `json:"peakProcesses"`
-	// Bytes that it printed, standard output and standard error together.
-	OutputBytes int64 `json:"outputBytes"`
-}
-
-// GetWallMs returns LiveUsage.WallMs, and is useful for accessing the field via an interface.
-func (v *LiveUsage) GetWallMs() int64 { return v.WallMs }
-
-// GetUserMs returns LiveUsage.UserMs, and is useful for accessing the field via an interface.
-func (v *LiveUsage) GetUserMs() int64 { return v.UserMs }
-
-// GetSystemMs returns LiveUsage.SystemMs, and is useful for accessing the field via an interface.
-func (v *LiveUsage) GetSystemMs() int64 { return v.SystemMs }
-
-// GetMemory returns LiveUsage.Memory, and is useful for accessing the field via an interface.
-func (v *LiveUsage) GetMemory() *int64 { return v.Memory }
-
-// GetPeakMemory returns LiveUsage.PeakMemory, and is useful for accessing the field via an interface.
-func (v *LiveUsage) GetPeakMemory() *int64 { return v.PeakMemory }
-
-// GetProcesses returns LiveUsage.Processes, and is useful for accessing the field via an interface.
-func (v *LiveUsage) GetProcesses() *int { return v.Processes }
-
-// GetPeakProcesses returns LiveUsage.PeakProcesses, and is useful for accessing the field via an interface.
-func (v *LiveUsage) GetPeakProcesses() *int { return v.PeakProcesses }
-
-// GetOutputBytes returns LiveUsage.OutputBytes, and is useful for accessing the field via an interface.
-func (v *LiveUsage) GetOutputBytes() int64 { return v.OutputBytes }
 
 // MadeGrant includes the requested fields of the GraphQL type Grant.
 // The GraphQL type's documentation follows.
@@ -3608,7 +3561,7 @@ type Result struct {
 	// Where it is in its life.
 	State  runtime.ExecutionState `json:"state"`
 	Ending `json:"-"`
-	// What it used; while it runs, what it has used so far, at most a second old: then it is measured, so ask for it once a second at most. Null until it is started, and where nobody can tell. It never falls.
+	// What it used; null until it is FINISHED.
 	Usage *Usage `json:"usage"`
 	// What it has printed so far, from the beginning or from a cursor. It doesn't wait. INVALID_INPUT for a cursor that isn't one of this execution's, or a `maxBytes` out of its range.
 	Output Output `json:"output"`
@@ -3913,7 +3866,7 @@ func (v *Runner) GetPorts() []Port { return v.Ports }
 // RunnerUsage includes the requested fields of the GraphQL type RunnerUsage.
 // The GraphQL type's documentation follows.
 //
-// What is used in a runner at a time, beside what may be. Where commands have control groups of their own it is theirs; else the runner's agent is in it.
+// A runner's usage and its limits. It includes the runner's agent, unless commands have their own control groups.
 type RunnerUsage struct {
 	// Milliseconds of CPU time since it was made.
 	CpuMs int64 `json:"cpuMs"`
@@ -3960,12 +3913,14 @@ type RunningExecution struct {
 	EnvironmentId string `json:"environmentId"`
 	// The tenant that it belongs to.
 	Tenant string `json:"tenant"`
-	// The command as it is run: program and arguments.
-	Command []string `json:"command"`
+	// The command as its caller gave it: `shell` verbatim, or `command` quoted as a shell needs it.
+	CommandLine string `json:"commandLine"`
 	// Where it is in its life.
 	State runtime.ExecutionState `json:"state"`
-	// What it used; while it runs, what it has used so far, at most a second old: then it is measured, so ask for it once a second at most. Null until it is started, and where nobody can tell. It never falls.
-	Usage *LiveUsage `json:"usage"`
+	// The labels of its runner's claim when it was started, and its own. Its own replace the claim's of the same name.
+	Labels []Label `json:"labels"`
+	// What it has used so far, at most one second old, or ten if its runner's agent is slow. Asking makes the server measure it. Null unless it is RUNNING, or if the agent doesn't answer.
+	UsageNow *UsageNow `json:"usageNow"`
 	// When what happened.
 	Marks RunningMarks `json:"marks"`
 	// That runner; null once it is gone.
@@ -3984,14 +3939,17 @@ func (v *RunningExecution) GetEnvironmentId() string { return v.EnvironmentId }
 // GetTenant returns RunningExecution.Tenant, and is useful for accessing the field via an interface.
 func (v *RunningExecution) GetTenant() string { return v.Tenant }
 
-// GetCommand returns RunningExecution.Command, and is useful for accessing the field via an interface.
-func (v *RunningExecution) GetCommand() []string { return v.Command }
+// GetCommandLine returns RunningExecution.CommandLine, and is useful for accessing the field via an interface.
+func (v *RunningExecution) GetCommandLine() string { return v.CommandLine }
 
 // GetState returns RunningExecution.State, and is useful for accessing the field via an interface.
 func (v *RunningExecution) GetState() runtime.ExecutionState { return v.State }
 
-// GetUsage returns RunningExecution.Usage, and is useful for accessing the field via an interface.
-func (v *RunningExecution) GetUsage() *LiveUsage { return v.Usage }
+// GetLabels returns RunningExecution.Labels, and is useful for accessing the field via an interface.
+func (v *RunningExecution) GetLabels() []Label { return v.Labels }
+
+// GetUsageNow returns RunningExecution.UsageNow, and is useful for accessing the field via an interface.
+func (v *RunningExecution) GetUsageNow() *UsageNow { return v.UsageNow }
 
 // GetMarks returns RunningExecution.Marks, and is useful for accessing the field via an interface.
 func (v *RunningExecution) GetMarks() RunningMarks { return v.Marks }
@@ -4526,9 +4484,9 @@ func (v *UpdateFilesUpdateFilesUpdateFilesPayloadFailedFileFailure) GetMessage()
 // Usage includes the requested fields of the GraphQL type Usage.
 // The GraphQL type's documentation follows.
 //
-// What an execution used, or has used so far.
+// What an execution used.
 type Usage struct {
-	// Milliseconds from its start to its end, or to when this was measured.
+	// Milliseconds from its start to its end.
 	WallMs int64 `json:"wallMs"`
 	// Bytes that it printed, standard output and standard error together.
 	OutputBytes int64 `json:"outputBytes"`
@@ -4555,19 +4513,66 @@ func (v *Usage) GetBytesRead() *int64 { return v.BytesRead }
 // GetBytesWritten returns Usage.BytesWritten, and is useful for accessing the field via an interface.
 func (v *Usage) GetBytesWritten() *int64 { return v.BytesWritten }
 
+// UsageNow includes the requested fields of the GraphQL type UsageNow.
+// The GraphQL type's documentation follows.
+//
+// What a running execution has used so far. Where the machine doesn't count for it alone, this is an estimate: its `usage` has the final figures.
+type UsageNow struct {
+	// When this was measured.
+	At time.Time `json:"at"`
+	// Milliseconds since its start.
+	WallMs int64 `json:"wallMs"`
+	// Milliseconds of CPU time in user mode.
+	UserMs int64 `json:"userMs"`
+	// Milliseconds of CPU time in the kernel.
+	SystemMs int64 `json:"systemMs"`
+	// The memory that it holds, in bytes. Null where nobody could tell.
+	Memory *int64 `json:"memory"`
+	// The most memory that it held at once, in bytes. Null where nobody could tell.
+	PeakMemory *int64 `json:"peakMemory"`
+	// Its processes and threads. Null where nobody could tell.
+	Processes *int `json:"processes"`
+	// The most processes and threads that it was seen with at once. Null where nobody could tell.
+	PeakProcesses *int `json:"peakProcesses"`
+	// Bytes that it has printed.
+	OutputBytes int64 `json:"outputBytes"`
+}
+
+// GetAt returns UsageNow.At, and is useful for accessing the field via an interface.
+func (v *UsageNow) GetAt() time.Time { return v.At }
+
+// GetWallMs returns UsageNow.WallMs, and is useful for accessing the field via an interface.
+func (v *UsageNow) GetWallMs() int64 { return v.WallMs }
+
+// GetUserMs returns UsageNow.UserMs, and is useful for accessing the field via an interface.
+func (v *UsageNow) GetUserMs() int64 { return v.UserMs }
+
+// GetSystemMs returns UsageNow.SystemMs, and is useful for accessing the field via an interface.
+func (v *UsageNow) GetSystemMs() int64 { return v.SystemMs }
+
+// GetMemory returns UsageNow.Memory, and is useful for accessing the field via an interface.
+func (v *UsageNow) GetMemory() *int64 { return v.Memory }
+
+// GetPeakMemory returns UsageNow.PeakMemory, and is useful for accessing the field via an interface.
+func (v *UsageNow) GetPeakMemory() *int64 { return v.PeakMemory }
+
+// GetProcesses returns UsageNow.Processes, and is useful for accessing the field via an interface.
+func (v *UsageNow) GetProcesses() *int { return v.Processes }
+
+// GetPeakProcesses returns UsageNow.PeakProcesses, and is useful for accessing the field via an interface.
+func (v *UsageNow) GetPeakProcesses() *int { return v.PeakProcesses }
+
+// GetOutputBytes returns UsageNow.OutputBytes, and is useful for accessing the field via an interface.
+func (v *UsageNow) GetOutputBytes() int64 { return v.OutputBytes }
+
 // UsedRunner includes the requested fields of the GraphQL type Runner.
 // The GraphQL type's documentation follows.
 //
 // One isolated place in which commands run. It serves at most one claim in its life.
 type UsedRunner struct {
-	// Who holds it; null until it is claimed.
-	Claim *Lease `json:"claim"`
-	// What is used in it, at most a second old: then it is measured, so ask for it once a second at most. Null while it starts or stops, and where nobody can tell.
+	// Its usage, at most one second old, or ten if its agent is slow. Asking makes the server measure it. Null unless the runner is CLAIMED, or if its agent doesn't answer.
 	Usage *RunnerUsage `json:"usage"`
 }
-
-// GetClaim returns UsedRunner.Claim, and is useful for accessing the field via an interface.
-func (v *UsedRunner) GetClaim() *Lease { return v.Claim }
 
 // GetUsage returns UsedRunner.Usage, and is useful for accessing the field via an interface.
 func (v *UsedRunner) GetUsage() *RunnerUsage { return v.Usage }
@@ -5563,7 +5568,7 @@ func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinished) GetExe
 // One command in one runner, and what became of it.
 type batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution struct {
 	Ending `json:"-"`
-	// What it used; while it runs, what it has used so far, at most a second old: then it is measured, so ask for it once a second at most. Null until it is started, and where nobody can tell. It never falls.
+	// What it used; null until it is FINISHED.
 	Usage *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionUsage `json:"usage"`
 }
 
@@ -5667,9 +5672,9 @@ func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutio
 // batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionUsage includes the requested fields of the GraphQL type Usage.
 // The GraphQL type's documentation follows.
 //
-// What an execution used, or has used so far.
+// What an execution used.
 type batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionUsage struct {
-	// Milliseconds from its start to its end, or to when this was measured.
+	// Milliseconds from its start to its end.
 	WallMs int64 `json:"wallMs"`
 	// Bytes that it printed, standard output and standard error together.
 	OutputBytes int64 `json:"outputBytes"`
@@ -7945,9 +7950,14 @@ query GetRunning ($environment: ID, $first: Int, $after: String) {
 			runnerId
 			environmentId
 			tenant
-			command
+			commandLine
 			state
-			usage {
+			labels {
+				name
+				value
+			}
+			usageNow {
+				at
 				wallMs
 				userMs
 				systemMs
@@ -7962,9 +7972,6 @@ query GetRunning ($environment: ID, $first: Int, $after: String) {
 				startedAt
 			}
 			runner {
-				claim {
-					... Lease
-				}
 				usage {
 					cpuMs
 					memory
@@ -7978,15 +7985,6 @@ query GetRunning ($environment: ID, $first: Int, $after: String) {
 		pageInfo {
 			... PageInfo
 		}
-	}
-}
-fragment Lease on Claim {
-	claimedAt
-	expiresAt
-	epoch
-	labels {
-		name
-		value
 	}
 }
 fragment PageInfo on PageInfo {

@@ -33,6 +33,7 @@ type (
 	execution    struct{ *resolver }
 	batchFields  struct{ *resolver }
 	usage        struct{ *resolver }
+	usageNow     struct{ *resolver }
 	runnerUsage  struct{ *resolver }
 	principal    struct{ *resolver }
 	grant        struct{ *resolver }
@@ -64,6 +65,7 @@ func (r *resolver) WaitingClaim() generated.WaitingClaimResolver { return waitin
 func (r *resolver) AuditEntry() generated.AuditEntryResolver     { return auditEntry{r} }
 func (r *resolver) Tenant() generated.TenantResolver             { return tenant{r} }
 func (r *resolver) Usage() generated.UsageResolver               { return usage{r} }
+func (r *resolver) UsageNow() generated.UsageNowResolver         { return usageNow{r} }
 func (r *resolver) RunnerUsage() generated.RunnerUsageResolver   { return runnerUsage{r} }
 
 func (r query) Version(ctx context.Context) (string, error) {

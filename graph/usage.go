@@ -6,8 +6,15 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-func (r execution) Usage(ctx context.Context, of *runtime.Execution) (*runtime.Usage, error) {
-	return r.guard.ExecutionUsage(ctx, *of)
+func (r execution) Usage(_ context.Context, of *runtime.Execution) (*runtime.Usage, error) {
+	if of.State != runtime.ExecutionFinished {
+		return nil, nil
+	}
+	return &of.Usage, nil
+}
+
+func (r execution) UsageNow(ctx context.Context, of *runtime.Execution) (*runtime.UsageNow, error) {
+	return r.guard.ExecutionUsage(ctx, *of), nil
 }
 
 func (r usage) WallMs(_ context.Context, of *runtime.Usage) (int64, error) {
@@ -30,12 +37,32 @@ func (r usage) PeakMemory(_ context.Context, of *runtime.Usage) (*int64, error) 
 	return orNull(of.PeakMemory), nil
 }
 
-func (r usage) Memory(_ context.Context, of *runtime.Usage) (*int64, error) {
+func (r usageNow) WallMs(_ context.Context, of *runtime.UsageNow) (int64, error) {
+	return of.Wall.Milliseconds(), nil
+}
+
+func (r usageNow) UserMs(_ context.Context, of *runtime.UsageNow) (int64, error) {
+	return of.User.Milliseconds(), nil
+}
+
+func (r usageNow) SystemMs(_ context.Context, of *runtime.UsageNow) (int64, error) {
+	return of.System.Milliseconds(), nil
+}
+
+func (r usageNow) Memory(_ context.Context, of *runtime.UsageNow) (*int64, error) {
 	return orNull(of.Memory), nil
 }
 
-func (r usage) Processes(_ context.Context, of *runtime.Usage) (*int, error) {
+func (r usageNow) PeakMemory(_ context.Context, of *runtime.UsageNow) (*int64, error) {
+	return orNull(of.PeakMemory), nil
+}
+
+func (r usageNow) Processes(_ context.Context, of *runtime.UsageNow) (*int, error) {
 	return orNull(of.Processes), nil
+}
+
+func (r usageNow) PeakProcesses(_ context.Context, of *runtime.UsageNow) (*int, error) {
+	return orNull(of.PeakProcesses), nil
 }
 
 func (r runner) Usage(ctx context.Context, of *runtime.Runner) (*runtime.RunnerUsage, error) {

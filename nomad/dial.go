@@ -32,8 +32,11 @@ func (c *Cluster) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, erro
 		return nil, runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s is starting", id)
 	}
 	conn, err := c.stream(ctx, id, claimed)
-	if err == nil {
+	switch {
+	case err == nil:
 		return conn, nil
+	case errors.Is(err, bridges.ErrNoneSpare):
+		return nil, runtime.Wrap(runtime.CodeClusterUnavailable, err, "runner %s has no open bridge", id)
 	}
 	c.refresher.soon() // it may be gone
 	c.runners.mu.Lock()

@@ -112,6 +112,15 @@ type Cluster interface {
 	Status(ctx context.Context) (ClusterStatus, error)
 }
 
+type spareKey struct{}
+
+// Spare returns a ctx for a Dial that others must not notice: where it would take room that they may
+// need it returns CLUSTER_UNAVAILABLE at once.
+func Spare(ctx context.Context) context.Context { return context.WithValue(ctx, spareKey{}, true) }
+
+// IsSpare reports whether ctx comes from [Spare].
+func IsSpare(ctx context.Context) bool { return ctx.Value(spareKey{}) != nil }
+
 // Priority orders starts that wait for room.
 type Priority int
 

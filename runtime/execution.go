@@ -114,8 +114,7 @@ type End struct {
 	Message    string     `json:"message,omitempty"`    // the outcome in words
 }
 
-// Usage is what an execution used, or has used so far. A zero Memory, Processes,
-// PeakMemory or PeakProcesses, and a nil,
+// Usage is what an execution used. A zero PeakMemory or PeakProcesses, and a nil,
 // mean that nobody could tell.
 type Usage struct {
 	Wall        time.Duration `json:"wall"`
@@ -127,10 +126,16 @@ type Usage struct {
 	PeakProcesses int    `json:"peakProcesses,omitempty"` // and threads
 	BytesRead     *int64 `json:"bytesRead,omitempty"`     // from disks
 	BytesWritten  *int64 `json:"bytesWritten,omitempty"`
+}
 
-	// What is held now, while it runs.
-	Memory    int64 `json:"-"` // bytes
-	Processes int   `json:"-"` // and threads
+// UsageNow is what a running execution has used until At, and holds then. A zero Memory, PeakMemory,
+// Processes or PeakProcesses means that nobody could tell.
+type UsageNow struct {
+	At                       time.Time
+	Wall, User, System       time.Duration
+	Memory, PeakMemory       int64 // bytes
+	Processes, PeakProcesses int   // and threads
+	OutputBytes              int64
 }
 
 // Marks are the times of what happened; zero means not yet, or never.

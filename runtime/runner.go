@@ -20,8 +20,8 @@ type Runner struct {
 	URL         string        `json:"-"` // where the cluster's own pages show it; "": nowhere
 }
 
-// A RunnerUsage is what is used in a runner at a time, beside what it may use. A zero Memory or
-// Processes means that nobody could tell.
+// A RunnerUsage is a runner's usage at a time, and its limits. A zero Memory or Processes means that
+// nobody could tell.
 type RunnerUsage struct {
 	CPU          time.Duration // processor time since it was made
 	Memory       int64         // bytes

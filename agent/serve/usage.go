@@ -2,8 +2,6 @@ package serve
 
 import (
 	"net"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
@@ -11,13 +9,12 @@ import (
 
 // usage answers what the runner and the executions that run there use.
 func (s *Server) usage(conn net.Conn, request agent.Request) error {
-	usage := agent.Usage{Runner: used(s.host.Now())}
+	usage := agent.Usage{Runner: used(s.host.Now()), Executions: map[string]agent.ExecutionUsed{}}
 	for _, x := range s.all() {
 		if now, ok := x.usage(); ok {
-			usage.Executions = append(usage.Executions, now)
+			usage.Executions[x.start.ID] = now
 		}
 	}
-	slices.SortFunc(usage.Executions, func(a, b agent.ExecutionUsed) int { return strings.Compare(a.ID, b.ID) })
 	response := s.response(request)
 	response.Usage = &usage
 	frame, err := agent.AppendJSON(nil, agent.KindResponse, response)
@@ -53,7 +50,7 @@ func (x *execution) usage() (agent.ExecutionUsed, bool) {
 	if x.closed {
 		return agent.ExecutionUsed{}, false
 	}
-	return agent.ExecutionUsed{ID: x.start.ID, Wall: time.Since(x.at), Used: used(x.process.Now())}, true
+	return agent.ExecutionUsed{Wall: time.Since(x.at), Used: used(x.process.Now())}, true
 }
 
 // close closes the process, once it isn't measured any more.
@@ -67,6 +64,6 @@ func (x *execution) close() Usage {
 func used(now Now) agent.Used {
 	return agent.Used{
 		User: now.User, System: now.System, Memory: now.Memory, PeakMemory: now.PeakMemory,
-		Processes: now.Processes, PeakProcesses: now.PeakProcesses, BytesRead: now.BytesRead, BytesWritten: now.BytesWritten,
+		Processes: now.Processes, PeakProcesses: now.PeakProcesses,
 	}
 }

@@ -67,8 +67,8 @@ func (v *View) Table(all []client.RunningExecution, now time.Time) ([]client.Run
 func Summary(all []client.RunningExecution, t output.Table) string {
 	var memory int64
 	for _, x := range all {
-		if x.Usage != nil && x.Usage.Memory != nil {
-			memory += *x.Usage.Memory
+		if x.UsageNow != nil && x.UsageNow.Memory != nil {
+			memory += *x.UsageNow.Memory
 		}
 	}
 	return fmt.Sprintf("%d running, %s of memory", len(t.Rows), size(memory))
@@ -82,7 +82,7 @@ func (v *View) rows(all []client.RunningExecution, now time.Time) []row {
 		if x.Marks.StartedAt != nil {
 			r.elapsed = max(0, now.Sub(*x.Marks.StartedAt))
 		}
-		if u := x.Usage; u != nil {
+		if u := x.UsageNow; u != nil {
 			s := v.sample(x.Id, u)
 			seen[x.Id] = s
 			r.known, r.cpu, r.output, r.elapsed = true, s.percent, u.OutputBytes, time.Duration(u.WallMs)*time.Millisecond
@@ -97,7 +97,7 @@ func (v *View) rows(all []client.RunningExecution, now time.Time) []row {
 }
 
 // sample returns what an execution uses of a processor since it was seen before.
-func (v *View) sample(id string, u *client.LiveUsage) sample {
+func (v *View) sample(id string, u *client.UsageNow) sample {
 	before := v.before[id]
 	s := sample{cpu: u.UserMs + u.SystemMs, wall: u.WallMs, percent: before.percent}
 	if wall := s.wall - before.wall; wall > 0 {
@@ -117,21 +117,17 @@ func (r row) cells() []string {
 			processes = strconv.Itoa(r.processes)
 		}
 	}
+	if runner := r.of.Runner; runner != nil && runner.Usage != nil && r.known {
+		memory += " / " + size(runner.Usage.MemoryLimit)
+		processes += " / " + strconv.Itoa(runner.Usage.ProcessLimit)
+	}
 	var labels []string
-	if runner := r.of.Runner; runner != nil {
-		if u := runner.Usage; u != nil && r.known {
-			memory += " / " + size(u.MemoryLimit)
-			processes += " / " + strconv.Itoa(u.ProcessLimit)
-		}
-		if runner.Claim != nil {
-			for _, l := range runner.Claim.Labels {
-				labels = append(labels, l.Name+"="+l.Value)
-			}
-		}
+	for _, l := range r.of.Labels {
+		labels = append(labels, l.Name+"="+l.Value)
 	}
 	return []string{
 		r.of.Id, r.elapsed.Truncate(time.Second).String(), cpu, memory, processes, printed,
-		r.of.EnvironmentId, r.of.Tenant, cmp.Or(strings.Join(labels, ","), "-"), strings.Join(r.of.Command, " "),
+		r.of.EnvironmentId, r.of.Tenant, cmp.Or(strings.Join(labels, ","), "-"), r.of.CommandLine,
 	}
 }
 

@@ -14,10 +14,10 @@ import (
 func running(id string, wall, cpu, memory int64) client.RunningExecution {
 	processes := 2
 	return client.RunningExecution{
-		Id: id, EnvironmentId: "python", Tenant: "default", Command: []string{"sh", "-c", "x"},
-		Usage:  &client.LiveUsage{WallMs: wall, UserMs: cpu, Memory: &memory, Processes: &processes, OutputBytes: 1500},
-		Marks:  client.RunningMarks{StartedAt: new(time.Unix(1000, 0))},
-		Runner: &client.UsedRunner{Usage: &client.RunnerUsage{MemoryLimit: 256 << 20, ProcessLimit: 64}, Claim: &client.Lease{Labels: []client.LeaseLabelsLabel{{Name: "user", Value: "ada"}}}},
+		Id: id, EnvironmentId: "python", Tenant: "default", CommandLine: "sh -c x", Labels: []client.Label{{Name: "user", Value: "ada"}},
+		UsageNow: &client.UsageNow{WallMs: wall, UserMs: cpu, Memory: &memory, Processes: &processes, OutputBytes: 1500},
+		Marks:    client.RunningMarks{StartedAt: new(time.Unix(1000, 0))},
+		Runner:   &client.UsedRunner{Usage: &client.RunnerUsage{MemoryLimit: 256 << 20, ProcessLimit: 64}},
 	}
 }
 
@@ -43,7 +43,7 @@ func TestCPUIsOfTheLastView(t *testing.T) {
 }
 
 func TestRows(t *testing.T) {
-	silent := client.RunningExecution{Id: "s", EnvironmentId: "shell", Tenant: "default", Command: []string{"cat"}, Marks: client.RunningMarks{StartedAt: new(time.Unix(1000, 0))}}
+	silent := client.RunningExecution{Id: "s", EnvironmentId: "shell", Tenant: "default", CommandLine: "cat", Marks: client.RunningMarks{StartedAt: new(time.Unix(1000, 0))}}
 	all := []client.RunningExecution{silent, running("a", 60_000, 600, 5<<20), running("b", 61_000, 61_000, 200<<20)}
 	sorted, table := (&View{Sort: "memory"}).Table(all, time.Unix(1090, 0))
 	want := [][]string{
@@ -65,7 +65,7 @@ func TestRows(t *testing.T) {
 // TestEverySort: the largest first, whichever column it is, and by id where there is no difference.
 func TestEverySort(t *testing.T) {
 	a, b := running("a", 1000, 10, 1), running("b", 2000, 2000, 2)
-	b.Usage.Processes, b.Usage.OutputBytes = new(3), 3000
+	b.UsageNow.Processes, b.UsageNow.OutputBytes = new(3), 3000
 	same := running("c", 1000, 10, 1)
 	for sort := range sorts {
 		sorted, _ := (&View{Sort: sort}).Table([]client.RunningExecution{same, a, b}, time.Unix(1010, 0))

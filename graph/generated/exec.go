@@ -61,6 +61,7 @@ type ResolverRoot interface {
 	Ticket() TicketResolver
 	Token() TokenResolver
 	Usage() UsageResolver
+	UsageNow() UsageNowResolver
 	WaitingClaim() WaitingClaimResolver
 }
 
@@ -390,6 +391,7 @@ type ComplexityRoot struct {
 		State         func(childComplexity int) int
 		Tenant        func(childComplexity int) int
 		Usage         func(childComplexity int) int
+		UsageNow      func(childComplexity int) int
 	}
 
 	ExecutionConnection struct {
@@ -831,6 +833,16 @@ type ComplexityRoot struct {
 	Usage struct {
 		BytesRead     func(childComplexity int) int
 		BytesWritten  func(childComplexity int) int
+		OutputBytes   func(childComplexity int) int
+		PeakMemory    func(childComplexity int) int
+		PeakProcesses func(childComplexity int) int
+		SystemMs      func(childComplexity int) int
+		UserMs        func(childComplexity int) int
+		WallMs        func(childComplexity int) int
+	}
+
+	UsageNow struct {
+		At            func(childComplexity int) int
 		Memory        func(childComplexity int) int
 		OutputBytes   func(childComplexity int) int
 		PeakMemory    func(childComplexity int) int
@@ -955,6 +967,7 @@ type ExecutionResolver interface {
 	GoneReason(ctx context.Context, obj *runtime.Execution) (*runtime.GoneReason, error)
 	Message(ctx context.Context, obj *runtime.Execution) (*string, error)
 	Usage(ctx context.Context, obj *runtime.Execution) (*runtime.Usage, error)
+	UsageNow(ctx context.Context, obj *runtime.Execution) (*runtime.UsageNow, error)
 
 	Output(ctx context.Context, obj *runtime.Execution, after *string, maxBytes *int) (model.OutputPage, error)
 	Lines(ctx context.Context, obj *runtime.Execution, from *int64, skip *int64, last *bool, maxLines *int, stream *runtime.Stream, containing *string, matchCase *bool) (model.OutputLinePage, error)
@@ -1069,10 +1082,17 @@ type UsageResolver interface {
 	WallMs(ctx context.Context, obj *runtime.Usage) (int64, error)
 	UserMs(ctx context.Context, obj *runtime.Usage) (int64, error)
 	SystemMs(ctx context.Context, obj *runtime.Usage) (int64, error)
-	Memory(ctx context.Context, obj *runtime.Usage) (*int64, error)
 	PeakMemory(ctx context.Context, obj *runtime.Usage) (*int64, error)
-	Processes(ctx context.Context, obj *runtime.Usage) (*int, error)
 	PeakProcesses(ctx context.Context, obj *runtime.Usage) (*int, error)
+}
+type UsageNowResolver interface {
+	WallMs(ctx context.Context, obj *runtime.UsageNow) (int64, error)
+	UserMs(ctx context.Context, obj *runtime.UsageNow) (int64, error)
+	SystemMs(ctx context.Context, obj *runtime.UsageNow) (int64, error)
+	Memory(ctx context.Context, obj *runtime.UsageNow) (*int64, error)
+	PeakMemory(ctx context.Context, obj *runtime.UsageNow) (*int64, error)
+	Processes(ctx context.Context, obj *runtime.UsageNow) (*int, error)
+	PeakProcesses(ctx context.Context, obj *runtime.UsageNow) (*int, error)
 }
 type WaitingClaimResolver interface {
 	Position(ctx context.Context, obj *engine.WaitingClaim) (*int, error)
@@ -2407,6 +2427,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Execution.Usage(childComplexity), true
+	case "Execution.usageNow":
+		if e.ComplexityRoot.Execution.UsageNow == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Execution.UsageNow(childComplexity), true
 
 	case "ExecutionConnection.edges":
 		if e.ComplexityRoot.ExecutionConnection.Edges == nil {
@@ -4307,12 +4333,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Usage.BytesWritten(childComplexity), true
-	case "Usage.memory":
-		if e.ComplexityRoot.Usage.Memory == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Usage.Memory(childComplexity), true
 	case "Usage.outputBytes":
 		if e.ComplexityRoot.Usage.OutputBytes == nil {
 			break
@@ -4331,12 +4351,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Usage.PeakProcesses(childComplexity), true
-	case "Usage.processes":
-		if e.ComplexityRoot.Usage.Processes == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Usage.Processes(childComplexity), true
 	case "Usage.systemMs":
 		if e.ComplexityRoot.Usage.SystemMs == nil {
 			break
@@ -4355,6 +4369,61 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Usage.WallMs(childComplexity), true
+
+	case "UsageNow.at":
+		if e.ComplexityRoot.UsageNow.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageNow.At(childComplexity), true
+	case "UsageNow.memory":
+		if e.ComplexityRoot.UsageNow.Memory == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageNow.Memory(childComplexity), true
+	case "UsageNow.outputBytes":
+		if e.ComplexityRoot.UsageNow.OutputBytes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageNow.OutputBytes(childComplexity), true
+	case "UsageNow.peakMemory":
+		if e.ComplexityRoot.UsageNow.PeakMemory == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageNow.PeakMemory(childComplexity), true
+	case "UsageNow.peakProcesses":
+		if e.ComplexityRoot.UsageNow.PeakProcesses == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageNow.PeakProcesses(childComplexity), true
+	case "UsageNow.processes":
+		if e.ComplexityRoot.UsageNow.Processes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageNow.Processes(childComplexity), true
+	case "UsageNow.systemMs":
+		if e.ComplexityRoot.UsageNow.SystemMs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageNow.SystemMs(childComplexity), true
+	case "UsageNow.userMs":
+		if e.ComplexityRoot.UsageNow.UserMs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageNow.UserMs(childComplexity), true
+	case "UsageNow.wallMs":
+		if e.ComplexityRoot.UsageNow.WallMs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UsageNow.WallMs(childComplexity), true
 
 	case "Variable.name":
 		if e.ComplexityRoot.Variable.Name == nil {
@@ -5810,7 +5879,7 @@ type Runner {
   loaded: Loaded
   "When its start was asked for."
   createdAt: Time!
-  "What is used in it, at most a second old: then it is measured, so ask for it once a second at most. Null while it starts or stops, and where nobody can tell."
+  "Its usage, at most one second old, or ten if its agent is slow. Asking makes the server measure it. Null unless the runner is CLAIMED, or if its agent doesn't answer."
   usage: RunnerUsage
   "Where its cluster's own pages show it: its job in Nomad. Null on this machine, and where those pages have no address that a browser reaches; see the setting nomad-ui-url."
   clusterUrl: String
@@ -5834,7 +5903,7 @@ type Runner {
   ): File
 }
 
-"What is used in a runner at a time, beside what may be. Where commands have control groups of their own it is theirs; else the runner's agent is in it."
+"A runner's usage and its limits. It includes the runner's agent, unless commands have their own control groups."
 type RunnerUsage {
   "Milliseconds of CPU time since it was made."
   cpuMs: Int64!
@@ -6081,8 +6150,10 @@ type Execution {
   goneReason: GoneReason
   "Its outcome in words; null until it is FINISHED."
   message: String
-  "What it used; while it runs, what it has used so far, at most a second old: then it is measured, so ask for it once a second at most. Null until it is started, and where nobody can tell. It never falls."
+  "What it used; null until it is FINISHED."
   usage: Usage
+  "What it has used so far, at most one second old, or ten if its runner's agent is slow. Asking makes the server measure it. Null unless it is RUNNING, or if the agent doesn't answer."
+  usageNow: UsageNow
   "Whether it was started from the interpreter that its runner has loaded (` + "`" + `warm` + "`" + ` of the environment). Null until it has started, and where the runner has none."
   startedWarm: Boolean
   "Why it was started cold where ` + "`" + `startedWarm` + "`" + ` is false, for people: for example another program, or an option that only a new interpreter can have. Null otherwise."
@@ -6164,20 +6235,16 @@ enum Outcome {
   FAILED
 }
 
-"What an execution used, or has used so far."
+"What an execution used."
 type Usage {
-  "Milliseconds from its start to its end, or to when this was measured."
+  "Milliseconds from its start to its end."
   wallMs: Int64!
   "Milliseconds of CPU time in user mode."
   userMs: Int64!
   "Milliseconds of CPU time in the kernel."
   systemMs: Int64!
-  "The memory that it holds now, in bytes, counted as ` + "`" + `peakMemory` + "`" + ` is; where the machine doesn't tell that, the sum of its processes'. Null once it has ended, and where nobody could tell."
-  memory: Int64
   "The most memory that it held at once, in bytes, all of its processes together with the files in memory that they wrote, where the machine tells that; else that of its largest process. Null where nobody could tell."
   peakMemory: Int64
-  "The processes and threads that it has now. Null once it has ended, and where nobody could tell."
-  processes: Int
   "The most processes and threads that it was seen with at once; what lived for less than a tenth of a second may be missing. Null where nobody could tell."
   peakProcesses: Int
   "Bytes that were read for it from disks: not what was in memory already, and not from its workspace, which is there. Null where nobody could tell."
@@ -6185,6 +6252,28 @@ type Usage {
   "Bytes that it wrote to disks. Null where nobody could tell."
   bytesWritten: Int64
   "Bytes that it printed, standard output and standard error together."
+  outputBytes: Int64!
+}
+
+"What a running execution has used so far. Where the machine doesn't count for it alone, this is an estimate: its ` + "`" + `usage` + "`" + ` has the final figures."
+type UsageNow {
+  "When this was measured."
+  at: Time!
+  "Milliseconds since its start."
+  wallMs: Int64!
+  "Milliseconds of CPU time in user mode."
+  userMs: Int64!
+  "Milliseconds of CPU time in the kernel."
+  systemMs: Int64!
+  "The memory that it holds, in bytes. Null where nobody could tell."
+  memory: Int64
+  "The most memory that it held at once, in bytes. Null where nobody could tell."
+  peakMemory: Int64
+  "Its processes and threads. Null where nobody could tell."
+  processes: Int
+  "The most processes and threads that it was seen with at once. Null where nobody could tell."
+  peakProcesses: Int
+  "Bytes that it has printed."
   outputBytes: Int64!
 }
 
@@ -7855,6 +7944,8 @@ func (ec *executionContext) childFields_Execution(ctx context.Context, field gra
 		return ec.fieldContext_Execution_message(ctx, field)
 	case "usage":
 		return ec.fieldContext_Execution_usage(ctx, field)
+	case "usageNow":
+		return ec.fieldContext_Execution_usageNow(ctx, field)
 	case "startedWarm":
 		return ec.fieldContext_Execution_startedWarm(ctx, field)
 	case "coldReason":
@@ -8573,12 +8664,8 @@ func (ec *executionContext) childFields_Usage(ctx context.Context, field graphql
 		return ec.fieldContext_Usage_userMs(ctx, field)
 	case "systemMs":
 		return ec.fieldContext_Usage_systemMs(ctx, field)
-	case "memory":
-		return ec.fieldContext_Usage_memory(ctx, field)
 	case "peakMemory":
 		return ec.fieldContext_Usage_peakMemory(ctx, field)
-	case "processes":
-		return ec.fieldContext_Usage_processes(ctx, field)
 	case "peakProcesses":
 		return ec.fieldContext_Usage_peakProcesses(ctx, field)
 	case "bytesRead":
@@ -8589,6 +8676,30 @@ func (ec *executionContext) childFields_Usage(ctx context.Context, field graphql
 		return ec.fieldContext_Usage_outputBytes(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Usage", field.Name)
+}
+
+func (ec *executionContext) childFields_UsageNow(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "at":
+		return ec.fieldContext_UsageNow_at(ctx, field)
+	case "wallMs":
+		return ec.fieldContext_UsageNow_wallMs(ctx, field)
+	case "userMs":
+		return ec.fieldContext_UsageNow_userMs(ctx, field)
+	case "systemMs":
+		return ec.fieldContext_UsageNow_systemMs(ctx, field)
+	case "memory":
+		return ec.fieldContext_UsageNow_memory(ctx, field)
+	case "peakMemory":
+		return ec.fieldContext_UsageNow_peakMemory(ctx, field)
+	case "processes":
+		return ec.fieldContext_UsageNow_processes(ctx, field)
+	case "peakProcesses":
+		return ec.fieldContext_UsageNow_peakProcesses(ctx, field)
+	case "outputBytes":
+		return ec.fieldContext_UsageNow_outputBytes(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UsageNow", field.Name)
 }
 
 func (ec *executionContext) childFields_Variable(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -15177,6 +15288,38 @@ func (ec *executionContext) fieldContext_Execution_usage(_ context.Context, fiel
 		IsResolver: true,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Usage(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Execution_usageNow(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Execution_usageNow(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Execution().UsageNow(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *runtime.UsageNow) graphql.Marshaler {
+			return ec.marshalOUsageNow2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐUsageNow(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Execution_usageNow(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Execution",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_UsageNow(ctx, field)
 		},
 	}
 	return fc, nil
@@ -23042,29 +23185,6 @@ func (ec *executionContext) fieldContext_Usage_systemMs(_ context.Context, field
 	return graphql.NewScalarFieldContext("Usage", field, true, true, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _Usage_memory(ctx context.Context, field graphql.CollectedField, obj *runtime.Usage) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Usage_memory(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Usage().Memory(ctx, obj)
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
-			return ec.marshalOInt642ᚖint64(ctx, selections, v)
-		},
-		true,
-		false,
-	)
-}
-func (ec *executionContext) fieldContext_Usage_memory(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Usage", field, true, true, errors.New("field of type Int64 does not have child fields"))
-}
-
 func (ec *executionContext) _Usage_peakMemory(ctx context.Context, field graphql.CollectedField, obj *runtime.Usage) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -23086,29 +23206,6 @@ func (ec *executionContext) _Usage_peakMemory(ctx context.Context, field graphql
 }
 func (ec *executionContext) fieldContext_Usage_peakMemory(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Usage", field, true, true, errors.New("field of type Int64 does not have child fields"))
-}
-
-func (ec *executionContext) _Usage_processes(ctx context.Context, field graphql.CollectedField, obj *runtime.Usage) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Usage_processes(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Usage().Processes(ctx, obj)
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
-			return ec.marshalOInt2ᚖint(ctx, selections, v)
-		},
-		true,
-		false,
-	)
-}
-func (ec *executionContext) fieldContext_Usage_processes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Usage", field, true, true, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _Usage_peakProcesses(ctx context.Context, field graphql.CollectedField, obj *runtime.Usage) (ret graphql.Marshaler) {
@@ -23201,6 +23298,213 @@ func (ec *executionContext) _Usage_outputBytes(ctx context.Context, field graphq
 }
 func (ec *executionContext) fieldContext_Usage_outputBytes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Usage", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _UsageNow_at(ctx context.Context, field graphql.CollectedField, obj *runtime.UsageNow) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageNow_at(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.At, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_UsageNow_at(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UsageNow", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _UsageNow_wallMs(ctx context.Context, field graphql.CollectedField, obj *runtime.UsageNow) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageNow_wallMs(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.UsageNow().WallMs(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_UsageNow_wallMs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UsageNow", field, true, true, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _UsageNow_userMs(ctx context.Context, field graphql.CollectedField, obj *runtime.UsageNow) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageNow_userMs(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.UsageNow().UserMs(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_UsageNow_userMs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UsageNow", field, true, true, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _UsageNow_systemMs(ctx context.Context, field graphql.CollectedField, obj *runtime.UsageNow) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageNow_systemMs(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.UsageNow().SystemMs(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_UsageNow_systemMs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UsageNow", field, true, true, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _UsageNow_memory(ctx context.Context, field graphql.CollectedField, obj *runtime.UsageNow) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageNow_memory(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.UsageNow().Memory(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOInt642ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_UsageNow_memory(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UsageNow", field, true, true, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _UsageNow_peakMemory(ctx context.Context, field graphql.CollectedField, obj *runtime.UsageNow) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageNow_peakMemory(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.UsageNow().PeakMemory(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOInt642ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_UsageNow_peakMemory(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UsageNow", field, true, true, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _UsageNow_processes(ctx context.Context, field graphql.CollectedField, obj *runtime.UsageNow) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageNow_processes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.UsageNow().Processes(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_UsageNow_processes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UsageNow", field, true, true, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _UsageNow_peakProcesses(ctx context.Context, field graphql.CollectedField, obj *runtime.UsageNow) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageNow_peakProcesses(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.UsageNow().PeakProcesses(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_UsageNow_peakProcesses(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UsageNow", field, true, true, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _UsageNow_outputBytes(ctx context.Context, field graphql.CollectedField, obj *runtime.UsageNow) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_UsageNow_outputBytes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.OutputBytes, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_UsageNow_outputBytes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("UsageNow", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
 func (ec *executionContext) _Variable_name(ctx context.Context, field graphql.CollectedField, obj *runtime.Variable) (ret graphql.Marshaler) {
@@ -29984,6 +30288,44 @@ func (ec *executionContext) _Execution(ctx context.Context, sel ast.SelectionSet
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "usageNow":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Execution_usageNow(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "startedWarm":
 			out.Values[i] = ec._Execution_startedWarm(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
@@ -34735,44 +35077,6 @@ func (ec *executionContext) _Usage(ctx context.Context, sel ast.SelectionSet, ob
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
-		case "memory":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Usage_memory(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
-			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "peakMemory":
 			field := field
 
@@ -34783,44 +35087,6 @@ func (ec *executionContext) _Usage(ctx context.Context, sel ast.SelectionSet, ob
 					}
 				}()
 				res = ec._Usage_peakMemory(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
-			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
-		case "processes":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Usage_processes(ctx, field, obj)
 				if res == graphql.RequiredNull {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
@@ -34899,6 +35165,315 @@ func (ec *executionContext) _Usage(ctx context.Context, sel ast.SelectionSet, ob
 			}
 		case "outputBytes":
 			out.Values[i] = ec._Usage_outputBytes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var usageNowImplementors = []string{"UsageNow"}
+
+func (ec *executionContext) _UsageNow(ctx context.Context, sel ast.SelectionSet, obj *runtime.UsageNow) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, usageNowImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("UsageNow")
+		case "at":
+			out.Values[i] = ec._UsageNow_at(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "wallMs":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._UsageNow_wallMs(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "userMs":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._UsageNow_userMs(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "systemMs":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._UsageNow_systemMs(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "memory":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._UsageNow_memory(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "peakMemory":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._UsageNow_peakMemory(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "processes":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._UsageNow_processes(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "peakProcesses":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._UsageNow_peakProcesses(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "outputBytes":
+			out.Values[i] = ec._UsageNow_outputBytes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
@@ -38425,6 +39000,13 @@ func (ec *executionContext) marshalOUsage2ᚖgithubᚗcomᚋrockpoolᚋrockpool�
 		return graphql.Null
 	}
 	return ec._Usage(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOUsageNow2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐUsageNow(ctx context.Context, sel ast.SelectionSet, v *runtime.UsageNow) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._UsageNow(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalOVariableInput2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐVariableᚄ(ctx context.Context, v any) ([]runtime.Variable, error) {

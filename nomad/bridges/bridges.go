@@ -4,6 +4,7 @@ package bridges
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -109,11 +110,16 @@ func (l *link) broken() bool {
 	}
 }
 
+// ErrNoneSpare says that no bridge is opened for what others must not notice.
+var ErrNoneSpare = errors.New("no bridge is spare")
+
 // OpenWithin bounds the opening of one bridge.
 const OpenWithin = 5 * time.Second
 
 // Dial opens a stream through a runner's bridge, which it opens where there is
-// none. An error may be that of an attempt that another caller shared.
+// none. An error may be that of an attempt that another caller shared. With a ctx of [runtime.Spare]
+// it neither waits for room nor makes it: it returns ErrNoneSpare where the runner has no bridge and a
+// quarter of the budget is used.
 func (b *Set) Dial(ctx context.Context, id runtime.RunnerID, claimed bool) (net.Conn, error) {
 	br, err := b.get(ctx, id, claimed, 1)
 	if err != nil {
@@ -159,7 +165,7 @@ func (b *Set) Keep(ctx context.Context, id runtime.RunnerID, claimed bool) error
 func (b *Set) get(ctx context.Context, id runtime.RunnerID, claimed bool, streams int) (*link, error) {
 	ctx, release := b.group.Bind(ctx)
 	defer release()
-	waiting := false
+	waiting, spare := false, runtime.IsSpare(ctx)
 	defer func() {
 		if waiting {
 			b.note(id, -1)
@@ -172,8 +178,12 @@ func (b *Set) get(ctx context.Context, id runtime.RunnerID, claimed bool, stream
 			delete(b.all, id)
 			br = nil
 		}
+		if br == nil && spare && len(b.all) >= b.budget/4 {
+			b.mu.Unlock()
+			return nil, ErrNoneSpare
+		}
 		if br == nil && b.room(claimed) {
-			br = &link{opened: make(chan struct{})}
+			br = &link{opened: make(chan struct{}), used: time.Now()}
 			stop, ok := b.group.Go(func(ctx context.Context) { b.work(ctx, id, br) })
 			if !ok {
 				b.mu.Unlock()
@@ -185,7 +195,9 @@ func (b *Set) get(ctx context.Context, id runtime.RunnerID, claimed bool, stream
 		freed := b.freed
 		if br != nil {
 			br.claimed = br.claimed || claimed
-			br.used = time.Now()
+			if !spare {
+				br.used = time.Now()
+			}
 			br.streams += streams
 		}
 		b.mu.Unlock()

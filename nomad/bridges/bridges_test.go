@@ -171,3 +171,41 @@ func TestABridgeThatBreaksIsOpenedAgain(t *testing.T) {
 		}
 	})
 }
+
+// TestSpareDialsTakeNoRoom: a dial that others must not notice uses a bridge that is open, opens one
+// within a quarter of the budget, and else neither waits nor makes room.
+func TestSpareDialsTakeNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newSessions(t, 4, nil)
+		spare := func(id runtime.RunnerID, want error, open string) {
+			t.Helper()
+			began := time.Now()
+			conn, err := b.Dial(runtime.Spare(t.Context()), id, true)
+			if !errors.Is(err, want) || want != nil && time.Since(began) != 0 {
+				t.Errorf("%s after %v: %v, want %v", id, time.Since(began), err, want)
+			}
+			if err == nil {
+				_ = conn.Close()
+			}
+			if got := b.who(); got != open {
+				t.Errorf("after %s %q are open, want %q", id, got, open)
+			}
+		}
+		spare("a", nil, "a")
+		spare("b", ErrNoneSpare, "a")
+		for _, id := range []runtime.RunnerID{"b", "c", "d"} {
+			time.Sleep(time.Second)
+			if err := b.Keep(t.Context(), id, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		spare("e", ErrNoneSpare, "abcd")
+		spare("a", nil, "abcd") // which isn't used by it
+		if err := b.Keep(t.Context(), "e", true); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.who(); got != "bcde" {
+			t.Errorf("%q are open", got)
+		}
+	})
+}

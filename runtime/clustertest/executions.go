@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -207,11 +206,8 @@ func testUsage(t *testing.T, dial Dial) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(usage.Executions, func(x agent.ExecutionUsed) bool { return x.ID == id })
-		if i < 0 {
-			return usage.Runner, agent.ExecutionUsed{}, false
-		}
-		return usage.Runner, usage.Executions[i], true
+		x, runs := usage.Executions[id]
+		return usage.Runner, x, runs
 	}
 	wait.For(t, "the command is measured", func() bool { // a process may not have any memory of its own yet
 		runner, x, ok := usage()

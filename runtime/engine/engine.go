@@ -9,6 +9,7 @@ package engine
 
 import (
 	"context"
+	"net"
 	"path/filepath"
 	"sync"
 	"time"
@@ -110,7 +111,9 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		claims:   once.Keeping[runtime.RunnerID](),
 		runs:     once.Passing[runtime.Execution](),
 	}
-	e.agents = usage.New(cluster.Dial, e.jobs.add)
+	e.agents = usage.New(func(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
+		return cluster.Dial(runtime.Spare(ctx), id)
+	}, e.jobs.add)
 	e.holdings = newHoldings(config, e.Runner)
 	e.Access = files.New(reach{e})
 	e.tickets = ticket.New(ticket.Options{Spawn: e.jobs.add, Release: e.releaseUnseen, Grace: config.Grace})

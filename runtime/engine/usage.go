@@ -6,48 +6,31 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// ExecutionUsage returns what an execution has used so far, a second ago at most, or in all once it
-// is FINISHED; nil where it hasn't been started, or nobody can tell. It waits for an agent for a
-// second at most. What it returns never falls from one call to the next.
-func (e *Engine) ExecutionUsage(ctx context.Context, x runtime.Execution) (*runtime.Usage, error) {
-	if x.State == runtime.ExecutionPending {
-		return nil, nil
-	}
+// ExecutionUsage returns what an execution has used so far. It returns nil unless the execution is
+// RUNNING, and if its agent doesn't answer within a second. See [usage.Agents] for its age.
+func (e *Engine) ExecutionUsage(ctx context.Context, x runtime.Execution) *runtime.UsageNow {
 	s := e.sessions.get(x.ID)
-	if x.State == runtime.ExecutionRunning && s != nil {
-		used, at := e.agents.Of(ctx, x.RunnerID)
-		if at.IsZero() {
-			return nil, nil
-		}
-		for _, one := range used.Executions {
-			if one.ID != string(x.ID) {
-				continue
-			}
-			if usage, runs := s.Use(one.Used, one.Wall); runs {
-				return &usage, nil
-			}
-		}
-		x = s.Execution()
-	}
-	if x.State == runtime.ExecutionRunning && s == nil { // it ended after x was read
-		var err error
-		if x, err = e.store.Execution(ctx, x.ID); err != nil {
-			return nil, err
-		}
-	}
-	if x.State != runtime.ExecutionFinished { // its end isn't stored yet
-		return nil, nil
-	}
-	return &x.Usage, nil
-}
-
-// RunnerUsage returns what is used in a runner, a second ago at most; nil where nobody can tell. It
-// waits for its agent for a second at most.
-func (e *Engine) RunnerUsage(ctx context.Context, r runtime.Runner) *runtime.RunnerUsage {
-	if r.State.Before(runtime.RunnerIdle) || !r.State.Before(runtime.RunnerStopping) {
+	if s == nil || x.State != runtime.ExecutionRunning {
 		return nil
 	}
-	used, at := e.agents.Of(ctx, r.ID)
+	used, at := e.agents.Of(ctx, x.RunnerID, x.Tenant)
+	one, runs := used.Executions[string(x.ID)]
+	if !runs {
+		return nil
+	}
+	return &runtime.UsageNow{
+		At: at, Wall: one.Wall, User: one.User, System: one.System, OutputBytes: s.Received(),
+		Memory: one.Memory, PeakMemory: one.PeakMemory, Processes: one.Processes, PeakProcesses: one.PeakProcesses,
+	}
+}
+
+// RunnerUsage returns what is used in a runner. It returns nil unless the runner is CLAIMED, and if
+// its agent doesn't answer within a second. See [usage.Agents] for its age.
+func (e *Engine) RunnerUsage(ctx context.Context, r runtime.Runner) *runtime.RunnerUsage {
+	if r.State != runtime.RunnerClaimed {
+		return nil
+	}
+	used, at := e.agents.Of(ctx, r.ID, r.Tenant())
 	if at.IsZero() {
 		return nil
 	}

@@ -86,9 +86,8 @@ func (g *Guard) Execution(ctx context.Context, id runtime.ExecutionID, wait time
 	return g.engine.Execution(ctx, id, wait)
 }
 
-// ExecutionUsage returns what an execution that the caller has got used; see
-// [engine.Engine.ExecutionUsage].
-func (g *Guard) ExecutionUsage(ctx context.Context, x runtime.Execution) (*runtime.Usage, error) {
+// ExecutionUsage measures an execution that the caller has read; see [engine.Engine.ExecutionUsage].
+func (g *Guard) ExecutionUsage(ctx context.Context, x runtime.Execution) *runtime.UsageNow {
 	return g.engine.ExecutionUsage(ctx, x)
 }
 

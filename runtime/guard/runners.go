@@ -37,8 +37,7 @@ func (g *Guard) Runners(ctx context.Context, filter engine.RunnerFilter) ([]runt
 	return g.engine.Runners(filter), nil
 }
 
-// RunnerUsage returns what is used in a runner that the caller has got; see
-// [engine.Engine.RunnerUsage].
+// RunnerUsage measures a runner that the caller has read; see [engine.Engine.RunnerUsage].
 func (g *Guard) RunnerUsage(ctx context.Context, r runtime.Runner) *runtime.RunnerUsage {
 	return g.engine.RunnerUsage(ctx, r)
 }

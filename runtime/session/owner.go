@@ -95,7 +95,7 @@ func (s *Session) Run(ctx context.Context, pool Pool) {
 		Wall: exit.Wall, User: exit.User, System: exit.System, PeakMemory: exit.PeakMemory, OutputBytes: s.record.received.Load(),
 		PeakProcesses: exit.PeakProcesses, BytesRead: exit.BytesRead, BytesWritten: exit.BytesWritten,
 	}
-	s.finish(ctx, pool, execution.Finished(s.Execution(), execution.Decide(end.facts), s.shown.end(usage), time.Now()))
+	s.finish(ctx, pool, execution.Finished(s.Execution(), execution.Decide(end.facts), usage, time.Now()))
 }
 
 // lead returns how the execution ended; nil: ctx ended first.

@@ -80,7 +80,6 @@ type Session struct {
 	left   *left // what an earlier server left; nil: this one recorded the execution
 	record record
 	input  input
-	shown  shown
 
 	now     atomic.Pointer[runtime.Execution]
 	stream  latest.Value[*agent.Session] // the one to write to; nil: there is none
@@ -112,6 +111,9 @@ func (h *Host) New(runner runtime.Runner, x runtime.Execution, begin Begin, log 
 
 // Execution returns the newest state.
 func (s *Session) Execution() runtime.Execution { return *s.now.Load() }
+
+// Received returns how many bytes of output have come.
+func (s *Session) Received() int64 { return s.record.received.Load() }
 
 // Runner returns the id of its runner.
 func (s *Session) Runner() runtime.RunnerID { return s.runner.ID }

@@ -1,10 +1,11 @@
-// Package usage asks agents what is used in their runners, for any number of callers and only
-// while there are some. An answer is at most a second old, and an agent is asked at most once a
-// second. No caller waits longer than a second, however many agents don't answer.
+// Package usage asks agents what their runners use, for any number of callers and only while there
+// are some. It asks an agent once a second at most. A figure is one second old at most, or ten if the
+// agent is slow. No caller waits longer than a second, however many agents don't answer.
 package usage
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -14,10 +15,13 @@ import (
 )
 
 const (
-	every    = time.Second     // an answer is no older
-	patience = time.Second     // an agent, and so a caller, has no longer
-	again    = 5 * time.Second // after which an agent that failed is asked again
-	atOnce   = 128             // agents that are asked
+	every    = time.Second      // after which an agent is asked again
+	again    = 5 * time.Second  // after which an agent that failed is asked again
+	patience = time.Second      // an agent, and so a caller, has no longer
+	turnIn   = patience / 2     // how long a question waits for its turn
+	kept     = 10 * time.Second // how long an answer is returned until a newer one comes
+	atOnce   = 128              // agents that are asked
+	ofTenant = atOnce / 4       // of those
 )
 
 // An Agents asks them. Its methods are safe for concurrent use.
@@ -28,99 +32,161 @@ type Agents struct {
 
 	mu    sync.Mutex // guards what follows
 	asked map[runtime.RunnerID]*question
+	lines map[runtime.TenantID]*line
 }
 
 // A question is what an agent was asked.
 type question struct {
 	began time.Time
-	done  chan struct{} // closed when what follows is set
+	last  answer // to an earlier one
+
+	done   chan struct{} // closed when what follows is set
+	answer answer        // the last one if none came
+	again  time.Time     // when the agent may be asked again
+}
+
+// An answer is what an agent said when it was asked; a zero time: nothing.
+type answer struct {
 	usage agent.Usage
-	at    time.Time // when it was asked; zero: it didn't answer
+	at    time.Time
+}
+
+// A line is where the questions of one tenant wait.
+type line struct {
+	turns   chan struct{}
+	waiting int // or asked
 }
 
 // New returns an Agents that reaches them by dial. Spawn starts a goroutine, whose context ends when
 // that is to end.
 func New(dial func(ctx context.Context, id runtime.RunnerID) (net.Conn, error), spawn func(func(context.Context)) error) *Agents {
-	return &Agents{dial: dial, spawn: spawn, turns: make(chan struct{}, atOnce), asked: map[runtime.RunnerID]*question{}}
+	return &Agents{
+		dial: dial, spawn: spawn, turns: make(chan struct{}, atOnce),
+		asked: map[runtime.RunnerID]*question{}, lines: map[runtime.TenantID]*line{},
+	}
 }
 
-// Of returns what is used in a runner, and when that was so; the zero time where nobody can tell:
-// the agent doesn't answer in time, can't be reached or is too old.
-func (a *Agents) Of(ctx context.Context, id runtime.RunnerID) (agent.Usage, time.Time) {
-	q := a.question(id)
+// Of returns what a runner of a tenant uses, and when it was measured. The time is zero if the agent
+// didn't answer for ten seconds, is too old or can't be reached.
+func (a *Agents) Of(ctx context.Context, id runtime.RunnerID, tenant runtime.TenantID) (agent.Usage, time.Time) {
+	q := a.question(id, tenant)
+	found := q.last
 	late := time.NewTimer(time.Until(q.began.Add(patience)))
 	defer late.Stop()
 	select {
 	case <-q.done:
-		return q.usage, q.at
+		found = q.answer
 	default:
+		select {
+		case <-q.done:
+			found = q.answer
+		case <-late.C:
+		case <-ctx.Done():
+		}
 	}
-	select {
-	case <-q.done:
-		return q.usage, q.at
-	case <-late.C:
-	case <-ctx.Done():
+	if time.Since(found.at) > kept {
+		return agent.Usage{}, time.Time{}
 	}
-	return agent.Usage{}, time.Time{}
+	return found.usage, found.at
 }
 
-// question returns the last one to an agent, or a new one where that is too old.
-func (a *Agents) question(id runtime.RunnerID) *question {
+// question returns the last one to an agent, or asks it anew.
+func (a *Agents) question(id runtime.RunnerID, tenant runtime.TenantID) *question {
 	a.mu.Lock()
-	q := a.asked[id]
-	isNew := q == nil
-	if isNew {
-		q = &question{began: time.Now(), done: make(chan struct{})}
-		a.asked[id] = q
+	defer a.mu.Unlock()
+	before := a.asked[id]
+	if before != nil && !before.over() {
+		return before
 	}
-	a.mu.Unlock()
-	if isNew && a.spawn(func(ctx context.Context) { a.ask(ctx, id, q) }) != nil {
+	q := &question{began: time.Now(), done: make(chan struct{})}
+	if before != nil {
+		q.last = before.answer
+	}
+	if a.spawn(func(ctx context.Context) { a.ask(ctx, id, tenant, q) }) == nil {
+		a.asked[id] = q
+	} else {
 		close(q.done)
-		a.forget(id)
 	}
 	return q
 }
 
-func (a *Agents) forget(id runtime.RunnerID) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.asked, id)
+// over reports whether the agent may be asked again.
+func (q *question) over() bool {
+	select {
+	case <-q.done:
+		return !time.Now().Before(q.again)
+	default:
+		return false
+	}
 }
 
-// ask asks an agent, and returns when it may be asked again.
-func (a *Agents) ask(ctx context.Context, id runtime.RunnerID, q *question) {
-	defer a.forget(id)
-	keep := every
-	if err := a.read(ctx, id, q); err != nil {
-		keep = again
+// ask asks an agent.
+func (a *Agents) ask(ctx context.Context, id runtime.RunnerID, tenant runtime.TenantID, q *question) {
+	found, err := a.read(ctx, id, tenant, q.began)
+	switch {
+	case err == nil:
+		q.answer, q.again = found, q.began.Add(every)
+	case errors.Is(err, errNoTurn): // it wasn't asked
+		q.answer = q.last
+	default:
+		q.answer, q.again = q.last, q.began.Add(again)
 	}
 	close(q.done)
-	timer := time.NewTimer(time.Until(q.began.Add(keep)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+	time.AfterFunc(kept, func() { a.forget(id, q) })
+}
+
+func (a *Agents) forget(id runtime.RunnerID, q *question) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.asked[id] == q {
+		delete(a.asked, id)
 	}
 }
 
 // read reads an agent's answer.
-func (a *Agents) read(ctx context.Context, id runtime.RunnerID, q *question) error {
-	ctx, cancel := context.WithDeadline(ctx, q.began.Add(patience))
+func (a *Agents) read(ctx context.Context, id runtime.RunnerID, tenant runtime.TenantID, began time.Time) (answer, error) {
+	ctx, cancel := context.WithDeadline(ctx, began.Add(patience))
 	defer cancel()
-	select {
-	case a.turns <- struct{}{}:
-		defer func() { <-a.turns }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	turn, cancel := context.WithDeadline(ctx, began.Add(turnIn))
+	defer cancel()
+	own := a.line(tenant)
+	defer a.leave(tenant, own)
+	for _, turns := range []chan struct{}{own.turns, a.turns} {
+		select {
+		case turns <- struct{}{}:
+			defer func() { <-turns }()
+		case <-turn.Done():
+			return answer{}, errNoTurn
+		}
 	}
 	conn, err := a.dial(ctx, id)
 	if err != nil {
-		return err
+		return answer{}, err
 	}
 	at := time.Now()
 	usage, err := agent.ReadUsage(ctx, conn)
-	if err == nil {
-		q.usage, q.at = usage, at
+	return answer{usage, at}, err
+}
+
+var errNoTurn = errors.New("others are asked")
+
+// line returns the tenant's, which the caller leaves.
+func (a *Agents) line(tenant runtime.TenantID) *line {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	own := a.lines[tenant]
+	if own == nil {
+		own = &line{turns: make(chan struct{}, ofTenant)}
+		a.lines[tenant] = own
 	}
-	return err
+	own.waiting++
+	return own
+}
+
+func (a *Agents) leave(tenant runtime.TenantID, own *line) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if own.waiting--; own.waiting == 0 {
+		delete(a.lines, tenant)
+	}
 }

@@ -74,7 +74,7 @@ func TestOnceASecond(t *testing.T) {
 				var callers sync.WaitGroup
 				for range 500 {
 					callers.Go(func() {
-						if usage, at := w.Of(t.Context(), "r"); usage.Runner.Memory != second || !at.Equal(began) {
+						if usage, at := w.Of(t.Context(), "r", "t"); usage.Runner.Memory != second || !at.Equal(began) {
 							t.Errorf("second %d: %+v at %v", second, usage, at)
 						}
 					})
@@ -110,11 +110,11 @@ func TestBoundedWait(t *testing.T) {
 			began := time.Now()
 			for i := range 1000 {
 				id := runtime.RunnerID(fmt.Sprintf("a%d", i))
-				if i%10 == 0 { // fewer than are asked at once
+				if i%50 == 0 { // fewer than are asked of a tenant at once
 					id = runtime.RunnerID(fmt.Sprintf("h%d", i))
 				}
 				callers.Go(func() {
-					if _, at := w.Of(t.Context(), id); !at.IsZero() {
+					if _, at := w.Of(t.Context(), id, "t"); !at.IsZero() {
 						answered.Add(1)
 					}
 				})
@@ -125,15 +125,15 @@ func TestBoundedWait(t *testing.T) {
 			}
 			return answered.Load()
 		}
-		if n := page(patience); n != 900 {
+		if n := page(patience); n != 980 {
 			t.Errorf("%d answers", n)
 		}
 		time.Sleep(time.Millisecond)
-		if n := page(0); n != 900 || w.asked.Load() != 1900 {
+		if n := page(0); n != 980 || w.asked.Load() != 1980 {
 			t.Errorf("%d answers, asked %d times", n, w.asked.Load())
 		}
 		time.Sleep(again)
-		if page(patience); w.asked.Load() != 2900 {
+		if page(patience); w.asked.Load() != 2980 {
 			t.Errorf("asked %d times after a while", w.asked.Load())
 		}
 	})
@@ -147,12 +147,82 @@ func TestNobodyCanTell(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
 		began := time.Now()
-		if _, at := w.Of(ctx, "r"); !at.IsZero() || time.Since(began) != 300*time.Millisecond {
+		if _, at := w.Of(ctx, "r", "t"); !at.IsZero() || time.Since(began) != 300*time.Millisecond {
 			t.Errorf("the caller left after %v", time.Since(began))
 		}
 		refused := New(nil, func(func(context.Context)) error { return errors.New("stopping") })
-		if _, at := refused.Of(t.Context(), "r"); !at.IsZero() || len(refused.asked) != 0 {
+		if _, at := refused.Of(t.Context(), "r", "t"); !at.IsZero() || len(refused.asked) != 0 {
 			t.Error("a server that stops asked")
+		}
+	})
+}
+
+// TestASilentAgentKeepsItsLastAnswer: what an agent said is returned, with its time, for a while
+// after it stopped answering, and then nothing is.
+func TestASilentAgentKeepsItsLastAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(n int64, id runtime.RunnerID, conn net.Conn) {
+			if n == 1 {
+				counts(n, id, conn)
+			} else {
+				hangs(n, id, conn)
+			}
+		})
+		defer w.close()
+		began := time.Now()
+		w.Of(t.Context(), "r", "t")
+		for range 7 {
+			time.Sleep(every + time.Millisecond) // beside the second that an agent may take
+			if usage, at := w.Of(t.Context(), "r", "t"); usage.Runner.Memory != 1 || !at.Equal(began) {
+				t.Errorf("after %v: %+v at %v", time.Since(began), usage, at)
+			}
+		}
+		time.Sleep(time.Until(began.Add(kept + time.Millisecond)))
+		if _, at := w.Of(t.Context(), "r", "t"); !at.IsZero() {
+			t.Errorf("after %v it is still %v", time.Since(began), at)
+		}
+	})
+}
+
+// TestSilentAgentsOfOneTenant: they don't keep those of others from being asked, and those that
+// weren't asked themselves are asked the next time.
+func TestSilentAgentsOfOneTenant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(n int64, id runtime.RunnerID, conn net.Conn) {
+			if id[0] == 'h' {
+				hangs(n, id, conn)
+			} else {
+				counts(n, id, conn)
+			}
+		})
+		defer w.close()
+		page := func() {
+			began := time.Now()
+			var callers sync.WaitGroup
+			for i := range 2 * atOnce {
+				callers.Go(func() { w.Of(t.Context(), runtime.RunnerID(fmt.Sprintf("h%d", i)), "silent") })
+			}
+			synctest.Wait()
+			if _, at := w.Of(t.Context(), "a", "other"); !at.Equal(began) {
+				t.Errorf("the other tenant's agent answered at %v, not %v", at, began)
+			}
+			callers.Wait()
+		}
+		page()
+		time.Sleep(every / 2)
+		if n := w.asked.Load(); n != ofTenant+1 {
+			t.Errorf("%d were asked", n)
+		}
+		page()
+		time.Sleep(every / 2)
+		if n := w.asked.Load(); n != 2*(ofTenant+1) {
+			t.Errorf("%d were asked after all", n)
+		}
+		time.Sleep(time.Minute)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.lines) != 0 || len(w.Agents.asked) != 0 {
+			t.Errorf("%d lines and %d questions are kept", len(w.lines), len(w.Agents.asked))
 		}
 	})
 }

@@ -138,8 +138,9 @@ func (g *Groups) Take(root bool) (*Group, error) {
 	return one, nil
 }
 
-// Now adds what all commands used since the runner was made, and hold.
-func (g *Groups) Now(now *serve.Now) {
+// Now adds what all commands used since the runner was made, and hold. It reports whether processor
+// time is counted.
+func (g *Groups) Now(now *serve.Now) (countsCPU bool) {
 	g.together.total(now)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -147,6 +148,7 @@ func (g *Groups) Now(now *serve.Now) {
 		now.Processes -= int(one.launchers())
 	}
 	now.Processes = max(0, now.Processes)
+	return g.together.CountsCPU()
 }
 
 // Give gives a group back, in which nothing runs any more.

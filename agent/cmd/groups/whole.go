@@ -109,9 +109,12 @@ func below(group, root, mountPoint string) (path string, ok bool) {
 	return mountPoint + rest, true
 }
 
-// Now adds what the runner used since it was made, and holds, its agent included.
-func (w *Whole) Now(now *serve.Now) {
-	(&Counters{trees: w.trees, name: ".", kept: w.kept}).total(now)
+// Now adds what the runner used since it was made, and holds, its agent included. It reports whether
+// processor time is counted.
+func (w *Whole) Now(now *serve.Now) (countsCPU bool) {
+	all := &Counters{trees: w.trees, name: ".", kept: w.kept}
+	all.total(now)
+	return all.CountsCPU()
 }
 
 // Begin notes the counters before a command is started.

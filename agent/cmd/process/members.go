@@ -89,21 +89,28 @@ func (p *process) owns(pid int, all map[int]proc.Status, only bool) bool {
 }
 
 // Measure implements serve.Process. Processor time is that of the living and of those that were
-// waited for: a process whose parent ignores SIGCHLD is missing once it has ended.
+// waited for: a process whose parent ignores SIGCHLD is missing once it has ended. One that is reaped
+// meanwhile may be missing this once, and never counts twice: its time would end the execution early.
 func (p *process) Measure() (m serve.Measure) {
-	count := func(pid int) {
+	used := p.reaped()
+	m.CPU = used.User + used.System
+	p.each(func(pid int) {
 		s := proc.ReadStat(pid)
 		m.CPU += s.User + s.System
 		m.Processes += s.Threads
-	}
-	p.each(count)
-	p.starter.reaper.mu.Lock()
-	defer p.starter.reaper.mu.Unlock()
-	m.CPU += p.usage.User + p.usage.System
+	})
 	if p.alone() && p.group.CountsCPU() {
 		m.CPU = max(m.CPU, p.group.CPU()) // which misses no process
 	}
 	return m
+}
+
+// reaped returns what those of p's processes used that were waited for. Call it before the living
+// are measured.
+func (p *process) reaped() serve.Usage {
+	p.starter.reaper.mu.Lock()
+	defer p.starter.reaper.mu.Unlock()
+	return p.usage
 }
 
 // each calls do with every process of p's. The dead count, too, until they are waited for, where

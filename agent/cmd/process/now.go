@@ -10,14 +10,12 @@ import (
 )
 
 // Now implements serve.Process. Where the kernel doesn't count for p alone, memory is what its
-// processes have resident: what they share counts for each.
+// processes have resident: what they share counts for each. There are no peaks then.
 func (p *process) Now() (now serve.Now) {
-	p.starter.reaper.mu.Lock()
-	now.Usage = p.usage // before the living: none counts twice
-	p.starter.reaper.mu.Unlock()
+	now.Usage = p.reaped()
 	if !p.alone() || !p.group.CountsCPU() {
 		p.each(func(pid int) { addLiving(&now, pid) })
-		now.PeakMemory, now.PeakProcesses = max(now.PeakMemory, now.Memory), now.Processes
+		now.PeakMemory = 0 // of those that were waited for
 	}
 	switch {
 	case p.alone():
@@ -28,19 +26,19 @@ func (p *process) Now() (now serve.Now) {
 	return now
 }
 
-// Now returns what all commands of the runner have used so far, and hold; where they have no
-// groups, the agent is among them.
+// Now returns what all commands of the runner have used so far, and hold. It includes the agent,
+// unless commands have their own groups.
 func (s *Starter) Now() (now serve.Now) {
+	countsCPU := false
 	switch {
 	case s.Groups != nil:
-		s.Groups.Now(&now)
+		countsCPU = s.Groups.Now(&now)
 	case s.Whole != nil:
-		s.Whole.Now(&now)
+		countsCPU = s.Whole.Now(&now)
 	}
-	if now.User+now.System > 0 {
+	if countsCPU {
 		return now
 	}
-	// Nothing counts processor time, or nothing at all.
 	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
 		var usage unix.Rusage
 		if unix.Getrusage(who, &usage) == nil {

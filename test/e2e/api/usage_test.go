@@ -7,14 +7,15 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A usage is an execution's, as the API has it.
+// A usage is an execution's, now or at its end, as the API has it.
 type usage struct {
+	At                                           string
 	WallMs, UserMs, SystemMs, OutputBytes        int64
 	Memory, PeakMemory, Processes, PeakProcesses *int64
 }
 
 // TestE2EUsageWhileItRuns: a program that holds 100 MiB is seen holding it while it runs, in its
-// usage and in its runner's. Nothing that was seen is above the final usage.
+// usageNow and in its runner's usage. At its end it has usage, which is null before, and no usageNow.
 func TestE2EUsageWhileItRuns(t *testing.T) {
 	b := bed.Open(t)
 	b.Put(t, object{"id": "usage", "poolSize": 1, "resources": object{"memoryMiB": 256, "processes": 64}})
@@ -28,8 +29,8 @@ sys.stdin.read()`
 	id := b.Start(t, object{"runnerId": runner, "command": []string{"python3", "-c", program}, "stdin": true})
 	var got struct {
 		Execution struct {
-			State string
-			Usage *usage
+			State           string
+			Usage, UsageNow *usage
 		}
 		Runner struct {
 			Usage *struct {
@@ -37,40 +38,44 @@ sys.stdin.read()`
 				Memory, Processes                *int64
 			}
 		}
-		Executions struct{ Nodes []struct{ Usage *usage } }
+		Executions struct{ Nodes []struct{ Usage, UsageNow *usage } }
 	}
 	const query = `query($id: ID!, $runner: ID!) {
-		execution(id: $id) { state usage { ...u } }
+		execution(id: $id) { state usage { ...u } usageNow { ...now } }
 		runner(id: $runner) { usage { cpuMs memory memoryLimit processes processLimit at } }
-		executions(runnerId: $runner) { nodes { usage { ...u } } }
-	} fragment u on Usage { wallMs userMs systemMs outputBytes memory peakMemory processes peakProcesses }`
+		executions(runnerId: $runner) { nodes { usage { ...u } usageNow { ...now } } }
+	} fragment u on Usage { wallMs userMs systemMs outputBytes peakMemory peakProcesses }
+	fragment now on UsageNow { at wallMs userMs systemMs outputBytes memory peakMemory processes peakProcesses }`
 	var seen usage
 	wait.For(t, "100 MiB are held", func() bool {
 		b.Call(t, query, object{"id": id, "runner": runner}, &got)
 		if got.Execution.State == "FINISHED" {
 			t.Fatalf("it ended; it was seen with %+v", seen)
 		}
-		now := got.Execution.Usage
+		now := got.Execution.UsageNow
 		if now == nil || now.Memory == nil || got.Runner.Usage == nil {
 			return false
 		}
 		seen = *now
 		return *now.Memory >= 100<<20 && now.OutputBytes == 6
 	})
+	if got.Execution.Usage != nil || seen.At == "" {
+		t.Errorf("while it runs its usage is %+v; it was measured at %q", got.Execution.Usage, seen.At)
+	}
 	if seen.UserMs+seen.SystemMs < 250 || seen.WallMs < 250 || *seen.Processes != 1 || *seen.Memory > 200<<20 || *seen.PeakMemory < *seen.Memory {
 		t.Errorf("it uses %+v", seen)
 	}
 	if r := got.Runner.Usage; r.Memory == nil || *r.Memory < 100<<20 || r.MemoryLimit != 256<<20 || r.ProcessLimit != 64 || r.Processes == nil || *r.Processes < 1 || r.CPUMs < 250 {
 		t.Errorf("its runner: %+v", r)
 	}
-	if nodes := got.Executions.Nodes; len(nodes) != 1 || nodes[0].Usage == nil || nodes[0].Usage.Memory == nil {
+	if nodes := got.Executions.Nodes; len(nodes) != 1 || nodes[0].Usage != nil || nodes[0].UsageNow == nil || nodes[0].UsageNow.Memory == nil {
 		t.Errorf("the list: %+v", nodes)
 	}
 	b.Call(t, `mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`, object{"in": object{"executionId": id, "offset": 0, "close": true}}, nil)
 	b.Await(t, id)
 	b.Call(t, query, object{"id": id, "runner": runner}, &got)
 	end := got.Execution.Usage
-	if end == nil || end.Memory != nil || end.Processes != nil || end.WallMs < seen.WallMs || end.UserMs < seen.UserMs || end.SystemMs < seen.SystemMs ||
+	if end == nil || got.Execution.UsageNow != nil || end.WallMs < seen.WallMs || end.UserMs+end.SystemMs < seen.UserMs+seen.SystemMs ||
 		end.OutputBytes != 6 || *end.PeakMemory < *seen.PeakMemory || *end.PeakProcesses < *seen.PeakProcesses {
 		t.Errorf("at the end it had used %+v, while it ran %+v", end, seen)
 	}

@@ -124,7 +124,7 @@ func TestE2ENomadUsageWhileItRuns(t *testing.T) {
 		id := p.Start(t, object{"runnerId": runner, "shell": "head -c 12000000 /dev/zero >f; echo holds; sleep 1000", "timeLimit": 600})
 		var got struct {
 			Execution struct {
-				Usage *struct {
+				UsageNow *struct {
 					Memory, Processes *int64
 					OutputBytes       int64
 				}
@@ -137,8 +137,8 @@ func TestE2ENomadUsageWhileItRuns(t *testing.T) {
 			}
 		}
 		wait.For(t, "what it holds is seen", func() bool {
-			p.Call(t, `query($id: ID!) { execution(id: $id) { usage { memory processes outputBytes } runner { usage { memory memoryLimit } } } }`, object{"id": id}, &got)
-			x, r := got.Execution.Usage, got.Execution.Runner.Usage
+			p.Call(t, `query($id: ID!) { execution(id: $id) { usageNow { memory processes outputBytes } runner { usage { memory memoryLimit } } } }`, object{"id": id}, &got)
+			x, r := got.Execution.UsageNow, got.Execution.Runner.Usage
 			return x != nil && r != nil && x.Memory != nil && *x.Memory >= 8_000_000 && x.Processes != nil && *x.Processes >= 2 && x.OutputBytes == 6 &&
 				r.Memory != nil && *r.Memory >= 8_000_000 && r.MemoryLimit == 96<<20
 		})

@@ -114,7 +114,7 @@ export default function Execution({ id }: { id: string }) {
           <Details of={execution} tenant={showTenants} />
         </div>
       </Card>
-      {now.state !== "PENDING" && <Usage id={id} running={running} final={execution.state === "FINISHED" ? execution.usage : null} />}
+      {now.state !== "PENDING" && <Usage id={id} running={running} final={execution.usage} />}
       <Failure error={followed.error} />
       <Card title="Output" bare>
         <LogView
