@@ -1427,7 +1427,7 @@ type Execution struct {
 	CaseIndex *int `json:"caseIndex"`
 	// The command as it is run: program and arguments.
 	Command []string `json:"command"`
-	// The command as its caller gave it: `shell` verbatim, or `command` quoted as a shell needs it.
+	// The command as its caller gave it: the input's `commandLine`, else `shell` verbatim, or `command` quoted as a shell needs it.
 	CommandLine string `json:"commandLine"`
 	// The labels of its runner's claim when it was started, and its own. Its own replace the claim's of the same name.
 	Labels []Label `json:"labels"`
@@ -2748,7 +2748,7 @@ type ListedExecution struct {
 	BatchId *string `json:"batchId"`
 	// The command as it is run: program and arguments.
 	Command []string `json:"command"`
-	// The command as its caller gave it: `shell` verbatim, or `command` quoted as a shell needs it.
+	// The command as its caller gave it: the input's `commandLine`, else `shell` verbatim, or `command` quoted as a shell needs it.
 	CommandLine string `json:"commandLine"`
 	// The labels of its runner's claim when it was started, and its own. Its own replace the claim's of the same name.
 	Labels []Label `json:"labels"`
@@ -3804,6 +3804,8 @@ type RunInput struct {
 	Command []string `json:"command"`
 	// A command line, passed as one argument to the image's shell.
 	Shell *string `json:"shell"`
+	// What to show as the command line, for a client that puts what its user typed into a script of its own: at most 4096 bytes of text, whose only control characters are tabs and line feeds. A batch shows it for each case, with the case's arguments. Default: made from the command.
+	CommandLine *string `json:"commandLine"`
 	// Environment variables beside, or instead of, the environment's own; at most 256.
 	Variables []VariableInput `json:"variables"`
 	// Text for its standard input, which ends after it. Default: none.
@@ -3837,6 +3839,9 @@ func (v *RunInput) GetCommand() []string { return v.Command }
 
 // GetShell returns RunInput.Shell, and is useful for accessing the field via an interface.
 func (v *RunInput) GetShell() *string { return v.Shell }
+
+// GetCommandLine returns RunInput.CommandLine, and is useful for accessing the field via an interface.
+func (v *RunInput) GetCommandLine() *string { return v.CommandLine }
 
 // GetVariables returns RunInput.Variables, and is useful for accessing the field via an interface.
 func (v *RunInput) GetVariables() []VariableInput { return v.Variables }
@@ -3960,8 +3965,8 @@ type RunningExecution struct {
 	EnvironmentId string `json:"environmentId"`
 	// The tenant that it belongs to.
 	Tenant string `json:"tenant"`
-	// The command as it is run: program and arguments.
-	Command []string `json:"command"`
+	// The command as its caller gave it: the input's `commandLine`, else `shell` verbatim, or `command` quoted as a shell needs it.
+	CommandLine string `json:"commandLine"`
 	// Where it is in its life.
 	State runtime.ExecutionState `json:"state"`
 	// What it used; while it runs, what it has used so far, at most a second old: then it is measured, so ask for it once a second at most. Null until it is started, and where nobody can tell. It never falls.
@@ -3984,8 +3989,8 @@ func (v *RunningExecution) GetEnvironmentId() string { return v.EnvironmentId }
 // GetTenant returns RunningExecution.Tenant, and is useful for accessing the field via an interface.
 func (v *RunningExecution) GetTenant() string { return v.Tenant }
 
-// GetCommand returns RunningExecution.Command, and is useful for accessing the field via an interface.
-func (v *RunningExecution) GetCommand() []string { return v.Command }
+// GetCommandLine returns RunningExecution.CommandLine, and is useful for accessing the field via an interface.
+func (v *RunningExecution) GetCommandLine() string { return v.CommandLine }
 
 // GetState returns RunningExecution.State, and is useful for accessing the field via an interface.
 func (v *RunningExecution) GetState() runtime.ExecutionState { return v.State }
@@ -4063,6 +4068,8 @@ type StartExecutionInput struct {
 	Command []string `json:"command"`
 	// A command line, passed as one argument to the image's shell.
 	Shell *string `json:"shell"`
+	// What to show as the command line, for a client that puts what its user typed into a script of its own: at most 4096 bytes of text, whose only control characters are tabs and line feeds. A batch shows it for each case, with the case's arguments. Default: made from the command.
+	CommandLine *string `json:"commandLine"`
 	// Environment variables beside, or instead of, the environment's own; at most 256.
 	Variables []VariableInput `json:"variables"`
 	// Directory to run in, absolute inside the runner or below /workspace. Default: the image's working directory, where it has one, else /workspace.
@@ -4098,6 +4105,9 @@ func (v *StartExecutionInput) GetCommand() []string { return v.Command }
 
 // GetShell returns StartExecutionInput.Shell, and is useful for accessing the field via an interface.
 func (v *StartExecutionInput) GetShell() *string { return v.Shell }
+
+// GetCommandLine returns StartExecutionInput.CommandLine, and is useful for accessing the field via an interface.
+func (v *StartExecutionInput) GetCommandLine() *string { return v.CommandLine }
 
 // GetVariables returns StartExecutionInput.Variables, and is useful for accessing the field via an interface.
 func (v *StartExecutionInput) GetVariables() []VariableInput { return v.Variables }
@@ -7945,7 +7955,7 @@ query GetRunning ($environment: ID, $first: Int, $after: String) {
 			runnerId
 			environmentId
 			tenant
-			command
+			commandLine
 			state
 			usage {
 				wallMs

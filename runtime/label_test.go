@@ -52,9 +52,21 @@ func TestCommandLineIsAsTyped(t *testing.T) {
 		`python3 main.py --n=1`:    {Command: []string{"python3", "main.py", "--n=1"}},
 		`echo '' 'It'\''s' '$x' ä`: {Command: []string{"echo", "", "It's", "$x", "ä"}},
 		"":                         {},
+		"hello.c ARGS":             {Command: []string{"sh", "-c", "script"}, Shell: true, Line: "hello.c ARGS"},
 	} {
 		if got := x.CommandLine(); got != want {
 			t.Errorf("%s, not %s", got, want)
+		}
+	}
+}
+
+func TestCommandLinesThatCanBeShown(t *testing.T) {
+	for line, valid := range map[string]bool{
+		"": true, "ä 👩‍💻\u00a0\tx\ny": true, strings.Repeat("x", MaxCommandLineBytes): true,
+		strings.Repeat("x", MaxCommandLineBytes+1): false, "\x1b[31m": false, "a\x00": false, "a\rb": false, "\u0085": false, "\xff": false,
+	} {
+		if err := ValidateCommandLine(line); (err == nil) != valid || err != nil && CodeOf(err) != CodeInvalidInput {
+			t.Errorf("%.20q: %v", line, err)
 		}
 	}
 }

@@ -131,7 +131,7 @@ func (r row) cells() []string {
 	}
 	return []string{
 		r.of.Id, r.elapsed.Truncate(time.Second).String(), cpu, memory, processes, printed,
-		r.of.EnvironmentId, r.of.Tenant, cmp.Or(strings.Join(labels, ","), "-"), strings.Join(r.of.Command, " "),
+		r.of.EnvironmentId, r.of.Tenant, cmp.Or(strings.Join(labels, ","), "-"), r.of.CommandLine,
 	}
 }
 

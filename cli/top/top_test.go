@@ -14,7 +14,7 @@ import (
 func running(id string, wall, cpu, memory int64) client.RunningExecution {
 	processes := 2
 	return client.RunningExecution{
-		Id: id, EnvironmentId: "python", Tenant: "default", Command: []string{"sh", "-c", "x"},
+		Id: id, EnvironmentId: "python", Tenant: "default", CommandLine: "sh -c x",
 		Usage:  &client.LiveUsage{WallMs: wall, UserMs: cpu, Memory: &memory, Processes: &processes, OutputBytes: 1500},
 		Marks:  client.RunningMarks{StartedAt: new(time.Unix(1000, 0))},
 		Runner: &client.UsedRunner{Usage: &client.RunnerUsage{MemoryLimit: 256 << 20, ProcessLimit: 64}, Claim: &client.Lease{Labels: []client.LeaseLabelsLabel{{Name: "user", Value: "ada"}}}},
@@ -43,7 +43,7 @@ func TestCPUIsOfTheLastView(t *testing.T) {
 }
 
 func TestRows(t *testing.T) {
-	silent := client.RunningExecution{Id: "s", EnvironmentId: "shell", Tenant: "default", Command: []string{"cat"}, Marks: client.RunningMarks{StartedAt: new(time.Unix(1000, 0))}}
+	silent := client.RunningExecution{Id: "s", EnvironmentId: "shell", Tenant: "default", CommandLine: "cat", Marks: client.RunningMarks{StartedAt: new(time.Unix(1000, 0))}}
 	all := []client.RunningExecution{silent, running("a", 60_000, 600, 5<<20), running("b", 61_000, 61_000, 200<<20)}
 	sorted, table := (&View{Sort: "memory"}).Table(all, time.Unix(1090, 0))
 	want := [][]string{

@@ -6036,7 +6036,7 @@ type Execution {
   caseIndex: Int
   "The command as it is run: program and arguments."
   command: [String!]!
-  "The command as its caller gave it: ` + "`" + `shell` + "`" + ` verbatim, or ` + "`" + `command` + "`" + ` quoted as a shell needs it."
+  "The command as its caller gave it: the input's ` + "`" + `commandLine` + "`" + `, else ` + "`" + `shell` + "`" + ` verbatim, or ` + "`" + `command` + "`" + ` quoted as a shell needs it."
   commandLine: String!
   "The labels of its runner's claim when it was started, and its own. Its own replace the claim's of the same name."
   labels: [Label!]!
@@ -6615,6 +6615,8 @@ input StartExecutionInput {
   command: [String!]
   "A command line, passed as one argument to the image's shell."
   shell: String
+  "What to show as the command line, for a client that puts what its user typed into a script of its own: at most 4096 bytes of text, whose only control characters are tabs and line feeds. A batch shows it for each case, with the case's arguments. Default: made from the command."
+  commandLine: String
   "Environment variables beside, or instead of, the environment's own; at most 256."
   variables: [VariableInput!]
   "Directory to run in, absolute inside the runner or below /workspace. Default: the image's working directory, where it has one, else /workspace."
@@ -6734,6 +6736,8 @@ input RunInput {
   command: [String!]
   "A command line, passed as one argument to the image's shell."
   shell: String
+  "What to show as the command line, for a client that puts what its user typed into a script of its own: at most 4096 bytes of text, whose only control characters are tabs and line feeds. A batch shows it for each case, with the case's arguments. Default: made from the command."
+  commandLine: String
   "Environment variables beside, or instead of, the environment's own; at most 256."
   variables: [VariableInput!]
   "Text for its standard input, which ends after it. Default: none."
@@ -25577,7 +25581,7 @@ func (ec *executionContext) unmarshalInputRunInput(ctx context.Context, obj any)
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"environmentId", "files", "command", "shell", "variables", "stdin", "timeLimit", "waitFor", "idempotencyKey", "labels", "cases", "build", "stopOnFailure", "freshRunners"}
+	fieldsInOrder := [...]string{"environmentId", "files", "command", "shell", "commandLine", "variables", "stdin", "timeLimit", "waitFor", "idempotencyKey", "labels", "cases", "build", "stopOnFailure", "freshRunners"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -25612,6 +25616,13 @@ func (ec *executionContext) unmarshalInputRunInput(ctx context.Context, obj any)
 				return it, err
 			}
 			it.Shell = data
+		case "commandLine":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("commandLine"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.CommandLine = data
 		case "variables":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("variables"))
 			data, err := ec.unmarshalOVariableInput2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐVariableᚄ(ctx, v)
@@ -25735,7 +25746,7 @@ func (ec *executionContext) unmarshalInputStartExecutionInput(ctx context.Contex
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"runnerId", "command", "shell", "variables", "workingDirectory", "timeLimit", "limits", "stdin", "terminal", "privileged", "idempotencyKey", "labels", "cases", "build", "stopOnFailure"}
+	fieldsInOrder := [...]string{"runnerId", "command", "shell", "commandLine", "variables", "workingDirectory", "timeLimit", "limits", "stdin", "terminal", "privileged", "idempotencyKey", "labels", "cases", "build", "stopOnFailure"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -25763,6 +25774,13 @@ func (ec *executionContext) unmarshalInputStartExecutionInput(ctx context.Contex
 				return it, err
 			}
 			it.Shell = data
+		case "commandLine":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("commandLine"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.CommandLine = data
 		case "variables":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("variables"))
 			data, err := ec.unmarshalOVariableInput2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐVariableᚄ(ctx, v)

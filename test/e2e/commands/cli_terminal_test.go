@@ -265,6 +265,11 @@ func TestE2EShellInARunner(t *testing.T) {
 		s.sees(t, "/dev/")
 		s.ends(t, 5)
 	}
+	for _, line := range []string{"shell", "bash --norc -i"} {
+		if list := b.Works(t, "exec", "list", "--env", "entered", "--command", line, "--json"); !strings.Contains(list, fmt.Sprintf(`"commandLine": %q`, line)) {
+			t.Errorf("%q isn't among %s", line, list)
+		}
+	}
 
 	runner := b.Claim(t, "entered")
 	s := onScreen(t, nil, bed.Rockpool(t), "runner", "shell", "--server", b.Address, runner, "--", "sh", "-c", "echo $$; read x; exit $x")
