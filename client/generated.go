@@ -838,7 +838,7 @@ func (v *CreateGrantInput) GetExpiresIn() *int { return v.ExpiresIn }
 
 // CreateGrantResponse is returned by CreateGrant on success.
 type CreateGrantResponse struct {
-	// Makes a grant: a signed, short-lived right to one execution, or to one runner and the executions in it, to hand to a browser. It is used as a token is, and on download addresses as `?grant=`. A grant to watch, feed, cancel or start executions also reads their records; every grant to a runner reads that. It can do nothing else.
+	// Makes a grant: a signed, short-lived right to one execution, or to one runner and the executions in it, to hand to a browser. It is used as a token is, and on download addresses as `?grant=`. A grant to watch, feed, cancel or start executions also reads their records; every grant to a runner reads that. None reads labels. It can do nothing else.
 	// It survives restarts of the server. It ends with its time, with its object, or with the token that made it. CLIENT. EXECUTION_NOT_FOUND; RUNNER_GONE; INVALID_INPUT.
 	CreateGrant CreateGrantCreateGrantCreateGrantPayload `json:"createGrant"`
 }
@@ -1429,7 +1429,7 @@ type Execution struct {
 	Command []string `json:"command"`
 	// The command as its caller gave it: the input's `commandLine`, else `shell` verbatim, or `command` quoted as a shell needs it.
 	CommandLine string `json:"commandLine"`
-	// The labels of its runner's claim when it was started, and its own. Its own replace the claim's of the same name.
+	// The labels of its runner's claim when it was started, and its own. Its own replace the claim's of the same name. Empty for a caller with a grant.
 	Labels []Label `json:"labels"`
 	// Where it is in its life.
 	State runtime.ExecutionState `json:"state"`
@@ -2602,7 +2602,7 @@ type Lease struct {
 	ExpiresAt *time.Time `json:"expiresAt"`
 	// Counts the changes of the claim: 1 for the first.
 	Epoch int `json:"epoch"`
-	// What the claimer attached.
+	// What the claimer attached; empty for a caller with a grant.
 	Labels []LeaseLabelsLabel `json:"labels"`
 }
 
@@ -2750,7 +2750,7 @@ type ListedExecution struct {
 	Command []string `json:"command"`
 	// The command as its caller gave it: the input's `commandLine`, else `shell` verbatim, or `command` quoted as a shell needs it.
 	CommandLine string `json:"commandLine"`
-	// The labels of its runner's claim when it was started, and its own. Its own replace the claim's of the same name.
+	// The labels of its runner's claim when it was started, and its own. Its own replace the claim's of the same name. Empty for a caller with a grant.
 	Labels []Label `json:"labels"`
 	// Where it is in its life.
 	State runtime.ExecutionState `json:"state"`

@@ -160,6 +160,10 @@ func (r execution) CommandLine(ctx context.Context, of *runtime.Execution) (stri
 	return line, transport.Charge(ctx, lineMemory*int64(len(line)))
 }
 
+func (r execution) Labels(ctx context.Context, of *runtime.Execution) ([]runtime.Label, error) {
+	return seen(ctx, of.Labels), nil
+}
+
 func (r execution) OutputURL(ctx context.Context, of *runtime.Execution) (string, error) {
 	p, err := r.guard.Allowed(ctx, "output")
 	return r.links.Output(p, of.ID), err

@@ -943,6 +943,7 @@ type ExecutionResolver interface {
 	CaseIndex(ctx context.Context, obj *runtime.Execution) (*int, error)
 
 	CommandLine(ctx context.Context, obj *runtime.Execution) (string, error)
+	Labels(ctx context.Context, obj *runtime.Execution) ([]runtime.Label, error)
 
 	Outcome(ctx context.Context, obj *runtime.Execution) (*runtime.Outcome, error)
 	ExitCode(ctx context.Context, obj *runtime.Execution) (*int, error)
@@ -4922,7 +4923,7 @@ type Mutation {
   ): RevokeTokenPayload!
 
   """
-  Makes a grant: a signed, short-lived right to one execution, or to one runner and the executions in it, to hand to a browser. It is used as a token is, and on download addresses as ` + "`" + `?grant=` + "`" + `. A grant to watch, feed, cancel or start executions also reads their records; every grant to a runner reads that. It can do nothing else.
+  Makes a grant: a signed, short-lived right to one execution, or to one runner and the executions in it, to hand to a browser. It is used as a token is, and on download addresses as ` + "`" + `?grant=` + "`" + `. A grant to watch, feed, cancel or start executions also reads their records; every grant to a runner reads that. None reads labels. It can do nothing else.
   It survives restarts of the server. It ends with its time, with its object, or with the token that made it. CLIENT. EXECUTION_NOT_FOUND; RUNNER_GONE; INVALID_INPUT.
   """
   createGrant(
@@ -5875,7 +5876,7 @@ type Claim {
   expiresAt: Time
   "Counts the changes of the claim: 1 for the first."
   epoch: Int!
-  "What the claimer attached."
+  "What the claimer attached; empty for a caller with a grant."
   labels: [Label!]!
 }
 
@@ -6038,7 +6039,7 @@ type Execution {
   command: [String!]!
   "The command as its caller gave it: the input's ` + "`" + `commandLine` + "`" + `, else ` + "`" + `shell` + "`" + ` verbatim, or ` + "`" + `command` + "`" + ` quoted as a shell needs it."
   commandLine: String!
-  "The labels of its runner's claim when it was started, and its own. Its own replace the claim's of the same name."
+  "The labels of its runner's claim when it was started, and its own. Its own replace the claim's of the same name. Empty for a caller with a grant."
   labels: [Label!]!
   "Where it is in its life."
   state: ExecutionState!
@@ -14880,7 +14881,7 @@ func (ec *executionContext) _Execution_labels(ctx context.Context, field graphql
 			return ec.fieldContext_Execution_labels(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Labels, nil
+			return ec.Resolvers.Execution().Labels(ctx, obj)
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v []runtime.Label) graphql.Marshaler {
@@ -14894,8 +14895,8 @@ func (ec *executionContext) fieldContext_Execution_labels(_ context.Context, fie
 	fc = &graphql.FieldContext{
 		Object:     "Execution",
 		Field:      field,
-		IsMethod:   false,
-		IsResolver: false,
+		IsMethod:   true,
+		IsResolver: true,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Label(ctx, field)
 		},
@@ -29604,10 +29605,43 @@ func (ec *executionContext) _Execution(ctx context.Context, sel ast.SelectionSet
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "labels":
-			out.Values[i] = ec._Execution_labels(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Execution_labels(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
 			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "state":
 			out.Values[i] = ec._Execution_state(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
