@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/rockpool/rockpool/cli/connection"
@@ -17,20 +20,26 @@ type execCancel struct {
 	connection.Flags
 	output.Format
 	searchFlags
-	IDs []string `arg:"" optional:"" name:"execution" complete:"execution" help:"Their ids."`
+	DryRun bool     `help:"Only list those that the flags select; nothing is cancelled."`
+	Yes    bool     `short:"y" help:"Cancel without a question."`
+	IDs    []string `arg:"" optional:"" name:"execution" complete:"execution" help:"Their ids."`
 }
 
 // Help is what its --help says beyond the flags.
 func (execCancel) Help() string {
 	return `Name executions by their ids, or all that haven't ended by flags that select them. A batch whose execution the flags select ends as a whole. The runner stays usable.
 
+On a terminal it asks first if the flags select more than one. Without a terminal, or with --yes, it says how many it cancels, and goes on.
+
     rockpool exec cancel "$id"
+    rockpool exec cancel --label user=ada --dry-run
     rockpool exec cancel --label user=ada
     rockpool exec cancel --env python --command loop.py --since 1h
 
 Exit codes:
     0      all have ended: they were cancelled, or had ended before; the table says which and how
     125    one doesn't exist or can't be cancelled; the others are cancelled
+    130    the answer to the question was no, or Ctrl-C: nothing is cancelled
     2      neither an id nor a flag that selects was given, or both`
 }
 
@@ -41,6 +50,8 @@ func (c *execCancel) Validate() error {
 		return errors.New("name executions by their ids, or select them with --label, --env, --runner, --command or --since")
 	case len(c.IDs) > 0 && c.given():
 		return errors.New("give either ids or flags that select executions, not both")
+	case len(c.IDs) > 0 && c.DryRun:
+		return errors.New("--dry-run lists what flags select: leave it or the ids out")
 	}
 	return nil
 }
@@ -77,12 +88,48 @@ func (c *execCancel) Run(s Streams) error {
 		if err != nil {
 			return err
 		}
+		if c.DryRun {
+			return c.List(s.Out, s.Err, found, executionsTable(found), "nothing would be cancelled: no such execution runs")
+		}
+		if err := c.confirm(ctx, s, len(found)); err != nil {
+			return err
+		}
 		for _, x := range found {
 			all = append(all, cancelled{ID: x.Id, batch: text(x.BatchId)})
 		}
 	}
 	cancelAll(ctx, server, all)
 	return c.report(s, all)
+}
+
+// confirm asks before several executions are cancelled, or says that they are where nobody can answer.
+func (c *execCancel) confirm(ctx context.Context, s Streams, count int) error {
+	if count < 2 {
+		return nil
+	}
+	if c.Yes || !onTerminal(s.In) || !onTerminal(s.Err) {
+		_, _ = fmt.Fprintf(s.Err, "rockpool: cancelling %d executions\n", count)
+		return nil
+	}
+	_, _ = fmt.Fprintf(s.Err, "Cancel %d executions? [y/N] ", count)
+	answers := make(chan string, 1)
+	go func() { // ends with the process at the latest: a read can't be interrupted
+		answer, _ := bufio.NewReader(s.In).ReadString('\n')
+		answers <- answer
+	}()
+	select {
+	case answer := <-answers:
+		if slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))) {
+			return nil
+		}
+		if !strings.HasSuffix(answer, "\n") {
+			_, _ = fmt.Fprintln(s.Err)
+		}
+	case <-ctx.Done():
+		_, _ = fmt.Fprintln(s.Err)
+	}
+	_, _ = fmt.Fprintln(s.Err, "rockpool: nothing was cancelled")
+	return ExitError(CodeInterrupted)
 }
 
 func cancelAll(ctx context.Context, server client.Sender, all []cancelled) {

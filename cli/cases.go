@@ -48,7 +48,7 @@ func (f caseFlags) job(fed bool, of *execution.Job) (*cases.Job, error) {
 		return nil, fmt.Errorf("--cases: %w", err)
 	}
 	j := &cases.Job{Out: of.Out, Err: of.Err, Cases: all, StopOnFailure: f.StopOnFailure, Quiet: f.JSON || f.Output != "table"}
-	j.Input = client.RunInput{EnvironmentId: of.Environment, Files: of.Files, Command: of.Command, TimeLimit: of.TimeLimit, Labels: of.Labels, FreshRunners: &f.FreshRunners}
+	j.Input = client.RunInput{EnvironmentId: of.Environment, Files: of.Files, Command: of.Command, CommandLine: of.Shown(), TimeLimit: of.TimeLimit, Labels: of.Labels, FreshRunners: &f.FreshRunners}
 	if f.Build != "" {
 		j.Input.Build = &client.BuildInput{Shell: &f.Build}
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/cli/terminal"
@@ -88,7 +87,7 @@ func (c *runnerShell) Run(s Streams) error {
 		return c.withoutTerminal()
 	}
 	if len(c.program) == 0 {
-		j.Command = slices.Clone([]string{"sh", "-c", anyShell})
+		j.Command, j.CommandLine = []string{"sh", "-c", anyShell}, "shell"
 	}
 	ctx, stop := stoppable()
 	defer stop()

@@ -30,7 +30,7 @@ func (execCommands) Help() string {
     rockpool exec logs "$id" --search error --numbers
     rockpool exec follow "$id"
     rockpool exec cancel "$id"
-    rockpool exec cancel --label user=ada`
+    rockpool exec cancel --label user=ada      # asks first, on a terminal`
 }
 
 type execList struct {
@@ -67,11 +67,15 @@ func (c *execList) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
+	return c.List(s.Out, s.Err, all, executionsTable(all), "no such executions: `rockpool run --env ENVIRONMENT FILE` starts one")
+}
+
+func executionsTable(all []client.ListedExecution) output.Table {
 	t := output.Table{Head: []string{"EXECUTION", "ENVIRONMENT", "STATE", "QUEUED", "TOOK", "LABELS", "COMMAND"}}
 	for _, x := range all {
 		t.Rows = append(t.Rows, []string{x.Id, x.EnvironmentId, state(x.State, x.Outcome, x.ExitCode, x.Signal), date(&x.Marks.QueuedAt), took(x), short(labelText(x.Labels)), short(x.CommandLine)})
 	}
-	return c.List(s.Out, s.Err, all, t, "no such executions: `rockpool run --env ENVIRONMENT FILE` starts one")
+	return t
 }
 
 func state(state runtime.ExecutionState, outcome *runtime.Outcome, exitCode *int, signal *string) string {

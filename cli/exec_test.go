@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/creack/pty"
+
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/test/wait"
@@ -157,8 +159,15 @@ func TestExecCancelSaysWhatItDid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	preview := s.works("exec", "cancel", "--label", "user=ada", "--dry-run")
+	if !strings.Contains(preview, string(first)) || !strings.Contains(preview, string(second)) || strings.Count(preview, "\n") != 4 {
+		t.Error(preview)
+	}
+	if x, err := s.engine.Execution(t.Context(), first, 0); err != nil || x.State == runtime.ExecutionFinished {
+		t.Errorf("%+v %v", x, err)
+	}
 	out, errs, code := s.command("exec", "cancel", "--label", "user=ada")
-	if code != 0 || errs != "" || !strings.HasSuffix(out, "\ncancelled 3 executions\n") || !strings.Contains(out, string(first)) || !strings.Contains(out, string(second)) ||
+	if code != 0 || errs != "rockpool: cancelling 3 executions\n" || !strings.HasSuffix(out, "\ncancelled 3 executions\n") || !strings.Contains(out, string(first)) || !strings.Contains(out, string(second)) ||
 		strings.Contains(out, ended) || strings.Contains(out, string(third)) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
@@ -182,9 +191,87 @@ func TestExecCancelSaysWhatItDid(t *testing.T) {
 		len(all) != 2 || all[1].ID != ended || all[1].Cancelled || all[1].Outcome != runtime.OutcomeExited {
 		t.Errorf("%v: %d %s %s", err, code, out, errs)
 	}
-	for _, arguments := range [][]string{{"exec", "cancel"}, {"exec", "cancel", "x", "--label", "user=ada"}} {
+	if out, errs, code := s.command("exec", "cancel", "--label", "user=ada", "--dry-run"); code != 0 || out != "" || !strings.Contains(errs, "nothing would be cancelled") {
+		t.Errorf("%d %q %q", code, out, errs)
+	}
+	for _, arguments := range [][]string{{"exec", "cancel"}, {"exec", "cancel", "ids", "--dry-run"}, {"exec", "cancel", "x", "--label", "user=ada"}} {
 		if _, errs, code := s.command(arguments...); code != CodeUsage || !strings.Contains(errs, "ids") {
 			t.Errorf("%v: %d %s", arguments, code, errs)
 		}
+	}
+}
+
+// TestExecCancelAsks on a terminal, where flags select more than one.
+func TestExecCancelAsks(t *testing.T) {
+	s := withRunners(t)
+	var ids []runtime.ExecutionID
+	sleep := func() {
+		runner := runtime.RunnerID(strings.TrimSpace(s.works("runner", "claim", "e", "--label", "user=ada", "--wait", "60")))
+		ids = append(ids, s.begin(engine.StartInput{RunnerID: runner, Command: []string{"sleep", "3600"}}))
+	}
+	sleep()
+	sleep()
+	running := func() (n int) {
+		for _, id := range ids {
+			if x, err := s.engine.Execution(t.Context(), id, 0); err != nil {
+				t.Fatal(err)
+			} else if x.State != runtime.ExecutionFinished {
+				n++
+			}
+		}
+		return n
+	}
+	master, slave, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = slave.Close(); _ = master.Close() })
+	var shown shared
+	go func() { // ends with the terminal
+		buffer := make([]byte, 1<<12)
+		for {
+			n, err := master.Read(buffer)
+			if err != nil {
+				return
+			}
+			_, _ = shown.Write(buffer[:n])
+		}
+	}()
+	asked := 0
+	cancel := func(keys string, more ...string) (code int) {
+		t.Helper()
+		codes := make(chan int, 1)
+		go func() {
+			codes <- execute(slave, &shared{}, slave, s.arguments(append([]string{"exec", "cancel", "--label", "user=ada"}, more...))...)
+		}()
+		if keys != "" {
+			asked++
+			wait.For(t, "it asks", func() bool { return strings.Count(shown.String(), "Cancel 2 executions? [y/N] ") == asked })
+			if _, err := master.WriteString(keys); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return wait.Receive(t, codes, "it ends")
+	}
+	for _, no := range []string{"\r", "n\r", "yellow\r", "\x04"} {
+		if code := cancel(no); code != CodeInterrupted || running() != 2 {
+			t.Errorf("%q: %d, and %d run: %s", no, code, running(), shown.String())
+		}
+	}
+	if code := cancel("Y\r"); code != 0 || running() != 0 {
+		t.Errorf("%d, and %d run: %s", code, running(), shown.String())
+	}
+	sleep()
+	if code := cancel(""); code != 0 || running() != 0 {
+		t.Errorf("one: %d, and %d run: %s", code, running(), shown.String())
+	}
+	sleep()
+	sleep()
+	if code := cancel("", "--yes"); code != 0 || running() != 0 {
+		t.Errorf("--yes: %d, and %d run: %s", code, running(), shown.String())
+	}
+	wait.For(t, "it says how many", func() bool { return strings.Contains(shown.String(), "rockpool: cancelling 2 executions") })
+	if n := strings.Count(shown.String(), "nothing was cancelled"); n != 4 {
+		t.Errorf("%d times: %s", n, shown.String())
 	}
 }

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime"
 )
 
 // readUpload reads a local file. One below the current directory keeps its
@@ -38,9 +40,9 @@ func readUpload(path string) (client.FileInput, error) {
 // is an argument rather than part of the script: whatever is in it runs nothing.
 const compileAndRun = `source=$1; shift; cc -O2 -o /tmp/a.out "$source" -lm && exec /tmp/a.out "$@"`
 
-// launch returns the command that runs a file with arguments. The file's
-// ending decides, then its #! line, then the environment.
-func launch(environment string, file client.FileInput, arguments []string) ([]string, error) {
+// launch returns the command that runs a file with arguments, and what to show instead of one that
+// has a script; "": it has none. The file's ending decides, then its #! line, then the environment.
+func launch(environment string, file client.FileInput, arguments []string) (command []string, line string, err error) {
 	path := file.Path
 	if strings.HasPrefix(path, "-") {
 		path = "./" + path // no interpreter may take it for an option
@@ -51,17 +53,20 @@ func launch(environment string, file client.FileInput, arguments []string) ([]st
 	endings := map[string]string{
 		".py": "python", ".js": "node", ".mjs": "node", ".cjs": "node", ".c": "c", ".sh": "shell",
 	}
-	command, known := interpreters[endings[filepath.Ext(path)]]
+	program, known := interpreters[endings[filepath.Ext(path)]]
 	switch {
 	case known:
 	case bytes.HasPrefix(file.Base64, []byte("#!")):
 		path = "./" + strings.TrimPrefix(path, "./")
 	default:
-		if command, known = interpreters[environment]; !known {
-			return nil, fmt.Errorf("can't tell how to run %s in %s: give the command after --, for example: rockpool run --env %s %s -- ruby %s",
+		if program, known = interpreters[environment]; !known {
+			return nil, "", fmt.Errorf("can't tell how to run %s in %s: give the command after --, for example: rockpool run --env %s %s -- ruby %s",
 				file.Path, environment, environment, file.Path, path)
 		}
 	}
-	out := append([]string{}, command...)
-	return append(append(out, path), arguments...), nil
+	command = slices.Concat(program, []string{path}, arguments)
+	if slices.Contains(program, compileAndRun) {
+		line = runtime.Execution{Command: slices.Concat([]string{path}, arguments)}.CommandLine()
+	}
+	return command, line, nil
 }

@@ -18,19 +18,20 @@ func TestLaunch(t *testing.T) {
 		name, environment string
 		file              client.FileInput
 		want              []string // nil: nobody can tell
+		line              string
 	}{
-		{"by ending", "10", client.FileInput{Path: "hello.py"}, []string{"python3", "hello.py", "a b"}},
-		{"ending before environment", "python", client.FileInput{Path: "x.sh"}, []string{"sh", "x.sh", "a b"}},
-		{"ending before #!", "10", client.FileInput{Path: "x.mjs", Base64: script}, []string{"node", "x.mjs", "a b"}},
-		{"by #! line", "shell", client.FileInput{Path: "x", Base64: script}, []string{"./x", "a b"}},
-		{"by environment", "python", client.FileInput{Path: "x"}, []string{"python3", "x", "a b"}},
-		{"C", "c", client.FileInput{Path: "x;y.c"}, []string{"sh", "-c", compileAndRun, "sh", "x;y.c", "a b"}},
-		{"not an option", "shell", client.FileInput{Path: "-x.py"}, []string{"python3", "./-x.py", "a b"}},
-		{"nobody knows", "10", client.FileInput{Path: "x.rb"}, nil},
+		{"by ending", "10", client.FileInput{Path: "hello.py"}, []string{"python3", "hello.py", "a b"}, ""},
+		{"ending before environment", "python", client.FileInput{Path: "x.sh"}, []string{"sh", "x.sh", "a b"}, ""},
+		{"ending before #!", "10", client.FileInput{Path: "x.mjs", Base64: script}, []string{"node", "x.mjs", "a b"}, ""},
+		{"by #! line", "shell", client.FileInput{Path: "x", Base64: script}, []string{"./x", "a b"}, ""},
+		{"by environment", "python", client.FileInput{Path: "x"}, []string{"python3", "x", "a b"}, ""},
+		{"C", "c", client.FileInput{Path: "x;y.c"}, []string{"sh", "-c", compileAndRun, "sh", "x;y.c", "a b"}, "'x;y.c' 'a b'"},
+		{"not an option", "shell", client.FileInput{Path: "-x.py"}, []string{"python3", "./-x.py", "a b"}, ""},
+		{"nobody knows", "10", client.FileInput{Path: "x.rb"}, nil, ""},
 	} {
-		got, err := launch(test.environment, test.file, []string{"a b"})
-		if !slices.Equal(got, test.want) || (err == nil) != (test.want != nil) {
-			t.Errorf("%s: %q %v", test.name, got, err)
+		got, line, err := launch(test.environment, test.file, []string{"a b"})
+		if !slices.Equal(got, test.want) || line != test.line || (err == nil) != (test.want != nil) {
+			t.Errorf("%s: %q %q %v", test.name, got, line, err)
 		}
 	}
 }

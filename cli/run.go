@@ -185,7 +185,7 @@ func (c *runCommand) job(s Streams) (*execution.Job, error) {
 		return nil, errors.New("there is nothing to run: name a file, or a command after --")
 	default:
 		var err error
-		if j.Command, err = launch(c.Env, j.Files[0], c.Arguments); err != nil {
+		if j.Command, j.CommandLine, err = launch(c.Env, j.Files[0], c.Arguments); err != nil {
 			return nil, err
 		}
 	}

@@ -206,9 +206,9 @@ func newStatus(errs io.Writer) *status {
 	return &status{out: errs, terminal: onTerminal(errs)}
 }
 
-// onTerminal reports whether a person reads what is written.
-func onTerminal(out io.Writer) bool {
-	file, ok := out.(*os.File)
+// onTerminal reports whether a person reads what is written to a stream, or types what is read from it.
+func onTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 

@@ -72,6 +72,7 @@ func startInput(in generated.StartExecutionInput) engine.StartInput {
 		RunnerID:         runtime.RunnerID(in.RunnerID),
 		Command:          in.Command,
 		Shell:            in.Shell,
+		CommandLine:      orZero(in.CommandLine),
 		Labels:           in.Labels,
 		Variables:        in.Variables,
 		WorkingDirectory: orZero(in.WorkingDirectory),
@@ -124,7 +125,7 @@ func (r mutation) Run(ctx context.Context, in generated.RunInput) (generated.Run
 		return generated.RunPayload{}, err
 	}
 	run := engine.RunInput{
-		EnvironmentID: runtime.EnvironmentID(in.EnvironmentID), Files: files, Command: in.Command, Shell: in.Shell, Labels: in.Labels, Variables: in.Variables,
+		EnvironmentID: runtime.EnvironmentID(in.EnvironmentID), Files: files, Command: in.Command, Shell: in.Shell, CommandLine: orZero(in.CommandLine), Labels: in.Labels, Variables: in.Variables,
 		Stdin: in.Stdin, TimeLimit: in.TimeLimit, WaitFor: in.WaitFor, Key: orZero(in.IdempotencyKey),
 		Caller: callerOf(ctx),
 	}
@@ -157,6 +158,10 @@ const lineMemory = 7
 func (r execution) CommandLine(ctx context.Context, of *runtime.Execution) (string, error) {
 	line := of.CommandLine()
 	return line, transport.Charge(ctx, lineMemory*int64(len(line)))
+}
+
+func (r execution) Labels(ctx context.Context, of *runtime.Execution) ([]runtime.Label, error) {
+	return seen(ctx, of.Labels), nil
 }
 
 func (r execution) OutputURL(ctx context.Context, of *runtime.Execution) (string, error) {

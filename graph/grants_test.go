@@ -56,3 +56,47 @@ func TestGrantsHaveBoundsOfTheirOwn(t *testing.T) {
 		t.Errorf("beyond the tenant's quota: %q", refused)
 	}
 }
+
+// TestGrantsReadNoLabels, of an execution, of its events, or of a claim: labels often name people.
+func TestGrantsReadNoLabels(t *testing.T) {
+	h := newHolder(t, testToken)
+	_, token := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
+	var claimed struct {
+		ClaimRunner struct{ Runner struct{ ID string } }
+	}
+	h.gives(testToken, `mutation { putEnvironment(input: {id: "a", poolSize: 1, tenant: "physics"}) { created } }`, nil, nil)
+	h.gives(token, `mutation { claimRunner(input: {environmentId: "a", waitFor: 60, labels: [{name: "user", value: "ada"}]}) { runner { id } } }`, nil, &claimed)
+	runner := claimed.ClaimRunner.Runner.ID
+	var started struct {
+		StartExecution struct{ Execution struct{ ID string } }
+	}
+	h.gives(token, `mutation($id: ID!) { startExecution(input: {runnerId: $id, command: ["true"], labels: [{name: "course", value: "ada"}]}) { execution { id } } }`, in{"id": runner}, &started)
+	execution := started.StartExecution.Execution.ID
+	grant := func(object string) string {
+		var made struct{ CreateGrant struct{ Token string } }
+		h.gives(token, `mutation { createGrant(input: {`+object+`, rights: [WATCH]}) { token } }`, nil, &made)
+		return made.CreateGrant.Token
+	}
+	ofRunner := grant(`runnerId: "` + runner + `"`)
+	const labels = `labels { name value }`
+	for _, ask := range []struct{ grant, query string }{
+		{grant(`executionId: "` + execution + `"`), `query($x: ID!) { execution(id: $x, waitFor: 60) { id ` + labels + ` } }`},
+		{ofRunner, `query($x: ID!) { execution(id: $x) { id ` + labels + ` runner { claim { ` + labels + ` } } } }`},
+		{ofRunner, `query($r: ID!) { runner(id: $r) { id claim { ` + labels + ` } } }`},
+	} {
+		ids := in{"x": execution, "r": runner}
+		if text := h.with(ask.grant, ask.query, ids); strings.Contains(text, "ada") || !strings.Contains(text, `"labels":[]`) {
+			t.Errorf("%s: %s", ask.query, text)
+		}
+		if text := h.with(token, ask.query, ids); !strings.Contains(text, "ada") {
+			t.Errorf("the token reads none: %s", text)
+		}
+	}
+	events := `subscription { executionEvents(executionId: "` + execution + `") { ... on ExecutionFinished { execution { state ` + labels + ` runner { claim { ` + labels + ` } } } } } }`
+	for shown, reads := range map[string]bool{ofRunner: false, token: true} {
+		all := h.follow(shown, events)("FINISHED")
+		if text := all[len(all)-1]; strings.Contains(text, "ada") != reads {
+			t.Errorf("reads labels, is to: %t: %s", reads, text)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"github.com/rockpool/rockpool/graph/model"
 	"github.com/rockpool/rockpool/graph/pagination"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/runnerfeed"
 )
@@ -75,11 +76,13 @@ func (r runner) GoneReason(_ context.Context, of *runtime.Runner) (*runtime.Gone
 	return orNull(of.GoneReason), nil
 }
 
-func (r runner) Claim(_ context.Context, of *runtime.Runner) (*runtime.Claim, error) {
+func (r runner) Claim(ctx context.Context, of *runtime.Runner) (*runtime.Claim, error) {
 	if !of.Claim.Held() {
 		return nil, nil
 	}
-	return &of.Claim, nil
+	claim := of.Claim
+	claim.Labels = seen(ctx, claim.Labels)
+	return &claim, nil
 }
 
 func (r runner) Message(_ context.Context, of *runtime.Runner) (*string, error) {
@@ -96,4 +99,12 @@ func (r runner) Events(ctx context.Context, of *runtime.Runner) ([]runtime.TaskE
 
 func (r subscription) RunnerEvents(ctx context.Context, id *string) (<-chan runnerfeed.Event, error) {
 	return r.guard.WatchRunners(ctx, runtime.EnvironmentID(orZero(id)))
+}
+
+// seen returns what the caller sees of labels.
+func seen(ctx context.Context, labels []runtime.Label) []runtime.Label {
+	if !access.Of(ctx).SeesLabels() {
+		return nil
+	}
+	return labels
 }

@@ -3,7 +3,21 @@ package runtime
 import (
 	"math"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
+
+// MaxCommandLineBytes bounds a command line that a client gives to be shown.
+const MaxCommandLineBytes = 4096
+
+// ValidateCommandLine returns INVALID_INPUT for text that can't be shown as a command line.
+func ValidateCommandLine(line string) error {
+	unprintable := func(r rune) bool { return unicode.IsControl(r) && r != '\t' && r != '\n' }
+	if len(line) > MaxCommandLineBytes || !utf8.ValidString(line) || strings.ContainsFunc(line, unprintable) {
+		return Invalid("commandLine", "must be at most %d bytes of text, whose only control characters are tabs and line feeds", MaxCommandLineBytes)
+	}
+	return nil
+}
 
 // CommandLine returns the command as its caller gave it: a command line verbatim, or arguments quoted
 // as a shell needs them.
@@ -11,13 +25,24 @@ func (x Execution) CommandLine() string { return x.CommandLineStart(math.MaxInt)
 
 // CommandLineStart returns the first bytes of CommandLine, at most so many. It takes the time of these.
 func (x Execution) CommandLineStart(most int) string {
-	var line strings.Builder
-	arguments := x.Command
-	if x.Shell && len(x.Command) >= 3 {
+	switch {
+	case x.Line != "":
+		return x.Line[:min(len(x.Line), most)]
+	case x.Shell && len(x.Command) >= 3:
 		// The script stands after the shell and -c. A batch's case adds what is $0, and its arguments.
-		line.WriteString(x.Command[2][:min(len(x.Command[2]), most)])
-		arguments = x.Command[min(4, len(x.Command)):]
+		return withArguments(x.Command[2], x.Command[min(4, len(x.Command)):], most)
 	}
+	return withArguments("", x.Command, most)
+}
+
+// WithArguments returns a command line with further arguments.
+func WithArguments(line string, arguments []string) string {
+	return withArguments(line, arguments, math.MaxInt)
+}
+
+func withArguments(beginning string, arguments []string, most int) string {
+	var line strings.Builder
+	line.WriteString(beginning[:min(len(beginning), most)])
 	for _, a := range arguments {
 		if line.Len() >= most {
 			break

@@ -10,6 +10,7 @@ type Execution struct {
 	Tenant        TenantID       `json:"tenant,omitempty"` // its runner's, when it began
 	Command       []string       `json:"command"`          // argv
 	Shell         bool           `json:"shell,omitempty"`  // the caller gave a command line, of which Command was made
+	Line          string         `json:"line,omitempty"`   // to show as the command line; "": it is made of Command
 	Labels        []Label        `json:"labels,omitempty"` // its claim's and its own, as WithLabels has them
 	TimeLimit     time.Duration  `json:"timeLimit"`
 	OutputLimit   int64          `json:"outputLimit"`

@@ -52,6 +52,7 @@ func TestCommandLineIsAsTyped(t *testing.T) {
 		`python3 main.py --n=1`:    {Command: []string{"python3", "main.py", "--n=1"}},
 		`echo '' 'It'\''s' '$x' ä`: {Command: []string{"echo", "", "It's", "$x", "ä"}},
 		"":                         {},
+		"hello.c ARGS":             {Command: []string{"sh", "-c", "script"}, Shell: true, Line: "hello.c ARGS"},
 	} {
 		if got := x.CommandLine(); got != want {
 			t.Errorf("%s, not %s", got, want)
@@ -60,6 +61,17 @@ func TestCommandLineIsAsTyped(t *testing.T) {
 			if got := x.CommandLineStart(most); got != want[:min(most, len(want))] {
 				t.Errorf("the first %d bytes of %s: %s", most, want, got)
 			}
+		}
+	}
+}
+
+func TestCommandLinesThatCanBeShown(t *testing.T) {
+	for line, valid := range map[string]bool{
+		"": true, "ä 👩‍💻\u00a0\tx\ny": true, strings.Repeat("x", MaxCommandLineBytes): true,
+		strings.Repeat("x", MaxCommandLineBytes+1): false, "\x1b[31m": false, "a\x00": false, "a\rb": false, "\u0085": false, "\xff": false,
+	} {
+		if err := ValidateCommandLine(line); (err == nil) != valid || err != nil && CodeOf(err) != CodeInvalidInput {
+			t.Errorf("%.20q: %v", line, err)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/cli/terminal"
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime"
 )
 
 // How long commands wait, and for what.
@@ -35,6 +36,7 @@ type Job struct {
 	Runner      string
 	Files       []client.FileInput
 	Command     []string
+	CommandLine string              // to show, where Command has a script of ours; "": it has none
 	Labels      []client.LabelInput // of the claim, or where the runner is there of the execution
 	TimeLimit   *int
 	Stdin       bool               // the program gets In
@@ -116,6 +118,7 @@ func (j *Job) persistent() client.Sender {
 
 func (j *Job) start(ctx context.Context) (err error) {
 	input := client.StartExecutionInput{RunnerId: j.Runner, Command: j.Command, TimeLimit: j.TimeLimit, Stdin: &j.Stdin, IdempotencyKey: new(uuid.NewString())}
+	input.CommandLine = j.Shown()
 	if j.Environment == "" {
 		input.Labels = j.Labels
 	}
@@ -124,6 +127,19 @@ func (j *Job) start(ctx context.Context) (err error) {
 	}
 	j.Execution, err = client.Start(ctx, j.persistent(), input)
 	return err
+}
+
+// Shown returns what the server is to show as the command line; nil: it can make that of the
+// command, or can't take what the user typed.
+func (j *Job) Shown() *string {
+	line := j.CommandLine
+	if line == "" && j.Terminal != nil { // which may put a script before the command
+		line = runtime.Execution{Command: j.Command}.CommandLine()
+	}
+	if line == "" || runtime.ValidateCommandLine(line) != nil {
+		return nil
+	}
+	return &line
 }
 
 // resize gives the program's terminal the size of the user's, whenever that

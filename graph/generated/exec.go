@@ -960,6 +960,7 @@ type ExecutionResolver interface {
 	CaseIndex(ctx context.Context, obj *runtime.Execution) (*int, error)
 
 	CommandLine(ctx context.Context, obj *runtime.Execution) (string, error)
+	Labels(ctx context.Context, obj *runtime.Execution) ([]runtime.Label, error)
 
 	Outcome(ctx context.Context, obj *runtime.Execution) (*runtime.Outcome, error)
 	ExitCode(ctx context.Context, obj *runtime.Execution) (*int, error)
@@ -5014,7 +5015,7 @@ type Mutation {
   ): RevokeTokenPayload!
 
   """
-  Makes a grant: a signed, short-lived right to one execution, or to one runner and the executions in it, to hand to a browser. It is used as a token is, and on download addresses as ` + "`" + `?grant=` + "`" + `. A grant to watch, feed, cancel or start executions also reads their records; every grant to a runner reads that. It can do nothing else.
+  Makes a grant: a signed, short-lived right to one execution, or to one runner and the executions in it, to hand to a browser. It is used as a token is, and on download addresses as ` + "`" + `?grant=` + "`" + `. A grant to watch, feed, cancel or start executions also reads their records; every grant to a runner reads that. None reads labels. It can do nothing else.
   It survives restarts of the server. It ends with its time, with its object, or with the token that made it. CLIENT. EXECUTION_NOT_FOUND; RUNNER_GONE; INVALID_INPUT.
   """
   createGrant(
@@ -5973,7 +5974,7 @@ type Claim {
   expiresAt: Time
   "Counts the changes of the claim: 1 for the first."
   epoch: Int!
-  "What the claimer attached."
+  "What the claimer attached; empty for a caller with a grant."
   labels: [Label!]!
 }
 
@@ -6134,9 +6135,9 @@ type Execution {
   caseIndex: Int
   "The command as it is run: program and arguments."
   command: [String!]!
-  "The command as its caller gave it: ` + "`" + `shell` + "`" + ` verbatim, or ` + "`" + `command` + "`" + ` quoted as a shell needs it."
+  "The command as its caller gave it: the input's ` + "`" + `commandLine` + "`" + `, else ` + "`" + `shell` + "`" + ` verbatim, or ` + "`" + `command` + "`" + ` quoted as a shell needs it."
   commandLine: String!
-  "The labels of its runner's claim when it was started, and its own. Its own replace the claim's of the same name."
+  "The labels of its runner's claim when it was started, and its own. Its own replace the claim's of the same name. Empty for a caller with a grant."
   labels: [Label!]!
   "Where it is in its life."
   state: ExecutionState!
@@ -6733,6 +6734,8 @@ input StartExecutionInput {
   command: [String!]
   "A command line, passed as one argument to the image's shell."
   shell: String
+  "What to show as the command line, for a client that puts what its user typed into a script of its own: at most 4096 bytes of text, whose only control characters are tabs and line feeds. A batch shows it for each case, with the case's arguments. Default: made from the command."
+  commandLine: String
   "Environment variables beside, or instead of, the environment's own; at most 256."
   variables: [VariableInput!]
   "Directory to run in, absolute inside the runner or below /workspace. Default: the image's working directory, where it has one, else /workspace."
@@ -6852,6 +6855,8 @@ input RunInput {
   command: [String!]
   "A command line, passed as one argument to the image's shell."
   shell: String
+  "What to show as the command line, for a client that puts what its user typed into a script of its own: at most 4096 bytes of text, whose only control characters are tabs and line feeds. A batch shows it for each case, with the case's arguments. Default: made from the command."
+  commandLine: String
   "Environment variables beside, or instead of, the environment's own; at most 256."
   variables: [VariableInput!]
   "Text for its standard input, which ends after it. Default: none."
@@ -15100,7 +15105,7 @@ func (ec *executionContext) _Execution_labels(ctx context.Context, field graphql
 			return ec.fieldContext_Execution_labels(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Labels, nil
+			return ec.Resolvers.Execution().Labels(ctx, obj)
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v []runtime.Label) graphql.Marshaler {
@@ -15114,8 +15119,8 @@ func (ec *executionContext) fieldContext_Execution_labels(_ context.Context, fie
 	fc = &graphql.FieldContext{
 		Object:     "Execution",
 		Field:      field,
-		IsMethod:   false,
-		IsResolver: false,
+		IsMethod:   true,
+		IsResolver: true,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Label(ctx, field)
 		},
@@ -25994,7 +25999,7 @@ func (ec *executionContext) unmarshalInputRunInput(ctx context.Context, obj any)
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"environmentId", "files", "command", "shell", "variables", "stdin", "timeLimit", "waitFor", "idempotencyKey", "labels", "cases", "build", "stopOnFailure", "freshRunners"}
+	fieldsInOrder := [...]string{"environmentId", "files", "command", "shell", "commandLine", "variables", "stdin", "timeLimit", "waitFor", "idempotencyKey", "labels", "cases", "build", "stopOnFailure", "freshRunners"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -26029,6 +26034,13 @@ func (ec *executionContext) unmarshalInputRunInput(ctx context.Context, obj any)
 				return it, err
 			}
 			it.Shell = data
+		case "commandLine":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("commandLine"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.CommandLine = data
 		case "variables":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("variables"))
 			data, err := ec.unmarshalOVariableInput2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐVariableᚄ(ctx, v)
@@ -26152,7 +26164,7 @@ func (ec *executionContext) unmarshalInputStartExecutionInput(ctx context.Contex
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"runnerId", "command", "shell", "variables", "workingDirectory", "timeLimit", "limits", "stdin", "terminal", "privileged", "idempotencyKey", "labels", "cases", "build", "stopOnFailure"}
+	fieldsInOrder := [...]string{"runnerId", "command", "shell", "commandLine", "variables", "workingDirectory", "timeLimit", "limits", "stdin", "terminal", "privileged", "idempotencyKey", "labels", "cases", "build", "stopOnFailure"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -26180,6 +26192,13 @@ func (ec *executionContext) unmarshalInputStartExecutionInput(ctx context.Contex
 				return it, err
 			}
 			it.Shell = data
+		case "commandLine":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("commandLine"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.CommandLine = data
 		case "variables":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("variables"))
 			data, err := ec.unmarshalOVariableInput2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐVariableᚄ(ctx, v)
@@ -30051,10 +30070,43 @@ func (ec *executionContext) _Execution(ctx context.Context, sel ast.SelectionSet
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "labels":
-			out.Values[i] = ec._Execution_labels(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Execution_labels(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
 			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "state":
 			out.Values[i] = ec._Execution_state(ctx, field, obj)
 			if out.Values[i] == graphql.Null {

@@ -342,6 +342,8 @@ type RunInput struct {
 	Command []string `json:"command,omitempty"`
 	// A command line, passed as one argument to the image's shell.
 	Shell *string `json:"shell,omitempty"`
+	// What to show as the command line, for a client that puts what its user typed into a script of its own: at most 4096 bytes of text, whose only control characters are tabs and line feeds. A batch shows it for each case, with the case's arguments. Default: made from the command.
+	CommandLine *string `json:"commandLine,omitempty"`
 	// Environment variables beside, or instead of, the environment's own; at most 256.
 	Variables []runtime.Variable `json:"variables,omitempty"`
 	// Text for its standard input, which ends after it. Default: none.
@@ -394,6 +396,8 @@ type StartExecutionInput struct {
 	Command []string `json:"command,omitempty"`
 	// A command line, passed as one argument to the image's shell.
 	Shell *string `json:"shell,omitempty"`
+	// What to show as the command line, for a client that puts what its user typed into a script of its own: at most 4096 bytes of text, whose only control characters are tabs and line feeds. A batch shows it for each case, with the case's arguments. Default: made from the command.
+	CommandLine *string `json:"commandLine,omitempty"`
 	// Environment variables beside, or instead of, the environment's own; at most 256.
 	Variables []runtime.Variable `json:"variables,omitempty"`
 	// Directory to run in, absolute inside the runner or below /workspace. Default: the image's working directory, where it has one, else /workspace.

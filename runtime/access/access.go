@@ -190,6 +190,10 @@ func (p Principal) SeesExecution(x runtime.Execution) bool {
 	return p.SeesTenant(x.Tenant)
 }
 
+// SeesLabels reports whether the caller sees the labels of what exists for it. They often name
+// people, and a grant may be anybody's.
+func (p Principal) SeesLabels() bool { return p.Grant == nil }
+
 // SeesBatch reports whether a batch exists for the caller. A grant for its
 // runner suffices; a batch with fresh runners has none.
 func (p Principal) SeesBatch(b runtime.Batch) bool {

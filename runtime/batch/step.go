@@ -11,6 +11,7 @@ import (
 type Shared struct {
 	Command          []string            `json:"command"`         // of the cases, which may add arguments
 	Shell            bool                `json:"shell,omitempty"` // Command was made of a command line
+	Line             string              `json:"line,omitempty"`  // to show as the command line of the cases, before their arguments; "": it is made of Command
 	Labels           []runtime.Label     `json:"labels,omitempty"`
 	Variables        []runtime.Variable  `json:"variables,omitempty"`
 	WorkingDirectory string              `json:"workingDirectory,omitempty"`
@@ -60,6 +61,14 @@ func (s Step) Argv(shared Shared) []string {
 		return s.Command
 	}
 	return append(shared.Command[:len(shared.Command):len(shared.Command)], s.Args...)
+}
+
+// Line returns what to show as the command line; "": it is made of Argv.
+func (s Step) Line(shared Shared) string {
+	if s.Command != nil || shared.Line == "" {
+		return ""
+	}
+	return runtime.WithArguments(shared.Line, s.Args)
 }
 
 // MadeOfLine reports whether Argv was made of a command line.

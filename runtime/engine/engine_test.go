@@ -377,13 +377,14 @@ func TestBadInput(t *testing.T) {
 		"output":        {"limits.outputBytes", StartInput{Command: []string{"true"}, OutputLimit: ptr(int64(0))}},
 		"variable":      {"variables.0.name", StartInput{Command: []string{"true"}, Variables: []runtime.Variable{{Name: ""}}}},
 		"directory":     {"workingDirectory", StartInput{Command: []string{"true"}, WorkingDirectory: "\x00"}},
+		"line":          {"commandLine", StartInput{Command: []string{"true"}, CommandLine: "\x1b"}},
 		"key":           {"idempotencyKey", StartInput{Command: []string{"true"}, Key: long}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.in.RunnerID = r.ID
 			_, err := b.Start(t.Context(), test.in)
 			wantCode(t, err, runtime.CodeInvalidInput, test.field)
-			_, err = b.Execute(t.Context(), RunInput{EnvironmentID: "a", Command: test.in.Command, Shell: test.in.Shell,
+			_, err = b.Execute(t.Context(), RunInput{EnvironmentID: "a", Command: test.in.Command, CommandLine: test.in.CommandLine, Shell: test.in.Shell,
 				Variables: test.in.Variables, TimeLimit: test.in.TimeLimit, Key: test.in.Key})
 			if test.in.OutputLimit == nil && test.in.WorkingDirectory == "" {
 				wantCode(t, err, runtime.CodeInvalidInput, test.field)

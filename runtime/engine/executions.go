@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -193,10 +194,13 @@ func (e *Engine) Executions(ctx context.Context, filter ExecutionFilter, first i
 func (in StartInput) execution() (runtime.Execution, error) {
 	x := runtime.Execution{
 		ID: runtime.NewExecutionID(), RunnerID: in.RunnerID, State: runtime.ExecutionPending,
-		Shell: in.Shell != nil || in.shell, Stdin: in.Stdin || in.Terminal != nil, Terminal: in.Terminal, Privileged: in.Privileged,
+		Shell: in.Shell != nil || in.shell, Line: cmp.Or(in.line, in.CommandLine), Stdin: in.Stdin || in.Terminal != nil, Terminal: in.Terminal, Privileged: in.Privileged,
 	}
 	var err error
 	if x.Command, err = command(in.Command, in.Shell); err != nil {
+		return x, err
+	}
+	if err := runtime.ValidateCommandLine(in.CommandLine); err != nil {
 		return x, err
 	}
 	if err := runtime.ValidateLabels(in.Labels); err != nil {

@@ -70,6 +70,7 @@ type StartInput struct {
 	Tenant           runtime.TenantID `json:"-"` // who holds the runner
 	Command          []string
 	Shell            *string
+	CommandLine      string          `json:",omitempty"` // to show; "": it is made of the command
 	Labels           []runtime.Label `json:",omitempty"` // beside those of the claim
 	Variables        []runtime.Variable
 	WorkingDirectory string
@@ -87,6 +88,7 @@ type StartInput struct {
 
 	input *string // Execute's: all of the stdin
 	shell bool    // a batch's: Command was made of a command line
+	line  string  // a batch's: CommandLine with the arguments of the case
 }
 
 // RunInput asks for the whole: claim, write files, start, feed, release.
@@ -96,6 +98,7 @@ type RunInput struct {
 	Files         []runtime.FileWrite
 	Command       []string
 	Shell         *string
+	CommandLine   string          `json:",omitempty"` // as StartInput's
 	Labels        []runtime.Label `json:",omitempty"` // of the claim
 	Variables     []runtime.Variable
 	Stdin         *string
@@ -222,7 +225,7 @@ func (of BatchInput) plan(b *runtime.Batch, in StartInput) (shared batch.Shared,
 	if err != nil {
 		return shared, nil, err
 	}
-	shared = batch.Shared{Command: x.Command, Shell: x.Shell, Labels: in.Labels, Variables: in.Variables, WorkingDirectory: in.WorkingDirectory, Privileged: in.Privileged}
+	shared = batch.Shared{Command: x.Command, Shell: x.Shell, Line: x.Line, Labels: in.Labels, Variables: in.Variables, WorkingDirectory: in.WorkingDirectory, Privileged: in.Privileged}
 	if in.Shell != nil {
 		shared.Command = append(shared.Command, shellArgumentOne)
 	}
@@ -305,7 +308,7 @@ func boundsOf(in StartInput) batch.Bounds {
 // startCase returns how a case is started.
 func startCase(b runtime.Batch, shared batch.Shared, step batch.Step) StartInput {
 	return StartInput{
-		RunnerID: b.RunnerID, Command: step.Argv(shared), shell: step.MadeOfLine(shared), Labels: shared.Labels, Variables: shared.Variables, WorkingDirectory: shared.WorkingDirectory,
+		RunnerID: b.RunnerID, Command: step.Argv(shared), shell: step.MadeOfLine(shared), line: step.Line(shared), Labels: shared.Labels, Variables: shared.Variables, WorkingDirectory: shared.WorkingDirectory,
 		Privileged: shared.Privileged, Stdin: len(step.Stdin) > 0, TimeLimit: step.TimeLimit, OutputLimit: step.OutputLimit,
 		CPUSeconds: step.CPUSeconds, Processes: step.Processes, OpenFiles: step.OpenFiles, FileSize: step.FileSize,
 	}

@@ -242,3 +242,48 @@ func TestRunnersAreSearched(t *testing.T) {
 		}
 	}
 }
+
+// TestCommandLinesOfClients: what a client says is shown, found and kept; the command stays what is run.
+func TestCommandLinesOfClients(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	r := b.claim(t, "a")
+	in := StartInput{RunnerID: r.ID, Command: []string{"echo", "script"}, CommandLine: "hello.c x", Key: "k"}
+	x, err := b.Start(t.Context(), in)
+	if err != nil || x.CommandLine() != "hello.c x" {
+		t.Fatal(x.CommandLine(), err)
+	}
+	if again, err := b.Start(t.Context(), in); err != nil || again.ID != x.ID {
+		t.Error(again, err)
+	}
+	in.CommandLine = "hello.c y"
+	_, err = b.Start(t.Context(), in)
+	wantCode(t, err, runtime.CodeConflict, "")
+	b.await(t, x.ID)
+	of := BatchInput{Build: &BuildInput{Command: []string{"true"}}, Cases: []CaseInput{{Args: []string{"1", "two words"}}, {}}}
+	batched, _, err := b.StartBatch(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"echo", "script"}, CommandLine: "./main"}, of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.awaitBatch(t, batched.ID)
+	if _, err := b.Release(t.Context(), r.ID); err != nil {
+		t.Fatal(err)
+	}
+	run, err := b.Execute(t.Context(), RunInput{EnvironmentID: "a", Command: []string{"echo", "script"}, CommandLine: "of a run", WaitFor: ptr(30)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.await(t, run.ID)
+	b.stop()
+	b.start(t)
+	var lines []string
+	for _, x := range b.found(t, ExecutionFilter{EnvironmentID: "a"}) {
+		lines = append(lines, x.CommandLine())
+	}
+	if want := []string{"hello.c x", "true", "./main 1 'two words'", "./main", "of a run"}; !slices.Equal(lines, want) {
+		t.Errorf("%q, not %q", lines, want)
+	}
+	if found := b.found(t, ExecutionFilter{Command: "HELLO.C"}); len(found) != 1 || !slices.Equal(found[0].Command, in.Command) {
+		t.Errorf("%+v", found)
+	}
+}

@@ -54,6 +54,7 @@ async function shown(page) {
   return (await page.getAttribute("text=All about it", "href")).split("/").at(-1);
 }
 const outcome = async (id) => (await server.ask(`query($id: ID!) { execution(id: $id, waitFor: 60) { outcome } }`, { id })).execution.outcome;
+const lineOf = async (id) => (await server.ask(`query($id: ID!) { execution(id: $id) { commandLine } }`, { id })).execution.commandLine;
 const waitingClaims = async () => (await server.ask(`{ waitingClaims { totalCount } }`)).waitingClaims.totalCount;
 const claimed = async () => (await server.ask(`{ runners(states: [CLAIMED]) { totalCount } }`)).runners.totalCount;
 const none = (what, count) => until(`no ${what}`, async () => (await count()) === 0);
@@ -168,6 +169,7 @@ test("a program has several files, arguments and input, and its command is shown
   await page.waitForSelector(".output-line >> text=<x y><z>");
   await page.click("text=All about it");
   await page.waitForSelector(`h1 >> text="cat main.py && printf '<%s>' 'x y' z"`);
+  assert.equal(await lineOf(page.url().split("/").at(-1)), "cat main.py && printf '<%s>' 'x y' z");
   await page.click("nav >> text=Executions");
   await page.waitForSelector(".table-row >> text=cat main.py");
   assert.equal(await page.locator(".table-row >> text=sh -c").count(), 0);

@@ -32,6 +32,8 @@ async function shell() {
 
 test("a shell works, and is as it was after a reload and after a restart of the server", async () => {
   const page = await shell();
+  const { executions } = await server.ask(`{ executions(newestFirst: true, first: 1) { nodes { commandLine } } }`);
+  assert.equal(executions.nodes[0].commandLine, "shell"); // not the script that finds one
   await page.keyboard.type("echo one $((40+2))\n");
   await screen(page, "one 42");
   await page.reload();

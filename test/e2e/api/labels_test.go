@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,4 +102,44 @@ func TestE2ELabels(t *testing.T) {
 	b.Refused(t, `{ runners(labels: [{name: ""}]) { totalCount } }`, nil, runtime.CodeInvalidInput, "labels")
 	b.Refused(t, `mutation($in: RunInput!) { run(input: $in) { execution { id } } }`, object{"in": object{"environmentId": "labelled", "shell": "true", "labels": many}}, runtime.CodeInvalidInput, "labels")
 	b.Refused(t, `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, object{"in": object{"runnerId": runner.ID, "shell": "true", "labels": many}}, runtime.CodeInvalidInput, "labels")
+}
+
+// TestE2ECommandLines: a client that puts what its user typed into a script has that shown.
+func TestE2ECommandLines(t *testing.T) {
+	b := bed.Open(t)
+	user := []object{{"name": "user", "value": uuid.NewString()}}
+	script := []string{"sh", "-c", `exec "$@"`, "sh", "echo"}
+	in := object{"environmentId": "shell", "waitFor": 60, "command": script, "commandLine": "say it", "labels": user}
+	const run = `mutation($in: RunInput!) { run(input: $in) { execution { id command commandLine } batch { id } } }`
+	var made struct {
+		Run struct {
+			Execution struct {
+				ID, CommandLine string
+				Command         []string
+			}
+			Batch struct{ ID string }
+		}
+	}
+	b.Call(t, run, object{"in": in}, &made)
+	if x := made.Run.Execution; x.CommandLine != "say it" || !slices.Equal(x.Command, script) {
+		t.Errorf("%+v", x)
+	}
+	b.Await(t, made.Run.Execution.ID)
+	in["cases"] = []object{{"args": []string{"one", "a b"}}}
+	b.Call(t, run, object{"in": in}, &made)
+	if x := made.Run.Execution; x.CommandLine != "say it one 'a b'" || !slices.Equal(x.Command, append(script, "one", "a b")) {
+		t.Errorf("%+v", x)
+	}
+	b.Await(t, made.Run.Execution.ID)
+	var out found
+	b.Call(t, `query($labels: [LabelFilterInput!]) { executions(labels: $labels, command: "SAY IT") { totalCount nodes { commandLine } } }`, object{"labels": user}, &out)
+	if out.Executions.TotalCount != 2 {
+		t.Errorf("%+v", out)
+	}
+	for _, line := range []string{"\x1b[31m", strings.Repeat("x", 4097)} {
+		in["commandLine"] = line
+		b.Refused(t, run, object{"in": in}, runtime.CodeInvalidInput, "commandLine")
+		b.Refused(t, `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`,
+			object{"in": object{"runnerId": "r", "shell": "true", "commandLine": line}}, runtime.CodeInvalidInput, "commandLine")
+	}
 }

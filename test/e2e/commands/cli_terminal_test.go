@@ -265,6 +265,11 @@ func TestE2EShellInARunner(t *testing.T) {
 		s.sees(t, "/dev/")
 		s.ends(t, 5)
 	}
+	for _, line := range []string{"shell", "bash --norc -i"} {
+		if list := b.Works(t, "exec", "list", "--env", "entered", "--command", line, "--json"); !strings.Contains(list, fmt.Sprintf(`"commandLine": %q`, line)) {
+			t.Errorf("%q isn't among %s", line, list)
+		}
+	}
 
 	runner := b.Claim(t, "entered")
 	s := onScreen(t, nil, bed.Rockpool(t), "runner", "shell", "--server", b.Address, runner, "--", "sh", "-c", "echo $$; read x; exit $x")
@@ -280,5 +285,34 @@ func TestE2ETerminalIsAskedForWithoutOne(t *testing.T) {
 	_, errout, code := bed.RunProgram(t, strings.NewReader("x"), bed.Rockpool(t), "run", "--server", b.Address, "--env", "shell", "--tty", "--", "cat")
 	if code != 125 || !strings.Contains(errout, "--stdin") {
 		t.Errorf("%d %q", code, errout)
+	}
+}
+
+// TestE2ECancelAsks on a terminal before it cancels several executions; Ctrl-C is a no.
+func TestE2ECancelAsks(t *testing.T) {
+	b := bed.Open(t)
+	b.Put(t, object{"id": "asked", "poolSize": 1})
+	user := "user=" + uuid.NewString()
+	runner := strings.TrimSpace(b.Works(t, "runner", "claim", "asked", "--label", user))
+	for range 2 {
+		b.Start(t, object{"runnerId": runner, "shell": "exec sleep 1000"})
+	}
+	running := func() int {
+		return strings.Count(b.Works(t, "exec", "list", "--label", user, "--state", "PENDING", "--state", "RUNNING", "--json"), `"id"`)
+	}
+	for _, answer := range []struct {
+		keys       string
+		code, left int
+	}{{"\x03", 130, 2}, {"no\r", 130, 2}, {"y\r", 0, 0}} {
+		s := onScreen(t, nil, bed.Rockpool(t), "exec", "cancel", "--server", b.Address, "--label", user)
+		s.sees(t, "Cancel 2 executions? [y/N] ")
+		s.types(t, answer.keys)
+		s.ends(t, answer.code)
+		if got := running(); got != answer.left {
+			t.Errorf("%q: %d run, not %d", answer.keys, got, answer.left)
+		}
+	}
+	if out, errs, code := b.Command(t, "", "exec", "cancel", "--label", user); code != 0 || out != "cancelled 0 executions\n" || errs != "" {
+		t.Errorf("%d %q %q", code, out, errs)
 	}
 }

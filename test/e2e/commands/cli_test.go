@@ -197,6 +197,19 @@ func TestE2EExecutionsByLabel(t *testing.T) {
 	if list := b.Works(t, "exec", "list", "--label", user); strings.Count(list, "\n") != 4 {
 		t.Error(list)
 	}
+
+	// A C program is compiled by a script of ours, which nobody typed.
+	program := filepath.Join(t.TempDir(), "hello.c")
+	if err := os.WriteFile(program, []byte("not C"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bed.RunProgram(t, nil, bed.Rockpool(t), "run", "--server", b.Address, "--env", "labelled", "--label", user, program, "two words")
+	bed.RunProgram(t, nil, bed.Rockpool(t), "run", "--server", b.Address, "--env", "labelled", "--label", user, "--cases", casesDir(t, map[string]string{"1.args": "one"}), program)
+	for _, line := range []string{"hello.c 'two words'", "hello.c one"} {
+		if list := b.Works(t, "exec", "list", "--label", user); !strings.Contains(list, "  "+line+"\n") {
+			t.Errorf("%s isn't among %s", line, list)
+		}
+	}
 }
 
 // TestE2EListsGoOnToTheirEnd needs more executions than a page has.

@@ -1,7 +1,7 @@
 import { textOf } from "../../lib/ask";
 import { RunMutation, WatchSubscription } from "../../lib/calls";
 import { graphql, type VariablesOf } from "../../lib/graphql";
-import { commandOf, type Program } from "./program";
+import { commandOf, shownOf, type Program } from "./program";
 
 const ResultDocument = graphql(`
   query Result($id: ID!) {
@@ -26,7 +26,7 @@ export function runVariables(program: Program): VariablesOf<typeof RunMutation> 
     input: {
       environmentId: program.environment,
       files: filesOf(program),
-      ...(shell === undefined ? { command } : { shell }),
+      ...(shell === undefined ? { command, commandLine: shownOf(program) } : { shell }),
       ...(program.stdin === "" ? {} : { stdin: program.stdin }),
       waitFor: 30,
     },

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { asCurl, quoted, runVariables } from "./calls";
 import { begin } from "./presets";
-import { commandOf, freshName, languageOf, mainOf, problemOf, rename, withMain, type Program } from "./program";
+import { commandOf, freshName, languageOf, mainOf, problemOf, rename, shownOf, withMain, type Program } from "./program";
 
 const python = begin({ id: "python", image: "host" });
 const java = begin({ id: "java", image: "host" });
@@ -15,9 +15,19 @@ test.each([
   ['cat "$@" | sort', "a", ["sh", "-c", 'cat "$@" | sort', "sh", "a"]],
 ])("the command %j with the arguments %j", (command, args, want) => expect(commandOf(of({ command, args }))).toEqual(want));
 
+test.each([
+  ["python3 main.py", "'a b'", undefined],
+  [" cc *.c && ./a.out ", "", "cc *.c && ./a.out"],
+  ["cc *.c && ./a.out", " 'x y' $z ", "cc *.c && ./a.out 'x y' $z"],
+  ["a | b", "\u0001", undefined],
+  ["a | b", "ä".repeat(2046), undefined],
+  ["a\n| b", "ä".repeat(2044), `a\n| b ${"ä".repeat(2044)}`],
+])("the command %j with the arguments %j is shown as it was typed", (command, args, want) => expect(shownOf(of({ command, args }))).toBe(want));
+
 test("the call has a shell's line as it was typed", () => {
   expect(runVariables(of({ command: " a | b " })).input).toMatchObject({ shell: "a | b" });
   expect(runVariables(python).input).toMatchObject({ command: ["python3", "main.py"] });
+  expect(runVariables(of({ command: "a | b", args: "c" })).input).toMatchObject({ command: ["sh", "-c", 'a | b "$@"', "sh", "c"], commandLine: "a | b c" });
 });
 
 test("what can't be run says why", () => {

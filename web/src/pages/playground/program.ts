@@ -28,6 +28,14 @@ export function commandOf({ command, args }: Program): string[] {
   return ["sh", "-c", /\$[@*#{1-9]/.test(line) ? line : line + forArguments, "sh", ...values];
 }
 
+/** What to show as the command line, where the command is a script; undefined: it is none, or the server can't take it. */
+export function shownOf(program: Program): string | undefined {
+  if (commandOf(program)[1] !== "-c") return undefined;
+  const line = `${program.command.trim()} ${program.args.trim()}`.trim();
+  const takes = !/(?![\t\n])\p{Cc}/u.test(line) && new TextEncoder().encode(line).length <= 4096;
+  return takes ? line : undefined;
+}
+
 /** What keeps a program from being run, in words. */
 export function problemOf(program: Program): string | undefined {
   const wrong = program.files.map((_, at) => wrongName(program.files, at)).find(Boolean);

@@ -2,7 +2,7 @@ import { ask, ServerError } from "../../lib/ask";
 import { follow } from "../../lib/follow";
 import { graphql } from "../../lib/graphql";
 import { filesOf } from "./calls";
-import { commandOf, type Program } from "./program";
+import { commandOf, shownOf, type Program } from "./program";
 import type { Calls } from "./run";
 
 const ClaimMutation = graphql(`
@@ -131,7 +131,7 @@ export const server: Calls = {
     if (failed) throw new ServerError(`${failed.path}: ${failed.message}`);
   },
   async start(runnerId, program) {
-    const input = { runnerId, command: commandOf(program), workingDirectory: "/workspace", stdin: program.stdin !== "" };
+    const input = { runnerId, command: commandOf(program), commandLine: shownOf(program), workingDirectory: "/workspace", stdin: program.stdin !== "" };
     return (await ask(StartMutation, { input })).startExecution.execution.id;
   },
   async feed(executionId, { stdin }: Program) {
