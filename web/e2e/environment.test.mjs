@@ -173,13 +173,13 @@ test("unsaved changes ask before a link, back and a reload leave them", async ()
   await dialog.dismiss();
   assert.equal(await input("Name").inputValue(), "unsaved");
   await page.evaluate(() => window.history.back());
-  await page.click("dialog >> text=Leave");
+  await page.click("role=button[name=Leave]");
   await page.waitForURL(`${server.url}/`);
   await page.waitForSelector(".pool-row");
   await page.click("text=New environment");
   await input("Name").fill("unsaved");
   await page.click(".nav >> text=Runners");
-  await page.click("dialog >> text=Leave");
+  await page.click("role=button[name=Leave]");
   await page.waitForURL("**/runners");
 });
 
