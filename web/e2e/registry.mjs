@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { createServer } from "node:http";
+import { createServer as listen } from "node:net";
 
 const digest = (bytes) => `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
 
@@ -67,6 +68,30 @@ export class Registry {
   async stop() {
     this.#server.closeAllConnections();
     this.#server.close();
+    await once(this.#server, "close");
+  }
+}
+
+/** A registry on loopback that takes connections and never answers. */
+export class MuteRegistry {
+  #server;
+  #connections = new Set();
+
+  static async start() {
+    const mute = new MuteRegistry();
+    mute.#server = listen((connection) => {
+      mute.#connections.add(connection.on("error", () => {})); // its peer may hang up
+    }).listen(0, "127.0.0.1");
+    await once(mute.#server, "listening");
+    mute.host = `127.0.0.1:${mute.#server.address().port}`;
+    return mute;
+  }
+
+  /** Hangs up, and takes no connection any more. */
+  async stop() {
+    if (!this.#server.listening) return;
+    this.#server.close();
+    for (const connection of this.#connections) connection.destroy();
     await once(this.#server, "close");
   }
 }

@@ -49,6 +49,7 @@ test("another tab gets a change from its subscription", async () => {
   const row = two.locator(".pool-row", { hasText: "shell" });
   await row.locator("text=2 idle").waitFor();
   await two.route("**/graphql", () => {}); // what it asks for isn't answered: what comes, comes by the subscription
+  await one.locator("details.advanced:not([open]) > summary").click();
   await one.fill("[aria-label='Warm runners, as a slider'] ~ input", "3");
   await one.waitForSelector("text=1 more will be started.");
   await one.click("role=button[name=Save]");
@@ -59,12 +60,13 @@ test("another tab gets a change from its subscription", async () => {
 
 test("wrong values are told at their field, by the server", async () => {
   const page = await visit("/new-environment");
-  await page.fill("label:text-is('Id') ~ input", "web test");
+  await page.fill("label:text-is('Name') ~ input", "web test");
   await page.click("text=Create the environment");
   const wrong = page.locator(".field", { hasText: "Programs name the environment by it" }).locator(".wrong");
   await wrong.waitFor();
   assert.match(await wrong.textContent(), /must be 1 to 64 letters/);
-  await page.fill("label:text-is('Id') ~ input", "webtest");
+  await page.fill("label:text-is('Name') ~ input", "webtest");
+  await page.click("summary");
   await page.fill("label:text-is('Memory') ~ .with-unit input", "3");
   await page.click("text=Create the environment");
   const memory = page.locator(".field", { hasText: "files in the workspace count too" });
@@ -78,13 +80,13 @@ test("wrong values are told at their field, by the server", async () => {
 
 test("an environment is made, copied and deleted, which says what goes", async () => {
   const page = await visit("/new-environment");
-  await page.fill("label:text-is('Id') ~ input", "webtest");
+  await page.fill("label:text-is('Name') ~ input", "webtest");
   await page.click("text=Create the environment");
   await page.waitForURL("**/environments/webtest");
   await page.waitForSelector("text=2 idle");
   await page.click("text=Copy");
   await page.waitForURL("**/new-environment?from=webtest");
-  assert.equal(await page.inputValue("label:text-is('Id') ~ input"), "webtest-copy");
+  assert.equal(await page.inputValue("label:text-is('Name') ~ input"), "webtest-copy");
   await page.click("text=Create the environment");
   await page.waitForURL("**/environments/webtest-copy");
   for (const id of ["webtest-copy", "webtest"]) {

@@ -3,6 +3,7 @@ import { Link, Redirect, Route, Switch, useLocation, useSearch } from "wouter";
 import { needs, type Needed } from "./lib/access";
 import { ActivityProvider } from "./lib/activity";
 import { CallerProvider, useCaller } from "./lib/caller";
+import "./lib/traverse"; // before the router listens
 import { Frame } from "./ui/frame";
 import { Only } from "./ui/only";
 import { Empty, Loading, Page } from "./ui/parts";

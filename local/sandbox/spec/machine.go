@@ -73,11 +73,11 @@ func (m Machine) Programs(names []string) (found []string) {
 
 // runs reports whether everybody can run the file at a path of the machine, inside.
 func (m Machine) runs(path string) bool {
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil || !slices.ContainsFunc(m.Binds, func(bind string) bool { return strings.HasPrefix(real, bind+"/") }) {
+	file, err := filepath.EvalSymlinks(path)
+	if err != nil || !slices.ContainsFunc(m.Binds, func(bind string) bool { return strings.HasPrefix(file, bind+"/") }) {
 		return false
 	}
-	info, err := os.Stat(real)
+	info, err := os.Stat(file)
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o001 != 0
 }
 

@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from "react";
+import { beforeTraversal } from "../lib/traverse";
 import { Dialog } from "./parts";
 
 /**
@@ -36,11 +37,11 @@ export function Unsaved({ changes }: { changes: boolean }) {
       if (!leaving.current) event.preventDefault();
     };
     document.addEventListener("click", click, true);
-    window.addEventListener("popstate", back, true);
+    const goOn = beforeTraversal(back);
     window.addEventListener("beforeunload", unload);
     return () => {
       document.removeEventListener("click", click, true);
-      window.removeEventListener("popstate", back, true);
+      goOn();
       window.removeEventListener("beforeunload", unload);
     };
   }, [changes]);
