@@ -309,7 +309,7 @@ test("the same file is uploaded twice, and the second upload says that it replac
   await page.waitForSelector(`text=${name} uploaded.`);
   await writeFile(file, "second!");
   await page.setInputFiles("input[type=file]", file);
-  await page.waitForSelector(`text=${name} replaced the one that was there.`);
+  await page.waitForSelector(`text=${name} replaced the existing file.`);
   await rm(file);
   // A browser reports no change where the same file is chosen again, unless the choice was taken back.
   assert.equal(await page.inputValue("input[type=file]"), "");
@@ -326,7 +326,7 @@ test("after exit the page says that the runner is claimed and until when, starts
   await page.click("[aria-label='Open a shell in shell']");
   await screen(page, "$");
   await page.keyboard.type("echo kept >kept; exit\n");
-  await page.waitForSelector("text=/Its runner is still claimed, until .*\\d\\d:\\d\\d:\\d\\d if nobody uses it/");
+  await page.waitForSelector("text=/Its runner is still claimed. If unused, it is released at .*\\d\\d:\\d\\d:\\d\\d/");
   for (const width of [1280, 390]) {
     await page.setViewportSize({ width, height: 800 });
     assert.deepEqual(await judge(page, `an ended shell, ${width} px wide`), []);
@@ -351,7 +351,7 @@ test("after exit the page says that the runner is claimed and until when, starts
   assert.ok(asked.Files <= 1, `it looked at the files ${asked.Files} times`);
   const { execution } = await server.ask(`query($id: ID!) { execution(id: $id) { runner { claim { expiresAt } } } }`, { id: page.url().split("/").at(-1) });
   const clock = await page.evaluate((time) => new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" }).format(new Date(time)), execution.runner.claim.expiresAt);
-  await page.waitForSelector(`text=until ${clock} if nobody uses it`);
+  await page.waitForSelector(`text=released at ${clock}`);
   await page.click("role=button[name=Release]");
   await page.click("text=Release it");
   await page.waitForSelector("text=The runner is gone");

@@ -9,7 +9,7 @@ import { unauthorized } from "../lib/follow";
 import { linkURL } from "../lib/link";
 import { credentials, session } from "../lib/session";
 import { accumulate } from "./accumulate";
-import { note, startedBy, withId, type Starter } from "./starter";
+import { note, noted, startedBy, withId, type Starter } from "./starter";
 import { tabsOf } from "./tabs";
 import "./graphiql.css";
 
@@ -51,7 +51,7 @@ function FillIn() {
   useEffect(() => {
     started = (id) => {
       const before = editor?.getValue() ?? "";
-      const after = withId(before, id);
+      const after = withId(before, id, noted(localStorage));
       if (after === before) return;
       editor?.setValue(after);
       note(localStorage, id);

@@ -26,8 +26,9 @@ test("a latest execution of an environment that is gone isn't run again there", 
 test("what was started fills in its id, where there is one", () => {
   expect(startedBy({ data: { run: { execution: { id: "x2" } } } })).toBe("x2");
   for (const answer of [undefined, null, {}, { data: null }, { data: { run: null } }, { data: { environments: [] } }]) expect(startedBy(answer)).toBeUndefined();
-  expect(JSON.parse(withId('{"id": "x1", "more": 1}', "x2"))).toEqual({ id: "x2", more: 1 });
-  for (const kept of ["", "{", '{"input": {}}']) expect(withId(kept, "x2")).toBe(kept);
+  expect(JSON.parse(withId('{"id": "x1", "more": 1}', "x2", "x1"))).toEqual({ id: "x2", more: 1 });
+  expect(JSON.parse(withId('{"id": ""}', "x2", "x1"))).toEqual({ id: "x2" });
+  for (const kept of ["", "{", '{"input": {}}', '{"id": "a-person\'s"}']) expect(withId(kept, "x2", "x1")).toBe(kept);
 });
 
 /** What GraphiQL has stored, with the starter in its active tab. */
@@ -53,7 +54,7 @@ test("a starter from an earlier visit gets the latest id, and all else stays", (
 
 test("an id that the page itself wrote after a run is renewed", () => {
   const { query, variables } = starterOf(latest("x1"));
-  const storage = stored(query, withId(variables, "x2"));
+  const storage = stored(query, withId(variables, "x2", "x1"));
   note(storage, "x2");
   renew(storage, starterOf(latest("x3")));
   expect(tabs(storage)[0]!.variables).toContain("x3");
@@ -61,7 +62,7 @@ test("an id that the page itself wrote after a run is renewed", () => {
 
 test("what a person wrote stays", () => {
   const { query, variables } = starterOf(latest("x1"));
-  for (const [text, values] of [[query, withId(variables, "chosen")], [`${query}\n# mine`, variables], [query, "{"]] as const) {
+  for (const [text, values] of [[query, withId(variables, "chosen", "x1")], [`${query}\n# mine`, variables], [query, "{"]] as const) {
     const storage = stored(text, values);
     note(storage, "x1");
     renew(storage, starterOf(latest("x2")));

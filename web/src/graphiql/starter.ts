@@ -69,11 +69,11 @@ export function starterOf(latest: ResultOf<typeof LatestQuery> | undefined): Sta
   return { id: variables.id, query: execution ? queries.some : queries.none, variables: JSON.stringify(variables, null, 2) };
 }
 
-/** Variables with another execution's id, if they have one. */
-export function withId(variables: string, id: string): string {
+/** Variables with another execution's id in place of an empty one, or of the one that the page wrote there. */
+export function withId(variables: string, id: string, filled: string): string {
   try {
     const all = JSON.parse(variables) as { id?: unknown };
-    return typeof all.id === "string" ? JSON.stringify({ ...all, id }, null, 2) : variables;
+    return all.id === "" || all.id === filled ? JSON.stringify({ ...all, id }, null, 2) : variables;
   } catch {
     return variables; // a person is writing them
   }
@@ -98,9 +98,9 @@ interface Tab {
  * unless a person wrote another one there.
  */
 export function renew(storage: Pick<Storage, "getItem" | "setItem">, starter: Starter) {
-  const filled = storage.getItem(filledIn) ?? "";
-  storage.setItem(filledIn, starter.id);
+  const filled = noted(storage);
   try {
+    note(storage, starter.id);
     const state = JSON.parse(storage.getItem(`${prefix}tabState`) ?? "null") as { tabs: Tab[]; activeTabIndex: number } | null;
     if (!state) return storage.setItem(`${prefix}variables`, starter.variables); // of a first tab it takes only the query from the page
     state.tabs = state.tabs.map((tab) => {
@@ -115,6 +115,11 @@ export function renew(storage: Pick<Storage, "getItem" | "setItem">, starter: St
   } catch {
     // What can't be read is as a person left it.
   }
+}
+
+/** The id that the page has written into the starter; "" for none. */
+export function noted(storage: Pick<Storage, "getItem">): string {
+  return storage.getItem(filledIn) ?? "";
 }
 
 /** Notes the id that the page has written into the starter. */

@@ -12,6 +12,14 @@ export const RunMutation = graphql(`
   }
 `);
 
+export const ReleaseMutation = graphql(`
+  mutation ReleaseRunner($id: ID!) {
+    releaseRunner(id: $id) {
+      released
+    }
+  }
+`);
+
 export const WatchSubscription = graphql(`
   subscription Watch($id: ID!, $after: Cursor) {
     executionEvents(executionId: $id, after: $after) {

@@ -97,11 +97,8 @@ export interface Action<Args extends unknown[], Result> {
   clear: () => void;
 }
 
-/** Something that a person does: one at a time, with its error. */
-export function useAction<Args extends unknown[], Result>(act: (...args: Args) => Promise<Result>): Action<Args, Result> {
-  const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<ServerError>();
-  const running = useRef(false);
+/** Returns whether the component is still shown. A reply that comes later changes nothing on another page. */
+export function useShown(): () => boolean {
   const shown = useRef(true);
   useEffect(() => {
     shown.current = true;
@@ -109,6 +106,15 @@ export function useAction<Args extends unknown[], Result>(act: (...args: Args) =
       shown.current = false;
     };
   }, []);
+  return useCallback(() => shown.current, []);
+}
+
+/** Something that a person does: one at a time, with its error. */
+export function useAction<Args extends unknown[], Result>(act: (...args: Args) => Promise<Result>): Action<Args, Result> {
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<ServerError>();
+  const running = useRef(false);
+  const shown = useShown();
   const latest = useRef(act);
   useEffect(() => {
     latest.current = act;
@@ -121,13 +127,13 @@ export function useAction<Args extends unknown[], Result>(act: (...args: Args) =
     try {
       return await latest.current(...args);
     } catch (failure) {
-      if (shown.current) setError(failure as ServerError);
+      if (shown()) setError(failure as ServerError);
       return undefined;
     } finally {
       running.current = false;
-      if (shown.current) setBusy(false);
+      if (shown()) setBusy(false);
     }
-  }, []);
+  }, [shown]);
   const clear = useCallback(() => setError(undefined), []);
   return { run, busy, error, clear };
 }

@@ -1,16 +1,8 @@
 import { ask } from "../lib/ask";
+import { ReleaseMutation } from "../lib/calls";
 import { short } from "../lib/format";
-import { graphql } from "../lib/graphql";
 import { useAction } from "../lib/hooks";
 import { Dialog, Failure } from "./parts";
-
-const ReleaseMutation = graphql(`
-  mutation ReleaseRunner($id: ID!) {
-    releaseRunner(id: $id) {
-      released
-    }
-  }
-`);
 
 export interface ReleaseProps {
   /** Which; without one the question isn't asked. */

@@ -1,5 +1,6 @@
 import { useCallback, useId, useRef, useState } from "react";
 import { ask } from "../../lib/ask";
+import { ReleaseMutation } from "../../lib/calls";
 import { graphql } from "../../lib/graphql";
 import { useAction } from "../../lib/hooks";
 import { EnvironmentFilter } from "../../ui/filters";
@@ -18,12 +19,16 @@ const ClaimMutation = graphql(`
 /** Claims a runner. As long as it can't, it says why beside the button, which can be reached nevertheless. */
 export function ClaimDialog({ open, environment, onClose }: { open: boolean; environment: string; onClose: () => void }) {
   const [chosen, setChosen] = useState("");
+  const closings = useRef(0);
   const claim = useAction(async (environmentId: string, minutes: number) => {
+    const before = closings.current;
     const labels = [{ name: "by", value: "dashboard" }];
-    await ask(ClaimMutation, { input: { environmentId, inactivityTimeout: minutes * 60, waitFor: 10, labels } });
-    onClose();
+    const { claimRunner } = await ask(ClaimMutation, { input: { environmentId, inactivityTimeout: minutes * 60, waitFor: 10, labels } });
+    if (closings.current === before) onClose();
+    else if (claimRunner.runner) await ask(ReleaseMutation, { id: claimRunner.runner.id }); // it was cancelled meanwhile
   });
   const close = useCallback(() => {
+    closings.current++;
     claim.clear();
     onClose();
   }, [claim.clear, onClose]);

@@ -73,7 +73,7 @@ export default function Runners() {
             </Link>
             {may("use") && (
               <>
-                <Link className="button small" href={`/terminal?runner=${runner.id}`}>
+                <Link className="button small" href={`/terminal?runner=${runner.id}`} state={{ start: true }}>
                   Shell
                 </Link>
                 <button type="button" className="button small danger" onClick={() => setReleasing(runner)}>

@@ -21,6 +21,8 @@ export function textOf(content: Uint8Array): string | undefined {
 export interface EditProps {
   runnerId: string;
   path: string;
+  /** The runner is gone: what was written can only be copied. */
+  gone?: boolean;
   onClose: () => void;
   onSaved: () => void;
 }
@@ -30,7 +32,7 @@ export interface EditProps {
  * somebody else is told, and only overwritten when that is meant. The API has no
  * condition for a write, so one between the look and the write isn't seen.
  */
-export function EditDialog({ runnerId, path, onClose, onSaved }: EditProps) {
+export function EditDialog({ runnerId, path, gone = false, onClose, onSaved }: EditProps) {
   const [began, setBegan] = useState<Look>(); // with what the text was
   const [text, setText] = useState<string>();
   const [binary, setBinary] = useState(false);
@@ -62,6 +64,7 @@ export function EditDialog({ runnerId, path, onClose, onSaved }: EditProps) {
   return (
     <Dialog title={visible(path.slice(path.lastIndexOf("/") + 1))} open onClose={onClose}>
       <Failure error={load.error ?? store.error} />
+      {gone && <Notice kind="warn">The runner is gone, so nothing can be saved. Copy your text.</Notice>}
       {binary && <Notice kind="warn">This file isn't text, so it can't be edited here.</Notice>}
       {text === undefined && !binary && !load.error && <Loading what="the file" />}
       {other && (
@@ -96,7 +99,7 @@ export function EditDialog({ runnerId, path, onClose, onSaved }: EditProps) {
         <button type="button" className="button" onClick={onClose}>
           Close
         </button>
-        <button type="button" className="button primary" disabled={text === undefined || store.busy || other !== undefined} onClick={() => void store.run(false)}>
+        <button type="button" className="button primary" disabled={gone || text === undefined || store.busy || other !== undefined} onClick={() => void store.run(false)}>
           Save
         </button>
       </div>

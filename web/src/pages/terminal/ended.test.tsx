@@ -18,7 +18,7 @@ function show(props: Partial<EndedProps>) {
 test("after the end it says until when the runner is claimed, and offers both ways on", () => {
   const { text, onRelease, onShell } = show({});
   expect(text).toContain("exit status 3");
-  expect(text).toContain(`still claimed, until ${moment(expiresAt)}`);
+  expect(text).toContain(`If unused, it is released at ${moment(expiresAt)}.`);
   fireEvent.click(screen.getByRole("button", { name: "Release" }));
   fireEvent.click(screen.getByRole("button", { name: "New shell" }));
   expect(onRelease).toHaveBeenCalledOnce();

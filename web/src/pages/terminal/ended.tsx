@@ -31,7 +31,7 @@ export function Ended({ end, runner, busy, onRelease, onShell }: EndedProps) {
         )
       }
     >
-      {sentence(end)} {runner && (until ? `Its runner is still claimed, until ${moment(until)} if nobody uses it.` : "Its runner is still claimed, until somebody releases it.")}
+      {sentence(end)} {runner && (until ? `Its runner is still claimed. If unused, it is released at ${moment(until)}.` : "Its runner is still claimed, until somebody releases it.")}
     </Notice>
   );
 }

@@ -131,7 +131,7 @@ const named = 10; // as many are listed
 /** Deletes files and directories, once that was meant. */
 export function DeleteDialog({ runnerId, paths, onClose, onDeleted }: DeleteProps) {
   const remove = useAction(async () => {
-    if (paths.some(deletesAll)) throw new ServerError("The name * stands for everything in the directory, so this file can't be deleted by it. Rename the file first.");
+    if (paths.some(deletesAll)) throw new ServerError("A file named * can't be deleted here, because * means all files. Rename it first.");
     await update({ runnerId, delete: [...paths] });
     onDeleted();
     onClose();
@@ -146,7 +146,7 @@ export function DeleteDialog({ runnerId, paths, onClose, onDeleted }: DeleteProp
         ))}
         {paths.length > named && <li>and {plural(paths.length - named, "more", "more")}</li>}
       </ul>
-      <p>{paths.length === 1 ? "It goes, with all that is below it." : "They go, with all that is below them."}</p>
+      <p>{paths.length === 1 ? "It is deleted with everything in it." : "They are deleted with everything in them."}</p>
       <Failure error={remove.error} />
       <div className="row">
         <button type="button" className="button" onClick={onClose}>

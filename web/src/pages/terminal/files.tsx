@@ -4,7 +4,7 @@ import { graphql } from "../../lib/graphql";
 import { useAction, useQuery } from "../../lib/hooks";
 import { upload } from "../../lib/upload";
 import { visible } from "../../lib/visible";
-import { Card, Failure, Loading } from "../../ui/parts";
+import { Card, Failure, Loading, Notice } from "../../ui/parts";
 import { Told } from "../../ui/told";
 import { save } from "../execution/download";
 import { EditDialog } from "./edit";
@@ -37,9 +37,9 @@ const every = 4_000; // ms between two looks; each counts as a use of the runner
 type Asked = { what: "new"; kind: "file" | "directory" } | { what: "edit" | "rename"; path: string } | { what: "delete"; paths: string[] };
 
 /** The files of a runner: list, make, upload, edit, rename, download, delete. Only a live panel looks by itself, since that keeps the claim. */
-export function FilePanel({ runnerId, live = true }: { runnerId: string; live?: boolean }) {
+export function FilePanel({ runnerId, live = true, gone = false }: { runnerId: string; live?: boolean; gone?: boolean }) {
   const [directory, setDirectory] = useState(home);
-  const { data, error, reload } = useQuery(FilesQuery, { runnerId, path: directory }, live ? { every } : {});
+  const { data, error, reload } = useQuery(FilesQuery, { runnerId, path: directory }, { skip: gone, ...(live && { every }) });
   const [over, setOver] = useState(false);
   const [progress, setProgress] = useState<{ name: string; share: number }>();
   const [did, setDid] = useState("");
@@ -55,41 +55,61 @@ export function FilePanel({ runnerId, live = true }: { runnerId: string; live?: 
     setWanted("");
     setDid("");
   };
-  const send = useAction(async (files: readonly globalThis.File[]) => {
-    const sent: string[] = [];
+  const queue = useRef<{ path: string; file: globalThis.File }[]>([]);
+  const send = useAction(async () => {
+    const sent: { name: string; replaced: boolean }[] = [];
     setDid("");
     try {
-      for (const file of files) {
-        const path = join(directory, file.name);
+      for (let next = queue.current.shift(); next; next = queue.current.shift()) {
+        const { path, file } = next;
         setProgress({ name: file.name, share: 0 });
         const before = await glance(runnerId, path);
         await upload(runnerId, path, file, (share) => setProgress({ name: file.name, share }));
-        sent.push(before ? `${visible(file.name)} replaced the one that was there` : `${visible(file.name)} uploaded`);
+        sent.push({ name: visible(file.name), replaced: before !== undefined });
       }
     } finally {
-      setDid(sent.length > 3 ? `${plural(sent.length, "file")} uploaded; ${sent.filter((one) => one.endsWith("there")).length} replaced` : sent.map((one) => `${one}.`).join(" "));
+      queue.current = [];
+      setDid(
+        sent.length > 3
+          ? `${plural(sent.length, "file")} uploaded; ${sent.filter((one) => one.replaced).length} replaced`
+          : sent.map((one) => (one.replaced ? `${one.name} replaced the existing file.` : `${one.name} uploaded.`)).join(" "),
+      );
       setProgress(undefined);
       reload();
     }
   });
+  const add = (files: Iterable<globalThis.File>) => {
+    for (const file of files) queue.current.push({ path: join(directory, file.name), file });
+    void send.run();
+  };
   const download = useAction(async (paths: readonly string[]) => {
     for (const path of paths) save((await look(runnerId, path)).downloadUrl, nameOf(path));
   });
   const drop = (event: DragEvent) => {
     event.preventDefault();
     setOver(false);
-    void send.run([...event.dataTransfer.files]);
+    add(event.dataTransfer.files);
   };
   const files = data?.runner?.files;
   const shown = files?.nodes.filter((file) => nameOf(file.path).toLowerCase().includes(wanted.toLowerCase())) ?? [];
   const paths = shown.map((file) => pathOf(directory, file));
   const chosen = paths.filter((path) => selected.has(path)); // what isn't seen is never acted upon
   const downloadable = chosen.filter((path) => shown[paths.indexOf(path)]!.type === "FILE");
-  const close = () => setAsked(undefined);
+  /** Closes a dialog, unless another one is open by now. */
+  const close = (mine: Asked, next?: Asked) => setAsked((now) => (now === mine ? next : now));
   const changed = () => {
     setDid("");
     reload();
   };
+  const edit = asked?.what === "edit" && <EditDialog key={asked.path} runnerId={runnerId} path={asked.path} gone={gone} onClose={() => close(asked)} onSaved={changed} />;
+  if (gone) {
+    return (
+      <>
+        <Notice>The runner is gone, and its files with it.</Notice>
+        {edit}
+      </>
+    );
+  }
   return (
     <div
       className={over ? "drop" : ""}
@@ -111,7 +131,7 @@ export function FilePanel({ runnerId, live = true }: { runnerId: string; live?: 
               multiple
               hidden
               onChange={(event) => {
-                void send.run([...(event.target.files ?? [])]);
+                add(event.target.files ?? []);
                 event.target.value = ""; // else the same file, chosen again, changes nothing
               }}
             />
@@ -219,16 +239,16 @@ export function FilePanel({ runnerId, live = true }: { runnerId: string; live?: 
           runnerId={runnerId}
           directory={directory}
           kind={asked.kind}
-          onClose={() => setAsked((now) => (now?.what === "new" ? undefined : now))}
+          onClose={() => close(asked)}
           onMade={(path) => {
             changed();
-            setAsked(asked.kind === "file" ? { what: "edit", path } : undefined);
+            close(asked, asked.kind === "file" ? { what: "edit", path } : undefined);
           }}
         />
       )}
-      {asked?.what === "edit" && <EditDialog key={asked.path} runnerId={runnerId} path={asked.path} onClose={close} onSaved={changed} />}
-      {asked?.what === "rename" && <RenameDialog runnerId={runnerId} directory={directory} path={asked.path} onClose={close} onRenamed={changed} />}
-      {asked?.what === "delete" && <DeleteDialog runnerId={runnerId} paths={asked.paths} onClose={close} onDeleted={changed} />}
+      {edit}
+      {asked?.what === "rename" && <RenameDialog runnerId={runnerId} directory={directory} path={asked.path} onClose={() => close(asked)} onRenamed={changed} />}
+      {asked?.what === "delete" && <DeleteDialog runnerId={runnerId} paths={asked.paths} onClose={() => close(asked)} onDeleted={changed} />}
     </div>
   );
 }

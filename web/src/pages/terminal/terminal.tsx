@@ -1,10 +1,10 @@
-import { lazy, Suspense, useState } from "react";
+import { lazy, Suspense, useEffect, useState } from "react";
 import { Link, useLocation } from "wouter";
 import type { ServerError } from "../../lib/ask";
 import { short } from "../../lib/format";
 import { graphql } from "../../lib/graphql";
-import { useAction, useQuery } from "../../lib/hooks";
-import { Empty, Failure, Loading, Notice, Page } from "../../ui/parts";
+import { useAction, useQuery, useShown } from "../../lib/hooks";
+import { Empty, Failure, Loading, Page } from "../../ui/parts";
 import { ReleaseDialog } from "../../ui/release";
 import { Ended } from "./ended";
 import { FilePanel } from "./files";
@@ -36,12 +36,19 @@ const every = 3_000; // ms between two looks at the claim, once nothing here pro
 /** An execution on a terminal, beside the files of its runner. */
 export default function Terminal({ id }: { id: string }) {
   const [end, setEnd] = useState<End>();
-  const { data, error, reload } = useQuery(TerminalQuery, { id }, end ? { every } : {});
+  const [gone, setGone] = useState(false);
+  const { data, error, reload } = useQuery(TerminalQuery, { id }, end && !gone ? { every } : {});
   const [failure, setFailure] = useState<ServerError>();
   const [releasing, setReleasing] = useState(false);
   const [, navigate] = useLocation();
   const execution = data?.execution;
-  const again = useAction(async (runnerId: string) => navigate(`/terminal/${await startShell(runnerId)}`));
+  const shown = useShown();
+  const again = useAction(async (runnerId: string) => {
+    const shell = await startShell(runnerId);
+    if (shown()) navigate(`/terminal/${shell}`);
+  });
+  const held = execution?.runner?.state === "CLAIMED";
+  useEffect(() => setGone(execution !== undefined && !held), [execution, held]);
 
   const above = { title: "Terminal", href: "/terminal" };
   if (!execution) {
@@ -61,7 +68,7 @@ export default function Terminal({ id }: { id: string }) {
       </Page>
     );
   }
-  const runner = execution.runner?.state === "CLAIMED" ? execution.runner : undefined;
+  const runner = held ? execution.runner! : undefined;
   return (
     <Page
       title={`${execution.environmentId}, runner ${short(execution.runnerId)}`}
@@ -93,7 +100,7 @@ export default function Terminal({ id }: { id: string }) {
             onError={setFailure}
           />
         </Suspense>
-        {runner ? <FilePanel runnerId={runner.id} live={!end} /> : <Notice>The runner is gone, and its files with it.</Notice>}
+        <FilePanel runnerId={execution.runnerId} live={!end} gone={!runner} />
       </div>
     </Page>
   );

@@ -1,7 +1,10 @@
 import { useEffect } from "react";
 import { Link, useLocation, useSearchParams } from "wouter";
+import { useHistoryState } from "wouter/use-browser-location";
+import { ask } from "../../lib/ask";
+import { ReleaseMutation } from "../../lib/calls";
 import { plural, short } from "../../lib/format";
-import { useAction } from "../../lib/hooks";
+import { useAction, useShown } from "../../lib/hooks";
 import { useEnvironments } from "../../lib/pools";
 import { Empty, Failure, Loading, Page } from "../../ui/parts";
 import { claim, startShell } from "./shell";
@@ -12,14 +15,18 @@ export default function Terminals() {
   const [search] = useSearchParams();
   const [, navigate] = useLocation();
   const runner = search.get("runner");
+  const clicked = useHistoryState<{ start: boolean } | null>()?.start ?? false; // an address alone starts nothing
+  const shown = useShown();
   const open = useAction(async (where: { environment: string } | { runner: string }) => {
     const id = "runner" in where ? where.runner : await claim(where.environment);
-    navigate(`/terminal/${await startShell(id)}`, { replace: "runner" in where });
+    if (!shown() && "environment" in where) return void (await ask(ReleaseMutation, { id }));
+    const shell = await startShell(id);
+    if (shown()) navigate(`/terminal/${shell}`, { replace: "runner" in where });
   });
   const { run } = open;
   useEffect(() => {
-    if (runner) void run({ runner });
-  }, [runner, run]);
+    if (runner && clicked) void run({ runner });
+  }, [runner, clicked, run]);
   return (
     <Page title="Terminal">
       <Failure error={error} retry={reload} />
@@ -28,6 +35,13 @@ export default function Terminals() {
         <Loading what={`a shell in ${short(runner)}`} />
       ) : (
         <>
+          {runner && (
+            <p className="row" style={{ justifyContent: "flex-start" }}>
+              <button type="button" className="button primary" onClick={() => void run({ runner })}>
+                Open a shell in {short(runner)}
+              </button>
+            </p>
+          )}
           <p className="soft">A shell in a runner of its own, claimed for you. It is released when nobody has used it for ten minutes.</p>
           {!environments && !error && <Loading what="the environments" />}
           {environments?.length === 0 && (
