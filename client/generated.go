@@ -838,7 +838,7 @@ func (v *CreateGrantInput) GetExpiresIn() *int { return v.ExpiresIn }
 
 // CreateGrantResponse is returned by CreateGrant on success.
 type CreateGrantResponse struct {
-	// Makes a grant: a signed, short-lived right to one execution, or to one runner and the executions in it, to hand to a browser. It is used as a token is, and on download addresses as `?grant=`. A grant to watch, feed, cancel or start executions also reads their records; every grant to a runner reads that. It can do nothing else.
+	// Makes a grant: a signed, short-lived right to one execution, or to one runner and the executions in it, to hand to a browser. It is used as a token is, and on download addresses as `?grant=`. A grant to watch, feed, cancel or start executions also reads their records; every grant to a runner reads that. None reads labels. It can do nothing else.
 	// It survives restarts of the server. It ends with its time, with its object, or with the token that made it. CLIENT. EXECUTION_NOT_FOUND; RUNNER_GONE; INVALID_INPUT.
 	CreateGrant CreateGrantCreateGrantCreateGrantPayload `json:"createGrant"`
 }
@@ -1427,9 +1427,9 @@ type Execution struct {
 	CaseIndex *int `json:"caseIndex"`
 	// The command as it is run: program and arguments.
 	Command []string `json:"command"`
-	// The command as its caller gave it: `shell` verbatim, or `command` quoted as a shell needs it.
+	// The command as its caller gave it: the input's `commandLine`, else `shell` verbatim, or `command` quoted as a shell needs it.
 	CommandLine string `json:"commandLine"`
-	// The labels of its runner's claim when it was started, and its own. Its own replace the claim's of the same name.
+	// The labels of its runner's claim when it was started, and its own. Its own replace the claim's of the same name. Empty for a caller with a grant.
 	Labels []Label `json:"labels"`
 	// Where it is in its life.
 	State runtime.ExecutionState `json:"state"`
@@ -2602,7 +2602,7 @@ type Lease struct {
 	ExpiresAt *time.Time `json:"expiresAt"`
 	// Counts the changes of the claim: 1 for the first.
 	Epoch int `json:"epoch"`
-	// What the claimer attached.
+	// What the claimer attached; empty for a caller with a grant.
 	Labels []LeaseLabelsLabel `json:"labels"`
 }
 
@@ -2748,9 +2748,9 @@ type ListedExecution struct {
 	BatchId *string `json:"batchId"`
 	// The command as it is run: program and arguments.
 	Command []string `json:"command"`
-	// The command as its caller gave it: `shell` verbatim, or `command` quoted as a shell needs it.
+	// The command as its caller gave it: the input's `commandLine`, else `shell` verbatim, or `command` quoted as a shell needs it.
 	CommandLine string `json:"commandLine"`
-	// The labels of its runner's claim when it was started, and its own. Its own replace the claim's of the same name.
+	// The labels of its runner's claim when it was started, and its own. Its own replace the claim's of the same name. Empty for a caller with a grant.
 	Labels []Label `json:"labels"`
 	// Where it is in its life.
 	State runtime.ExecutionState `json:"state"`
@@ -3757,6 +3757,8 @@ type RunInput struct {
 	Command []string `json:"command"`
 	// A command line, passed as one argument to the image's shell.
 	Shell *string `json:"shell"`
+	// What to show as the command line, for a client that puts what its user typed into a script of its own: at most 4096 bytes of text, whose only control characters are tabs and line feeds. A batch shows it for each case, with the case's arguments. Default: made from the command.
+	CommandLine *string `json:"commandLine"`
 	// Environment variables beside, or instead of, the environment's own; at most 256.
 	Variables []VariableInput `json:"variables"`
 	// Text for its standard input, which ends after it. Default: none.
@@ -3790,6 +3792,9 @@ func (v *RunInput) GetCommand() []string { return v.Command }
 
 // GetShell returns RunInput.Shell, and is useful for accessing the field via an interface.
 func (v *RunInput) GetShell() *string { return v.Shell }
+
+// GetCommandLine returns RunInput.CommandLine, and is useful for accessing the field via an interface.
+func (v *RunInput) GetCommandLine() *string { return v.CommandLine }
 
 // GetVariables returns RunInput.Variables, and is useful for accessing the field via an interface.
 func (v *RunInput) GetVariables() []VariableInput { return v.Variables }
@@ -3913,11 +3918,11 @@ type RunningExecution struct {
 	EnvironmentId string `json:"environmentId"`
 	// The tenant that it belongs to.
 	Tenant string `json:"tenant"`
-	// The command as its caller gave it: `shell` verbatim, or `command` quoted as a shell needs it.
+	// The command as its caller gave it: the input's `commandLine`, else `shell` verbatim, or `command` quoted as a shell needs it.
 	CommandLine string `json:"commandLine"`
 	// Where it is in its life.
 	State runtime.ExecutionState `json:"state"`
-	// The labels of its runner's claim when it was started, and its own. Its own replace the claim's of the same name.
+	// The labels of its runner's claim when it was started, and its own. Its own replace the claim's of the same name. Empty for a caller with a grant.
 	Labels []Label `json:"labels"`
 	// What it has used so far, at most one second old, or ten if its runner's agent is slow. Asking makes the server measure it. Null unless it is RUNNING, or if the agent doesn't answer.
 	UsageNow *UsageNow `json:"usageNow"`
@@ -4021,6 +4026,8 @@ type StartExecutionInput struct {
 	Command []string `json:"command"`
 	// A command line, passed as one argument to the image's shell.
 	Shell *string `json:"shell"`
+	// What to show as the command line, for a client that puts what its user typed into a script of its own: at most 4096 bytes of text, whose only control characters are tabs and line feeds. A batch shows it for each case, with the case's arguments. Default: made from the command.
+	CommandLine *string `json:"commandLine"`
 	// Environment variables beside, or instead of, the environment's own; at most 256.
 	Variables []VariableInput `json:"variables"`
 	// Directory to run in, absolute inside the runner or below /workspace. Default: the image's working directory, where it has one, else /workspace.
@@ -4056,6 +4063,9 @@ func (v *StartExecutionInput) GetCommand() []string { return v.Command }
 
 // GetShell returns StartExecutionInput.Shell, and is useful for accessing the field via an interface.
 func (v *StartExecutionInput) GetShell() *string { return v.Shell }
+
+// GetCommandLine returns StartExecutionInput.CommandLine, and is useful for accessing the field via an interface.
+func (v *StartExecutionInput) GetCommandLine() *string { return v.CommandLine }
 
 // GetVariables returns StartExecutionInput.Variables, and is useful for accessing the field via an interface.
 func (v *StartExecutionInput) GetVariables() []VariableInput { return v.Variables }
