@@ -2185,7 +2185,7 @@ func (v *GetExecutionsExecutionsExecutionConnection) GetPageInfo() PageInfo { re
 
 // GetExecutionsResponse is returned by GetExecutions on success.
 type GetExecutionsResponse struct {
-	// Executions, oldest first unless `newestFirst` says otherwise, ended ones included for as long as they are kept. INVALID_INPUT when `labels`, `command`, `to`, `first` or `after` can't be used.
+	// Executions, oldest first unless `newestFirst` says otherwise, ended ones included for as long as they are kept. INVALID_INPUT when `labels`, `command`, `text`, `to`, `first` or `after` can't be used.
 	Executions GetExecutionsExecutionsExecutionConnection `json:"executions"`
 }
 
@@ -2351,7 +2351,7 @@ func (v *GetRunningExecutionsExecutionConnection) GetPageInfo() PageInfo { retur
 
 // GetRunningResponse is returned by GetRunning on success.
 type GetRunningResponse struct {
-	// Executions, oldest first unless `newestFirst` says otherwise, ended ones included for as long as they are kept. INVALID_INPUT when `labels`, `command`, `to`, `first` or `after` can't be used.
+	// Executions, oldest first unless `newestFirst` says otherwise, ended ones included for as long as they are kept. INVALID_INPUT when `labels`, `command`, `text`, `to`, `first` or `after` can't be used.
 	Executions GetRunningExecutionsExecutionConnection `json:"executions"`
 }
 

@@ -166,6 +166,9 @@ func validateSearch(f ExecutionFilter) error {
 	if len(f.Command) > store.SearchedBytes || strings.ContainsRune(f.Command, 0) {
 		return runtime.Invalid("command", "must be at most %d bytes without NUL", store.SearchedBytes)
 	}
+	if len(f.Text) > store.SearchedBytes || strings.ContainsRune(f.Text, 0) {
+		return runtime.Invalid("text", "must be at most %d bytes without NUL", store.SearchedBytes)
+	}
 	return validateFilter(f.Labels, f.From, f.To)
 }
 

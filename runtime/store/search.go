@@ -46,6 +46,17 @@ func labelLine(of runtime.LabelFilter) string {
 	return line
 }
 
+// inLabels returns a text as it stands in the lines of labels, in lower case. Both databases take that of ASCII only.
+func inLabels(text string) string {
+	quoted := strconv.Quote(text)
+	return strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, quoted[1:len(quoted)-1])
+}
+
 // searched returns what of a command line is searched: its beginning, as text that any database takes.
 func searched(line string) string {
 	beginning := strings.ToLower(line[:min(len(line), SearchedBytes)])
@@ -159,6 +170,11 @@ func (q ExecutionFilter) search(s *selection) {
 	}
 	if q.Command != "" {
 		s.add("instr(s.command, %s) > 0", strings.ToLower(q.Command))
+	}
+	if q.Text != "" {
+		s.add("(instr(s.command, %s) > 0", strings.ToLower(q.Text))
+		s.all[len(s.all)-1] += " OR instr(lower(replace(s.labels, '\"=\"', '=')), " + parameters(len(s.args)+1, 1) + ") > 0)"
+		s.args = append(s.args, inLabels(q.Text))
 	}
 	if len(s.all) == 0 {
 		return

@@ -12,6 +12,11 @@ const ReleaseMutation = graphql(`
   }
 `);
 
+/** Releases a runner, or says that it was gone. */
+export async function releaseOne(id: string): Promise<"done" | "ended"> {
+  return (await ask(ReleaseMutation, { id })).releaseRunner.released ? "done" : "ended";
+}
+
 export interface ReleaseProps {
   /** Which; without one the question isn't asked. */
   runner: { id: string; environmentId: string } | undefined;

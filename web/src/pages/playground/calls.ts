@@ -2,6 +2,7 @@ import { textOf } from "../../lib/ask";
 import { RunMutation, WatchSubscription } from "../../lib/calls";
 import { graphql, type VariablesOf } from "../../lib/graphql";
 import { commandOf, type Program } from "./program";
+import { quoted } from "./words";
 
 const ResultDocument = graphql(`
   query Result($id: ID!) {
@@ -20,13 +21,11 @@ const ResultDocument = graphql(`
 
 /** The run of a program in one call. A line that is a shell's is given as such. */
 export function runVariables(program: Program): VariablesOf<typeof RunMutation> {
-  const command = commandOf(program);
-  const shell = command.length === 3 && command[0] === "sh" && command[1] === "-c" ? command[2] : undefined;
   return {
     input: {
       environmentId: program.environment,
       files: filesOf(program),
-      ...(shell === undefined ? { command } : { shell }),
+      ...commandOf(program),
       ...(program.stdin === "" ? {} : { stdin: program.stdin }),
       waitFor: 30,
     },
@@ -67,9 +66,4 @@ export function asCurl(program: Program, origin: string, token: boolean): string
 
 function flat(document: string): string {
   return document.replace(/\s+/g, " ").trim();
-}
-
-/** A word for a POSIX shell, whatever is in it. */
-export function quoted(text: string): string {
-  return `'${text.replaceAll("'", `'\\''`)}'`;
 }

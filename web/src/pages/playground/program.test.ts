@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { asCurl, quoted, runVariables } from "./calls";
+import { quoted } from "./words";
+import { asCurl, runVariables } from "./calls";
 import { begin } from "./presets";
 import { commandOf, freshName, languageOf, mainOf, problemOf, rename, withMain, type Program } from "./program";
 
@@ -8,11 +9,12 @@ const java = begin({ id: "java", image: "host" });
 const of = (change: Partial<Program>): Program => ({ ...python, ...change });
 
 test.each([
-  ["python3 main.py", "", ["python3", "main.py"]],
-  ["python3 main.py", `a 'b c' $(id) "*"`, ["python3", "main.py", "a", "b c", "$(id)", "*"]],
-  ["cc *.c && ./a.out", "", ["sh", "-c", "cc *.c && ./a.out"]],
-  ["cc *.c && ./a.out", "; 'rm x'", ["sh", "-c", 'cc *.c && ./a.out "$@"', "sh", ";", "rm x"]],
-  ['cat "$@" | sort', "a", ["sh", "-c", 'cat "$@" | sort', "sh", "a"]],
+  ["python3 main.py", "", { command: ["python3", "main.py"] }],
+  ["python3 main.py", `a 'b c' $(id) "*"`, { command: ["python3", "main.py", "a", "b c", "$(id)", "*"] }],
+  ["cc *.c && ./a.out", "", { shell: "cc *.c && ./a.out" }],
+  ["cc *.c && ./a.out", "; 'rm x'", { shell: "cc *.c && ./a.out ';' 'rm x'" }],
+  ["cc *.c && ./a.out", `"it's" '$(id)'`, { shell: `cc *.c && ./a.out 'it'\\''s' '$(id)'` }],
+  ['cat "$@" | sort', "a", { command: ["sh", "-c", 'cat "$@" | sort', "sh", "a"] }],
 ])("the command %j with the arguments %j", (command, args, want) => expect(commandOf(of({ command, args }))).toEqual(want));
 
 test("the call has a shell's line as it was typed", () => {

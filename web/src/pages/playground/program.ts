@@ -1,5 +1,4 @@
-import { forArguments } from "../../lib/format";
-import { split } from "./words";
+import { quoted, split } from "./words";
 
 // A program to run: what a person wrote, and what a runner gets of it.
 
@@ -18,14 +17,14 @@ export interface Program {
   stdin: string;
 }
 
-/** The command of a program. Arguments are never part of a shell's text. */
-export function commandOf({ command, args }: Program): string[] {
+/** The command of a program. A shell's line has its arguments at its end, quoted, as one would type them; a line that names arguments gets them as such. */
+export function commandOf({ command, args }: Program): { command: string[] } | { shell: string } {
   const line = command.trim();
   const values = split(args)?.words ?? [];
   const parsed = split(line);
-  if (parsed?.plain) return [...parsed.words, ...values];
-  if (values.length === 0) return ["sh", "-c", line];
-  return ["sh", "-c", /\$[@*#{1-9]/.test(line) ? line : line + forArguments, "sh", ...values];
+  if (parsed?.plain) return { command: [...parsed.words, ...values] };
+  if (values.length > 0 && /\$[@*#{1-9]|\bshift\b/.test(line)) return { command: ["sh", "-c", line, "sh", ...values] };
+  return { shell: [line, ...values.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : quoted(word)))].join(" ") };
 }
 
 /** What keeps a program from being run, in words. */

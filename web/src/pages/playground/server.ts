@@ -131,7 +131,7 @@ export const server: Calls = {
     if (failed) throw new ServerError(`${failed.path}: ${failed.message}`);
   },
   async start(runnerId, program) {
-    const input = { runnerId, command: commandOf(program), workingDirectory: "/workspace", stdin: program.stdin !== "" };
+    const input = { runnerId, ...commandOf(program), workingDirectory: "/workspace", stdin: program.stdin !== "" };
     return (await ask(StartMutation, { input })).startExecution.execution.id;
   },
   async feed(executionId, { stdin }: Program) {

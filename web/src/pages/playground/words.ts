@@ -45,3 +45,8 @@ function endOf(text: string, from: number): number {
   }
   return -1;
 }
+
+/** A word for a POSIX shell, whatever is in it. */
+export function quoted(text: string): string {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
+}

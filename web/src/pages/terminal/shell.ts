@@ -36,7 +36,7 @@ export async function claim(environmentId: string): Promise<string> {
 /** Starts a shell in a claimed runner, and returns its execution. */
 export async function startShell(runnerId: string): Promise<string> {
   const { startExecution } = await ask(StartMutation, {
-    input: { runnerId, command: ["sh", "-c", anyShell], timeLimit: 0, terminal: { columns: 80, rows: 24 } },
+    input: { runnerId, shell: anyShell, timeLimit: 0, terminal: { columns: 80, rows: 24 } },
   });
   return startExecution.execution.id;
 }
