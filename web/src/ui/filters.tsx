@@ -152,22 +152,45 @@ export function TimeFilter({ read: { since, from, to }, set }: FilteredProps) {
     if (value !== "between") set({ since: value, from: "", to: "" });
     else if (range) set({ since: "" });
   };
-  const input = (name: "from" | "to", value: string | null) => (
-    <label className="row tight small">
-      {name === "from" ? "From" : "to"}
-      <input type="datetime-local" className="input fit" value={value ? localTime(value) : ""} onChange={(event) => set({ [name]: event.target.value && new Date(event.target.value).toISOString() })} />
-    </label>
-  );
+  const change = (name: "from" | "to") => (value: string) => {
+    setOpen(true); // also where none is left
+    set({ [name]: value });
+  };
   return (
     <>
       <Choice label="Time" value={between ? "between" : range} onChange={choose} all="Any time" options={[...ranges.map(([value, text]) => [value, text] as const), ["between", "From – to"]]} />
       {between && (
         <>
-          {input("from", from)}
-          {input("to", to)}
+          <TimeInput label="From" value={from} onChange={change("from")} />
+          <TimeInput label="to" value={to} onChange={change("to")} />
         </>
       )}
     </>
+  );
+}
+
+/** A time of this browser's. It counts once it is whole: what is typed first is a year such as 0002. */
+function TimeInput({ label, value, onChange }: { label: string; value: string | null; onChange: (value: string) => void }) {
+  const known = value ? localTime(value) : "";
+  const [text, setText] = useState(known);
+  const shown = useEffectEvent(() => setText(known));
+  useEffect(() => shown(), [value]);
+  return (
+    <label className="row tight small">
+      {label}
+      <input
+        type="datetime-local"
+        className="input fit"
+        min="1970-01-02T00:00"
+        max="9998-12-31T00:00"
+        value={text}
+        onChange={({ target }) => {
+          setText(target.value);
+          if (target.value === "") onChange("");
+          else if (target.validity.valid) onChange(new Date(target.value).toISOString());
+        }}
+      />
+    </label>
   );
 }
 

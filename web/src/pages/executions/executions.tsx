@@ -184,7 +184,7 @@ function actions(ask: (asked: Asked) => void): Column<ExecutionRow> {
   return {
     name: "Actions",
     width: "9.5rem",
-    card: 3,
+    card: 0,
     acts: true,
     cell: (row) =>
       open(row) && (
