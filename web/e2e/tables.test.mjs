@@ -73,7 +73,7 @@ test("a table of runners shows a claim and a release without asking by itself, a
   assert.match(page.url(), /held-by=PHYS/);
   await page.selectOption("label:has-text('State') select", "IDLE");
   await page.waitForSelector("text=None matches these filters");
-  await page.click("text=Show all runners");
+  await page.click("text=Clear the filters");
   await row.waitFor();
 
   for (const id of [runner, other]) await server.ask(`mutation($id: ID!) { releaseRunner(id: $id) { released } }`, { id });

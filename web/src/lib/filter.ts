@@ -100,13 +100,19 @@ export function readFilters(params: URLSearchParams, states: Options, outcomes: 
   return { environment, runner, state, outcome, text: looked, heldBy, labels, since, from, to, wrong, words };
 }
 
+/** Reads a time of the years 1970 to 9999; undefined: there is none. */
+export function readTime(text: string): Date | undefined {
+  const at = new Date(text);
+  const year = at.getUTCFullYear();
+  return year >= 1970 && year <= 9999 ? at : undefined;
+}
+
 function readTimes(params: URLSearchParams, ignore: (name: string, value: string, why: string) => void) {
   const moment = (name: string) => {
     const value = params.get(name);
     if (!value) return null;
-    const at = new Date(value);
-    const year = at.getUTCFullYear();
-    if (year >= 1970 && year <= 9999) return at;
+    const at = readTime(value);
+    if (at) return at;
     ignore(name, value, "a time is written as 2026-11-27T09:30:00Z");
     return null;
   };

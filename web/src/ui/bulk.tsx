@@ -61,7 +61,7 @@ export function BulkDialog<Row>({ rows, title, agree, keep, children, nameOf, ac
           </ul>
         </>
       )}
-      {stop && <progress className="wide" max={all} value={tried} aria-label={title} />}
+      {stop && <progress max={all} value={tried} aria-label={title} />}
       <p role="status" className="break">
         {stop ? `${count(tried)} of ${count(all)} …` : tally && <Told text={`${tallied(tally, did, had)}.`} />}
       </p>

@@ -1,7 +1,7 @@
 import { useEffect, useEffectEvent, useState } from "react";
 import { Link, useSearchParams } from "wouter";
 import { useCaller } from "../lib/caller";
-import { localTime, ranges, readLabel, written, type Read } from "../lib/filter";
+import { localTime, ranges, readLabel, readTime, written, type Read } from "../lib/filter";
 import { graphql } from "../lib/graphql";
 import { useQuery } from "../lib/hooks";
 import { Empty, Notice } from "./parts";
@@ -181,13 +181,14 @@ function TimeInput({ label, value, onChange }: { label: string; value: string | 
       <input
         type="datetime-local"
         className="input fit"
-        min="1970-01-02T00:00"
-        max="9998-12-31T00:00"
         value={text}
         onChange={({ target }) => {
           setText(target.value);
           if (target.value === "") onChange("");
-          else if (target.validity.valid) onChange(new Date(target.value).toISOString());
+          else {
+            const at = readTime(target.value);
+            if (at) onChange(at.toISOString());
+          }
         }}
       />
     </label>
