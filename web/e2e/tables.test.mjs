@@ -107,7 +107,7 @@ test("executions are signalled and cancelled from their table, with the keyboard
   await visit("/executions?state=RUNNING");
   const row = page.locator(".table-row", { hasText: "caught" });
   await row.waitFor();
-  const command = await row.locator("a.mono").textContent();
+  const command = await row.locator("a.mono").first().textContent();
 
   await tabTo(`Cancel ${command}`);
   await page.keyboard.press("Enter");
