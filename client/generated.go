@@ -2185,7 +2185,7 @@ func (v *GetExecutionsExecutionsExecutionConnection) GetPageInfo() PageInfo { re
 
 // GetExecutionsResponse is returned by GetExecutions on success.
 type GetExecutionsResponse struct {
-	// Executions, oldest first unless `newestFirst` says otherwise, ended ones included for as long as they are kept. After an upgrade from a server without them, `outcomes`, `failed`, `labels`, `command`, `from` and `to` find its executions some time after the start: minutes for a million. INVALID_INPUT when `labels`, `command`, `to`, `first` or `after` can't be used.
+	// Executions, oldest first unless `newestFirst` says otherwise, ended ones included for as long as they are kept. After an upgrade from a server without them, `outcomes`, `failed`, `labels`, `command`, `text`, `from` and `to` find its executions some time after the start: minutes for a million. INVALID_INPUT when `labels`, `command`, `text`, `to`, `first` or `after` can't be used.
 	Executions GetExecutionsExecutionsExecutionConnection `json:"executions"`
 }
 
@@ -2373,7 +2373,7 @@ func (v *GetRunningExecutionsExecutionConnection) GetPageInfo() PageInfo { retur
 
 // GetRunningResponse is returned by GetRunning on success.
 type GetRunningResponse struct {
-	// Executions, oldest first unless `newestFirst` says otherwise, ended ones included for as long as they are kept. After an upgrade from a server without them, `outcomes`, `failed`, `labels`, `command`, `from` and `to` find its executions some time after the start: minutes for a million. INVALID_INPUT when `labels`, `command`, `to`, `first` or `after` can't be used.
+	// Executions, oldest first unless `newestFirst` says otherwise, ended ones included for as long as they are kept. After an upgrade from a server without them, `outcomes`, `failed`, `labels`, `command`, `text`, `from` and `to` find its executions some time after the start: minutes for a million. INVALID_INPUT when `labels`, `command`, `text`, `to`, `first` or `after` can't be used.
 	Executions GetRunningExecutionsExecutionConnection `json:"executions"`
 }
 

@@ -215,6 +215,7 @@ func TestErrorsOfTheEngineAreTyped(t *testing.T) {
 		{`{ executions(labels: [{name: ""}]) { totalCount } }`, "INVALID_INPUT", "labels"},
 		{`{ executions(from: "2026-01-02T00:00:00Z", to: "2026-01-01T00:00:00Z") { totalCount } }`, "INVALID_INPUT", "to"},
 		{`{ executions(command: "` + strings.Repeat("x", 4097) + `") { totalCount } }`, "INVALID_INPUT", "command"},
+		{`{ executions(text: "` + strings.Repeat("x", 4097) + `") { totalCount } }`, "INVALID_INPUT", "text"},
 		{`mutation { startExecution(input: {runnerId: "gone", command: ["true"]}) { execution { id } } }`, "RUNNER_GONE", nil},
 		{`mutation { startExecution(input: {runnerId: "` + runner + `", command: []}) { execution { id } } }`, "INVALID_INPUT", "command"},
 		{`mutation { updateFiles(input: {runnerId: "gone", delete: ["./*"]}) { deleted } }`, "RUNNER_GONE", nil},

@@ -29,13 +29,13 @@ const (
 const recordMemory = 5
 
 func (r query) Executions(ctx context.Context, runner, env *string, states []runtime.ExecutionState, outcomes []runtime.Outcome, failed *bool,
-	labels []runtime.LabelFilter, command *string, from, to *time.Time, first *int, after *string, newestFirst *bool) (model.ExecutionConnection, error) {
+	labels []runtime.LabelFilter, command, text *string, from, to *time.Time, first *int, after *string, newestFirst *bool) (model.ExecutionConnection, error) {
 	page, err := pagination.Parse(first, after)
 	if err != nil {
 		return model.ExecutionConnection{}, err
 	}
 	filter := engine.ExecutionFilter{RunnerID: runtime.RunnerID(orZero(runner)), EnvironmentID: runtime.EnvironmentID(orZero(env)), States: states, NewestFirst: orZero(newestFirst),
-		Outcomes: outcomes, Failed: failed, Labels: labels, Command: orZero(command), From: orZero(from), To: orZero(to)}
+		Outcomes: outcomes, Failed: failed, Labels: labels, Command: orZero(command), Text: orZero(text), From: orZero(from), To: orZero(to)}
 	charge := func(bytes int) error { return transport.Charge(ctx, recordMemory*int64(bytes)) }
 	found, err := r.guard.Executions(ctx, filter, page.First, runtime.ExecutionID(page.After), charge)
 	key := func(execution runtime.Execution) string { return string(execution.ID) }

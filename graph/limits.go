@@ -34,8 +34,8 @@ func fields() generated.ComplexityRoot {
 		return page(child, first)
 	}
 	c.Query.Executions = func(child int, _, _ *string, _ []runtime.ExecutionState, outcomes []runtime.Outcome, failed *bool,
-		labels []runtime.LabelFilter, command *string, from, to *time.Time, first *int, _ *string, _ *bool) int {
-		if len(outcomes) > 0 || failed != nil || len(labels) > 0 || orZero(command) != "" || from != nil || to != nil {
+		labels []runtime.LabelFilter, command, text *string, from, to *time.Time, first *int, _ *string, _ *bool) int {
+		if len(outcomes) > 0 || failed != nil || len(labels) > 0 || orZero(command) != "" || orZero(text) != "" || from != nil || to != nil {
 			return searching + page(child, first)
 		}
 		return page(child, first)

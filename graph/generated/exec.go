@@ -644,7 +644,7 @@ type ComplexityRoot struct {
 		Environment      func(childComplexity int, id string) int
 		Environments     func(childComplexity int) int
 		Execution        func(childComplexity int, id string, waitFor *int) int
-		Executions       func(childComplexity int, runnerID *string, environmentID *string, states []runtime.ExecutionState, outcomes []runtime.Outcome, failed *bool, labels []runtime.LabelFilter, command *string, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) int
+		Executions       func(childComplexity int, runnerID *string, environmentID *string, states []runtime.ExecutionState, outcomes []runtime.Outcome, failed *bool, labels []runtime.LabelFilter, command *string, text *string, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) int
 		Health           func(childComplexity int) int
 		Me               func(childComplexity int) int
 		PoolAlertHistory func(childComplexity int) int
@@ -1021,7 +1021,7 @@ type QueryResolver interface {
 	Environment(ctx context.Context, id string) (*runtime.Environment, error)
 	Runners(ctx context.Context, environmentID *string, states []runtime.RunnerState, heldBy *string, labels []runtime.LabelFilter, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) (pagination.Connection[runtime.Runner], error)
 	Runner(ctx context.Context, id string) (*runtime.Runner, error)
-	Executions(ctx context.Context, runnerID *string, environmentID *string, states []runtime.ExecutionState, outcomes []runtime.Outcome, failed *bool, labels []runtime.LabelFilter, command *string, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) (pagination.Connection[runtime.Execution], error)
+	Executions(ctx context.Context, runnerID *string, environmentID *string, states []runtime.ExecutionState, outcomes []runtime.Outcome, failed *bool, labels []runtime.LabelFilter, command *string, text *string, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) (pagination.Connection[runtime.Execution], error)
 	Execution(ctx context.Context, id string, waitFor *int) (*runtime.Execution, error)
 	Batches(ctx context.Context, runnerID *string, environmentID *string, first *int, after *string, newestFirst *bool) (pagination.Connection[runtime.Batch], error)
 	Batch(ctx context.Context, id string) (*runtime.Batch, error)
@@ -3547,7 +3547,7 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.ComplexityRoot.Query.Executions(childComplexity, args["runnerId"].(*string), args["environmentId"].(*string), args["states"].([]runtime.ExecutionState), args["outcomes"].([]runtime.Outcome), args["failed"].(*bool), args["labels"].([]runtime.LabelFilter), args["command"].(*string), args["from"].(*time.Time), args["to"].(*time.Time), args["first"].(*int), args["after"].(*string), args["newestFirst"].(*bool)), true
+		return e.ComplexityRoot.Query.Executions(childComplexity, args["runnerId"].(*string), args["environmentId"].(*string), args["states"].([]runtime.ExecutionState), args["outcomes"].([]runtime.Outcome), args["failed"].(*bool), args["labels"].([]runtime.LabelFilter), args["command"].(*string), args["text"].(*string), args["from"].(*time.Time), args["to"].(*time.Time), args["first"].(*int), args["after"].(*string), args["newestFirst"].(*bool)), true
 	case "Query.health":
 		if e.ComplexityRoot.Query.Health == nil {
 			break
@@ -4724,7 +4724,7 @@ type Query {
     id: ID!
   ): Runner
 
-  "Executions, oldest first unless ` + "`" + `newestFirst` + "`" + ` says otherwise, ended ones included for as long as they are kept. After an upgrade from a server without them, ` + "`" + `outcomes` + "`" + `, ` + "`" + `failed` + "`" + `, ` + "`" + `labels` + "`" + `, ` + "`" + `command` + "`" + `, ` + "`" + `from` + "`" + ` and ` + "`" + `to` + "`" + ` find its executions some time after the start: minutes for a million. INVALID_INPUT when ` + "`" + `labels` + "`" + `, ` + "`" + `command` + "`" + `, ` + "`" + `to` + "`" + `, ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used."
+  "Executions, oldest first unless ` + "`" + `newestFirst` + "`" + ` says otherwise, ended ones included for as long as they are kept. After an upgrade from a server without them, ` + "`" + `outcomes` + "`" + `, ` + "`" + `failed` + "`" + `, ` + "`" + `labels` + "`" + `, ` + "`" + `command` + "`" + `, ` + "`" + `text` + "`" + `, ` + "`" + `from` + "`" + ` and ` + "`" + `to` + "`" + ` find its executions some time after the start: minutes for a million. INVALID_INPUT when ` + "`" + `labels` + "`" + `, ` + "`" + `command` + "`" + `, ` + "`" + `text` + "`" + `, ` + "`" + `to` + "`" + `, ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used."
   executions(
     "Only those in this runner; null: in any."
     runnerId: ID
@@ -4740,6 +4740,8 @@ type Query {
     labels: [LabelFilterInput!]
     "Only those with this text in the first 4096 bytes of their ` + "`" + `commandLine` + "`" + `, upper and lower case alike; at most 256 bytes. null or empty: any."
     command: String
+    "Only those with this text there, or in a label written as ` + "`" + `name=value` + "`" + `; of labels, upper and lower case of ASCII letters alike; at most 256 bytes. null or empty: any."
+    text: String
     "Only those queued at this time or later; null: at any."
     from: Time
     "Only those queued before this time, which is after ` + "`" + `from` + "`" + `; null: at any."
@@ -9702,46 +9704,54 @@ func (ec *executionContext) field_Query_executions_args(ctx context.Context, raw
 		return nil, err
 	}
 	args["command"] = arg6
-	arg7, err := graphql.ProcessArgField(ctx, rawArgs, "from",
-		func(ctx context.Context, v any) (*time.Time, error) {
-			return ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
-		})
-	if err != nil {
-		return nil, err
-	}
-	args["from"] = arg7
-	arg8, err := graphql.ProcessArgField(ctx, rawArgs, "to",
-		func(ctx context.Context, v any) (*time.Time, error) {
-			return ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
-		})
-	if err != nil {
-		return nil, err
-	}
-	args["to"] = arg8
-	arg9, err := graphql.ProcessArgField(ctx, rawArgs, "first",
-		func(ctx context.Context, v any) (*int, error) {
-			return ec.unmarshalOInt2ᚖint(ctx, v)
-		})
-	if err != nil {
-		return nil, err
-	}
-	args["first"] = arg9
-	arg10, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+	arg7, err := graphql.ProcessArgField(ctx, rawArgs, "text",
 		func(ctx context.Context, v any) (*string, error) {
 			return ec.unmarshalOString2ᚖstring(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["after"] = arg10
-	arg11, err := graphql.ProcessArgField(ctx, rawArgs, "newestFirst",
+	args["text"] = arg7
+	arg8, err := graphql.ProcessArgField(ctx, rawArgs, "from",
+		func(ctx context.Context, v any) (*time.Time, error) {
+			return ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["from"] = arg8
+	arg9, err := graphql.ProcessArgField(ctx, rawArgs, "to",
+		func(ctx context.Context, v any) (*time.Time, error) {
+			return ec.unmarshalOTime2ᚖtimeᚐTime(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["to"] = arg9
+	arg10, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg10
+	arg11, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg11
+	arg12, err := graphql.ProcessArgField(ctx, rawArgs, "newestFirst",
 		func(ctx context.Context, v any) (*bool, error) {
 			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["newestFirst"] = arg11
+	args["newestFirst"] = arg12
 	return args, nil
 }
 
@@ -19712,7 +19722,7 @@ func (ec *executionContext) _Query_executions(ctx context.Context, field graphql
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Executions(ctx, fc.Args["runnerId"].(*string), fc.Args["environmentId"].(*string), fc.Args["states"].([]runtime.ExecutionState), fc.Args["outcomes"].([]runtime.Outcome), fc.Args["failed"].(*bool), fc.Args["labels"].([]runtime.LabelFilter), fc.Args["command"].(*string), fc.Args["from"].(*time.Time), fc.Args["to"].(*time.Time), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["newestFirst"].(*bool))
+			return ec.Resolvers.Query().Executions(ctx, fc.Args["runnerId"].(*string), fc.Args["environmentId"].(*string), fc.Args["states"].([]runtime.ExecutionState), fc.Args["outcomes"].([]runtime.Outcome), fc.Args["failed"].(*bool), fc.Args["labels"].([]runtime.LabelFilter), fc.Args["command"].(*string), fc.Args["text"].(*string), fc.Args["from"].(*time.Time), fc.Args["to"].(*time.Time), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["newestFirst"].(*bool))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v pagination.Connection[runtime.Execution]) graphql.Marshaler {

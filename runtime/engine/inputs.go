@@ -172,6 +172,9 @@ func validateSearch(f ExecutionFilter) error {
 	if len(f.Command) > maxSearchedText || strings.ContainsRune(f.Command, 0) {
 		return runtime.Invalid("command", "must be at most %d bytes without NUL", maxSearchedText)
 	}
+	if len(f.Text) > maxSearchedText || strings.ContainsRune(f.Text, 0) {
+		return runtime.Invalid("text", "must be at most %d bytes without NUL", maxSearchedText)
+	}
 	return validateFilter(f.Labels, f.From, f.To)
 }
 

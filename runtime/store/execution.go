@@ -147,6 +147,7 @@ type ExecutionFilter struct {
 	Failed        *bool                 // true: as runtime.Execution has it; false: it ended by exit status 0
 	Labels        []runtime.LabelFilter // all match
 	Command       string                // in the first SearchedBytes of the command line; upper and lower case alike
+	Text          string                // there, or in a label written as name=value; of labels, upper and lower case of ASCII alike
 	From          time.Time             // of those queued then or later
 	To            time.Time             // of those queued before
 	NewestFirst   bool

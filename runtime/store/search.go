@@ -82,6 +82,17 @@ func labelLine(of runtime.LabelFilter) string {
 	return line
 }
 
+// inLabels returns a text as it stands in the lines of labels, in lower case. Both databases take that of ASCII only.
+func inLabels(text string) string {
+	quoted := strconv.Quote(text)
+	return strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, quoted[1:len(quoted)-1])
+}
+
 // searched returns the beginning of a command line as it is searched: as text that any database takes.
 func searched(line string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(strings.ToLower(line), "\x00", ""), "")
@@ -210,6 +221,11 @@ func (q ExecutionFilter) search(s *selection) {
 	}
 	if q.Command != "" {
 		s.add("instr(s.command, %s) > 0", strings.ToLower(q.Command))
+	}
+	if q.Text != "" {
+		s.add("(instr(s.command, %s) > 0", strings.ToLower(q.Text))
+		s.all[len(s.all)-1] += " OR instr(lower(replace(s.labels, '\"=\"', '=')), " + parameters(len(s.args)+1, 1) + ") > 0)"
+		s.args = append(s.args, inLabels(q.Text))
 	}
 }
 

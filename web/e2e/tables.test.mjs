@@ -73,7 +73,7 @@ test("a table of runners shows a claim and a release without asking by itself, a
   assert.match(page.url(), /held-by=PHYS/);
   await page.selectOption("label:has-text('State') select", "IDLE");
   await page.waitForSelector("text=None matches these filters");
-  await page.click("text=Show all runners");
+  await page.click("text=Clear the filters");
   await row.waitFor();
 
   for (const id of [runner, other]) await server.ask(`mutation($id: ID!) { releaseRunner(id: $id) { released } }`, { id });
@@ -107,7 +107,7 @@ test("executions are signalled and cancelled from their table, with the keyboard
   await visit("/executions?state=RUNNING");
   const row = page.locator(".table-row", { hasText: "caught" });
   await row.waitFor();
-  const command = await row.locator("a.mono").textContent();
+  const command = await row.locator("a.mono").first().textContent();
 
   await tabTo(`Cancel ${command}`);
   await page.keyboard.press("Enter");

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ago, between, bytes, commandLine, duration, lasting } from "./format";
+import { ago, between, bytes, commandText, dated, duration, lasting } from "./format";
 
 test.each([
   [0, "0 B"],
@@ -33,14 +33,16 @@ test("ago", () => {
   expect(ago("2026-11-21T00:12:00Z", now)).toBe("in 2 min");
 });
 
-test.each([
-  [["ls", "-l"], "ls -l"],
-  [["echo", "it's", ""], `echo 'it'\\''s' ''`],
-  [["/bin/sh", "-c", "a | b"], "a | b"],
-  [["sh", "-c", 'cc main.c && ./a.out "$@"', "sh", "a b", "c"], "cc main.c && ./a.out 'a b' c"],
-  [["sh", "-c", 'echo $1; cat "$@"', "sh", "a"], `sh -c 'echo $1; cat "$@"' sh a`],
-  [["python3", "-c", "print(1)"], "python3 -c 'print(1)'"],
-])("commandLine %j", (command, want) => expect(commandLine(command)).toBe(want));
+test("a command is marked where it isn't seen, and cut", () => {
+  expect(commandText(" echo \u202e a\n")).toBe("echo [U+202E] a");
+  expect(commandText("x".repeat(300), 80)).toBe("x".repeat(80));
+});
+
+test("dates have the day, and the year of another one", () => {
+  const now = Date.parse("2026-11-21T12:00:00Z");
+  expect(dated("2026-11-21T11:00:01Z", now)).toMatch(/^21 Nov, \d\d:00:01$/);
+  expect(dated("2025-11-20T11:00:01Z", now)).toMatch(/^2025 20 Nov, /);
+});
 
 test("lasting", () => {
   const now = Date.parse("2026-11-21T00:10:00Z");

@@ -58,6 +58,12 @@ export function moment(time: string, now = Date.now()): string {
   return new Date(now).toDateString() === at.toDateString() ? clock.format(at) : day.format(at);
 }
 
+/** A day and the time, for tables, in which the days are beside each other; with the year unless it is this one. */
+export function dated(time: string, now = Date.now()): string {
+  const at = new Date(time);
+  return new Date(now).getFullYear() === at.getFullYear() ? day.format(at) : `${at.getFullYear()} ${day.format(at)}`;
+}
+
 /** Milliseconds between two times of the API, which have nanoseconds. */
 export function between(from: string, to: string): number {
   return precise(to) - precise(from);
@@ -90,20 +96,7 @@ export function short(id: string): string {
   return id.length > 12 ? `…${id.slice(-8)}` : id;
 }
 
-/** What a shell's text ends with so that the arguments after it come to its last command. */
-export const forArguments = ' "$@"';
-
-/** A command line as it was typed: quoted where a shell would want it; that of a shell is the line that it was given. What isn't seen of it is marked. */
-export function commandLine(command: readonly string[]): string {
-  const [program = "", option, line = "", , ...args] = command;
-  if (option === "-c" && /^(.*\/)?(ba|da|z)?sh$/.test(program)) {
-    if (command.length === 3) return visible(line.trim());
-    const typed = line.endsWith(forArguments) ? line.slice(0, -forArguments.length) : undefined;
-    if (typed !== undefined && !/\$[@*#{1-9]|\bshift\b/.test(typed)) return visible([typed, ...args.map(quoted)].join(" "));
-  }
-  return visible(command.map(quoted).join(" "));
-}
-
-function quoted(word: string): string {
-  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+/** A command line as its caller gave it, short enough for a heading or a row. What isn't seen of it is marked. */
+export function commandText(line: string, longest = 200): string {
+  return visible(line.trim().slice(0, longest));
 }

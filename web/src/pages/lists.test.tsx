@@ -24,7 +24,7 @@ test.each([["runners", Runners], ["executions", Executions], ["batches", Batches
     }
     if (!query.includes(`${list}(`)) return Response.json({ data: { environments: [] } });
     listed++;
-    return Response.json({ data: { [list]: { nodes: [], totalCount: 0, pageInfo: { hasNextPage: false, endCursor: null } } } });
+    return Response.json({ data: { [list]: { nodes: [], edges: [], totalCount: 0, pageInfo: { hasNextPage: false, endCursor: null } } } });
   });
   render(
     <CallerProvider>

@@ -1,6 +1,6 @@
 import { useState } from "react";
 import { ask, ServerError } from "../lib/ask";
-import { commandLine } from "../lib/format";
+import { commandText } from "../lib/format";
 import { graphql } from "../lib/graphql";
 import { useAction } from "../lib/hooks";
 import { Dialog, Failure } from "./parts";
@@ -10,10 +10,22 @@ const CancelMutation = graphql(`
     cancelExecution(id: $id) {
       execution {
         state
+        outcome
       }
     }
   }
 `);
+
+/** Cancels an execution, or says that it had ended. */
+export async function cancelOne(id: string): Promise<"done" | "ended"> {
+  try {
+    const { state, outcome } = (await ask(CancelMutation, { id })).cancelExecution.execution;
+    return state === "FINISHED" && outcome !== "CANCELLED" ? "ended" : "done";
+  } catch (error) {
+    if (error instanceof ServerError && error.code === "EXECUTION_NOT_FOUND") return "ended";
+    throw error;
+  }
+}
 
 const SignalMutation = graphql(`
   mutation SignalExecution($input: SignalExecutionInput!) {
@@ -53,7 +65,7 @@ export function SignalChoice({ value, onChange }: { value: string; onChange: (va
 
 export interface ControlProps {
   /** Which; without one nothing is asked. */
-  execution: { id: string; command: readonly string[] } | undefined;
+  execution: { id: string; commandLine: string } | undefined;
   onClose: () => void;
   onDone?: () => void;
 }
@@ -80,7 +92,7 @@ export function SignalDialog({ execution, onClose, onDone }: ControlProps) {
         }}
       >
         <p className="break">
-          <span className="mono">{execution && commandLine(execution.command).slice(0, 200)}</span> gets it, with its process group. What it does about it is its own business.
+          <span className="mono">{execution && commandText(execution.commandLine)}</span> gets it, with its process group. What it does about it is its own business.
         </p>
         <SignalChoice value={name} onChange={setName} />
         <Failure error={send.error} />
@@ -111,7 +123,7 @@ export function CancelDialog({ execution, onClose, onDone }: ControlProps) {
   return (
     <Dialog title="Cancel this execution?" open={execution !== undefined} onClose={close}>
       <p className="break">
-        <span className="mono">{execution && commandLine(execution.command).slice(0, 200)}</span> ends, with every process that it started. What it printed is kept.
+        <span className="mono">{execution && commandText(execution.commandLine)}</span> ends, with every process that it started. What it printed is kept.
       </p>
       <Failure error={cancel.error} />
       <div className="row">

@@ -1,23 +1,41 @@
 import { useEffect, useEffectEvent, useState } from "react";
-import { useSearchParams } from "wouter";
+import { Link, useSearchParams } from "wouter";
 import { useCaller } from "../lib/caller";
+import { localTime, ranges, readLabel, readTime, written, type Read } from "../lib/filter";
 import { graphql } from "../lib/graphql";
 import { useQuery } from "../lib/hooks";
+import { Empty, Notice } from "./parts";
+import { Told } from "./told";
 
-/** A filter that stands in the address, so that a link shows the same. */
-export function useFilter(name: string): [string, (value: string) => void] {
+/** Values of filters by their names; "" or none ends a filter. */
+export type Change = Readonly<Record<string, string | readonly string[]>>;
+
+/** The filters in the address, so that a link shows the same. Each change is one step back, but for one that goes on with a text. */
+export function useFilters(): [URLSearchParams, (change: Change) => void] {
   const [search, setSearch] = useSearchParams();
-  const set = (value: string) =>
+  const set = (change: Change) => {
+    const goesOn = Object.entries(change).every(([name, value]) => typing.has(name) && search.get(name) && value !== "");
     setSearch(
       (before) => {
         const after = new URLSearchParams(before);
-        if (value === "") after.delete(name);
-        else after.set(name, value);
+        for (const [name, value] of Object.entries(change)) {
+          after.delete(name);
+          for (const one of typeof value === "string" ? [value] : value) if (one !== "") after.append(name, one);
+        }
         return after;
       },
-      { replace: true },
+      { replace: goesOn },
     );
-  return [search.get(name) ?? "", set];
+  };
+  return [search, set];
+}
+
+const typing = new Set(["text", "held-by", "from", "to", "action"]);
+
+/** One filter of the address. */
+export function useFilter(name: string): [string, (value: string) => void] {
+  const [search, set] = useFilters();
+  return [search.get(name) ?? "", (value) => set({ [name]: value })];
 }
 
 /** The tenant in the address. A caller without a TenantFilter has none: nothing there could clear it. */
@@ -116,5 +134,122 @@ export function Search({ label, value, onChange, placeholder }: SearchProps) {
       onChange={(event) => setText(event.target.value)}
       onKeyDown={(event) => event.key === "Enter" && onChange(text)}
     />
+  );
+}
+
+export interface FilteredProps {
+  read: Read;
+  set: (change: Change) => void;
+}
+
+/** From when on, and until when. */
+export function TimeFilter({ read: { since, from, to }, set }: FilteredProps) {
+  const [open, setOpen] = useState(false);
+  const range = ranges.find(([, , ms]) => ms === since)?.[0] ?? "";
+  const between = range === "" && (open || from !== null || to !== null);
+  const choose = (value: string) => {
+    setOpen(value === "between");
+    if (value !== "between") set({ since: value, from: "", to: "" });
+    else if (range) set({ since: "" });
+  };
+  const change = (name: "from" | "to") => (value: string) => {
+    setOpen(true); // also where none is left
+    set({ [name]: value });
+  };
+  return (
+    <>
+      <Choice label="Time" value={between ? "between" : range} onChange={choose} all="Any time" options={[...ranges.map(([value, text]) => [value, text] as const), ["between", "From – to"]]} />
+      {between && (
+        <>
+          <TimeInput label="From" value={from} onChange={change("from")} />
+          <TimeInput label="to" value={to} onChange={change("to")} />
+        </>
+      )}
+    </>
+  );
+}
+
+/** A time of this browser's. It counts once it is whole: what is typed first is a year such as 0002. */
+function TimeInput({ label, value, onChange }: { label: string; value: string | null; onChange: (value: string) => void }) {
+  const known = value ? localTime(value) : "";
+  const [text, setText] = useState(known);
+  const shown = useEffectEvent(() => setText(known));
+  useEffect(() => shown(), [value]);
+  return (
+    <label className="row tight small">
+      {label}
+      <input
+        type="datetime-local"
+        className="input fit"
+        value={text}
+        onChange={({ target }) => {
+          setText(target.value);
+          if (target.value === "") onChange("");
+          else {
+            const at = readTime(target.value);
+            if (at) onChange(at.toISOString());
+          }
+        }}
+      />
+    </label>
+  );
+}
+
+/** Which labels: those that are asked for, and an input for one more. */
+export function LabelFilter({ read: { labels }, set }: FilteredProps) {
+  const [text, setText] = useState("");
+  const [wrong, setWrong] = useState(false);
+  const all = labels.map(written);
+  return (
+    <>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          const label = readLabel(text.trim());
+          setWrong(!label);
+          if (!label) return;
+          set({ label: [...new Set([...all, written(label)])] });
+          setText("");
+        }}
+      >
+        <input className="input fit" aria-label="Label, as name=value, then Enter" placeholder="Label: name=value ⏎" value={text} aria-invalid={wrong || undefined} onChange={(event) => setText(event.target.value)} />
+      </form>
+      {labels.map((label) => (
+        <Narrowed key={written(label)} to={`label ${written(label)}`} all="without this label" onClear={() => set({ label: all.filter((one) => one !== written(label)) })} />
+      ))}
+    </>
+  );
+}
+
+/** What of the address is ignored, and why. */
+export function Ignored({ read: { wrong }, set }: FilteredProps) {
+  const [search] = useFilters();
+  if (wrong.length === 0) return null;
+  const without = (name: string) => search.getAll(name).filter((value) => !wrong.some((one) => one.name === name && one.value === value));
+  return (
+    <Notice
+      kind="warn"
+      action={
+        <button type="button" className="button small" onClick={() => set(Object.fromEntries(wrong.map(({ name }) => [name, without(name)])))}>
+          Remove from the address
+        </button>
+      }
+    >
+      The address has a filter that can't be used, so it is ignored: <Told text={wrong.map(({ name, value, why }) => `${name}=${value.slice(0, 80)} (${why})`).join("; ")} />.
+    </Notice>
+  );
+}
+
+/** That nothing matches, with what was looked for. */
+export function NoneFound({ what, read: { words }, path }: { what: string; read: Read; path: string }) {
+  return (
+    <Empty title={`No ${what} here`}>
+      <p className="break">
+        None matches these filters: <Told text={words.join(", ")} />.
+      </p>
+      <Link className="button" href={path}>
+        Clear the filters
+      </Link>
+    </Empty>
   );
 }

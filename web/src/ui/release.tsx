@@ -4,6 +4,11 @@ import { short } from "../lib/format";
 import { useAction } from "../lib/hooks";
 import { Dialog, Failure } from "./parts";
 
+/** Releases a runner, or says that it was gone. */
+export async function releaseOne(id: string): Promise<"done" | "ended"> {
+  return (await ask(ReleaseMutation, { id })).releaseRunner.released ? "done" : "ended";
+}
+
 export interface ReleaseProps {
   /** Which; without one the question isn't asked. */
   runner: { id: string; environmentId: string } | undefined;

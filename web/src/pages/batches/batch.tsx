@@ -3,7 +3,7 @@ import { Link } from "wouter";
 import { ask } from "../../lib/ask";
 import { BatchFragment, batchVerdict, caseVerdict, tally } from "../../lib/batch";
 import { useCaller } from "../../lib/caller";
-import { between, commandLine, duration, plural, short } from "../../lib/format";
+import { between, commandText, duration, plural, short } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { useAction, useQuery } from "../../lib/hooks";
 import { OutcomeFragment, sentence } from "../../lib/outcome";
@@ -18,7 +18,7 @@ const BatchQuery = graphql(
         stopOnFailure
         build {
           id
-          command
+          commandLine
           ...OutcomeParts
         }
         cases(first: 1000) {
@@ -129,7 +129,7 @@ function Build({ batch }: { batch: Details }) {
   if (!batch.build) return batch.hasBuild ? "not there" : "none";
   return (
     <Link className="mono" href={`/executions/${batch.build.id}`} title={sentence(batch.build)}>
-      {commandLine(batch.build.command).slice(0, 80)}
+      {commandText(batch.build.commandLine, 80)}
     </Link>
   );
 }

@@ -1,7 +1,7 @@
 import { useEffect, useState, type ReactNode } from "react";
 import { Link } from "wouter";
 import { useCaller } from "../../lib/caller";
-import { commandLine, short } from "../../lib/format";
+import { commandText, short } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { useAction, useQuery } from "../../lib/hooks";
 import { OutcomeFragment, sentence, verdict } from "../../lib/outcome";
@@ -9,6 +9,7 @@ import type { Stream } from "../../lib/output";
 import { useLog } from "../../lib/uselog";
 import { useSearch } from "../../lib/usesearch";
 import { CancelDialog, signal, SignalChoice } from "../../ui/control";
+import { Labels } from "../../ui/labels";
 import { LogView } from "../../ui/logview";
 import { Card, Empty, Facts, Failure, Loading, Notice, Page, Tag } from "../../ui/parts";
 import { DownloadButton } from "./download";
@@ -28,7 +29,11 @@ const ExecutionQuery = graphql(
         environmentId
         batchId
         caseIndex
-        command
+        commandLine
+        labels {
+          name
+          value
+        }
         startedWarm
         coldReason
         ...OutcomeParts
@@ -83,7 +88,7 @@ export default function Execution({ id }: { id: string }) {
   const running = now.state === "RUNNING";
   return (
     <Page
-      title={commandLine(execution.command).slice(0, 120) || "Execution"}
+      title={commandText(execution.commandLine, 120) || "Execution"}
       above={above}
       actions={
         <>
@@ -148,6 +153,7 @@ function Details({ of, tenant }: { of: Details; tenant: boolean }) {
         ["Runner", <Link key="r" className="mono" title={of.runnerId} href={`/executions?runner=${of.runnerId}`}>{short(of.runnerId)}</Link>],
         ...batch,
         ...(tenant ? [["Tenant", of.tenant] satisfies [string, string]] : []),
+        ...(of.labels.length > 0 ? [["Labels", <Labels key="l" labels={of.labels} path="/executions" />] satisfies [string, ReactNode]] : []),
         ["Interpreter", of.startedWarm == null ? "–" : of.startedWarm ? "Loaded before" : `Not the loaded one: ${of.coldReason}`],
       ]}
     </Facts>

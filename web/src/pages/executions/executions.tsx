@@ -1,42 +1,19 @@
 import { useState } from "react";
 import { Link } from "wouter";
 import { useCaller } from "../../lib/caller";
-import { commandLine, duration, loadedOf, moment, short } from "../../lib/format";
+import { readFilters } from "../../lib/filter";
+import { commandText, dated, duration, loadedOf, plural, short } from "../../lib/format";
 import { verdict } from "../../lib/outcome";
-import { CancelDialog, SignalDialog } from "../../ui/control";
-import { Choice, EnvironmentFilter, Narrowed, useFilter } from "../../ui/filters";
+import { BulkDialog } from "../../ui/bulk";
+import { cancelOne, CancelDialog, SignalDialog } from "../../ui/control";
+import { Choice, EnvironmentFilter, Ignored, LabelFilter, Narrowed, NoneFound, Search, TimeFilter, useFilters } from "../../ui/filters";
+import { Labels } from "../../ui/labels";
 import { Offer } from "../../ui/offer";
 import { Empty, Failure, Loading, Page, Tag } from "../../ui/parts";
+import { useSelection } from "../../ui/selection";
 import { Table, tenantColumn, type Column } from "../../ui/table";
+import { outcomeFilter, outcomes } from "./outcomes";
 import { useExecutions, type ExecutionRow, type Filter } from "./useexecutions";
-
-const told: readonly Column<ExecutionRow>[] = [
-  {
-    name: "Execution",
-    width: "minmax(12rem, 3fr)",
-    cell: (row) => (
-      <Link className="mono" href={`/executions/${row.id}`} title={commandLine(row.command)}>
-        {commandLine(row.command) || row.id}
-      </Link>
-    ),
-  },
-  {
-    name: "Outcome",
-    width: "9rem",
-    cell: (row) => {
-      const { tone, text } = verdict(row);
-      return <Tag tone={tone}>{text}</Tag>;
-    },
-  },
-  { name: "Took", width: "5.5rem", cell: (row) => <span className="num">{row.usage ? duration(row.usage.wallMs) : "–"}</span> },
-  { name: "Began", width: "9rem", cell: (row) => <span className="num" title={row.marks.queuedAt}>{moment(row.marks.queuedAt)}</span> },
-  {
-    name: "Environment",
-    width: "minmax(6rem, 1fr)",
-    cell: (row) => <Link href={`/environments/${encodeURIComponent(row.environmentId)}`}>{row.environmentId}</Link>,
-  },
-  { name: "Runner", width: "8rem", cell: (row) => <span className="mono soft" title={row.runnerId}>{short(row.runnerId)}</span> },
-];
 
 const states = [
   ["PENDING", "Waiting"],
@@ -44,44 +21,81 @@ const states = [
   ["FINISHED", "Ended"],
 ] as const;
 
+const nameOf = (row: ExecutionRow) => commandText(row.commandLine) || row.id;
+const open = (row: ExecutionRow) => row.state !== "FINISHED";
+
+function columnsOf(params: URLSearchParams): readonly Column<ExecutionRow>[] {
+  return [
+    {
+      name: "Execution",
+      width: "minmax(12rem, 3fr)",
+      card: 0,
+      cell: (row) => (
+        <Link className="mono" href={`/executions/${row.id}`} title={commandText(row.commandLine, 2000)}>
+          {nameOf(row)}
+        </Link>
+      ),
+    },
+    {
+      name: "Outcome",
+      width: "9rem",
+      card: 1,
+      cell: (row) => {
+        const { tone, text } = verdict(row);
+        return <Tag tone={tone}>{text}</Tag>;
+      },
+    },
+    { name: "Labels", width: "minmax(10rem, 2fr)", card: 2, cell: (row) => (row.labels.length > 0 ? <Labels labels={row.labels} path="/executions" params={params} /> : <span className="soft">–</span>) },
+    {
+      name: "Began",
+      width: "8.5rem",
+      card: 1,
+      cell: (row) => (
+        <time className="num nowrap" dateTime={row.marks.queuedAt} title={row.marks.queuedAt}>
+          {dated(row.marks.queuedAt)}
+        </time>
+      ),
+    },
+    { name: "Took", width: "5.5rem", cell: (row) => <span className="num">{row.usage ? duration(row.usage.wallMs) : "–"}</span> },
+    {
+      name: "Environment",
+      width: "minmax(6rem, 1fr)",
+      card: 1,
+      cell: (row) => <Link href={`/environments/${encodeURIComponent(row.environmentId)}`}>{row.environmentId}</Link>,
+    },
+    { name: "Runner", width: "6.5rem", cell: (row) => <span className="mono soft" title={row.runnerId}>{short(row.runnerId)}</span> },
+  ];
+}
+
 type Asked = { row: ExecutionRow; what: "signal" | "cancel" } | undefined;
 
 /** Every execution that is kept, the latest first. */
 export default function Executions() {
-  const [environment, setEnvironment] = useFilter("environment");
-  const [state, setState] = useFilter("state");
-  const [runner, setRunner] = useFilter("runner");
+  const [params, set] = useFilters();
+  const read = readFilters(params, states, outcomes);
+  const { environment, state, runner } = read;
   const filter: Filter = {
     environmentId: environment || null,
     runnerId: runner || null,
     states: states.filter(([name]) => name === state).map(([name]) => name),
+    ...outcomeFilter(read.outcome),
+    labels: read.labels.length > 0 ? read.labels : null,
+    text: read.text || null,
+    since: read.since,
+    from: read.from,
+    to: read.to,
   };
   const { rows, total, loading: asking, error, more, again } = useExecutions(filter);
   const { caller, may, showTenants } = useCaller();
   const loading = asking || !caller;
   const [asked, setAsked] = useState<Asked>();
+  const [cancelling, setCancelling] = useState<readonly ExecutionRow[]>();
+  const selection = useSelection(rows, open, nameOf);
+  const n = selection.chosen.length;
   const columns: readonly Column<ExecutionRow>[] = [
-    ...told,
+    ...columnsOf(params),
     ...(showTenants ? [tenantColumn] : []),
-    {
-      name: "Actions",
-      width: "9.5rem",
-      acts: true,
-      cell: (row) =>
-        row.state !== "FINISHED" &&
-        may("use") && (
-          <>
-            {row.state === "RUNNING" && (
-              <button type="button" className="button small" aria-label={`Signal ${commandLine(row.command)}`} onClick={() => setAsked({ row, what: "signal" })}>
-                Signal …
-              </button>
-            )}
-            <button type="button" className="button small danger" aria-label={`Cancel ${commandLine(row.command)}`} onClick={() => setAsked({ row, what: "cancel" })}>
-              Cancel …
-            </button>
-          </>
-        ),
-    },
+    ...(may("use") ? [actions(setAsked)] : []),
   ];
   return (
     <Page
@@ -100,12 +114,18 @@ export default function Executions() {
       }
     >
       <div className="filters">
-        <EnvironmentFilter value={environment} onChange={setEnvironment} />
-        <Choice label="State" value={state} onChange={setState} all="Any state" options={states} />
-        {runner && (
-          <Narrowed to={`runner ${short(runner)}`} all="show all runners" onClear={() => setRunner("")} />
-        )}
+        <Search label="A text in a label or a command" value={read.text} onChange={(text) => set({ text })} placeholder="Label or command: ada" />
+        <button type="button" className="button" aria-pressed={read.outcome === "failed"} onClick={() => set({ outcome: read.outcome === "failed" ? "" : "failed" })}>
+          Failed
+        </button>
+        <Choice label="Outcome" value={read.outcome} onChange={(outcome) => set({ outcome })} all="Any outcome" options={outcomes} />
+        <Choice label="State" value={state} onChange={(value) => set({ state: value })} all="Any state" options={states} />
+        <TimeFilter read={read} set={set} />
+        <EnvironmentFilter value={environment} onChange={(value) => set({ environment: value })} />
+        <LabelFilter read={read} set={set} />
+        {runner && <Narrowed to={`runner ${short(runner)}`} all="show all runners" onClear={() => set({ runner: "" })} />}
       </div>
+      <Ignored read={read} set={set} />
       <Failure error={error} retry={again} />
       <Table
         label="Executions"
@@ -114,24 +134,70 @@ export default function Executions() {
         rows={rows}
         rowKey={(row) => row.id}
         total={total}
-        least={showTenants ? "76rem" : "68rem"}
+        least={showTenants ? "85rem" : "77rem"}
         onEnd={more}
         foot={loading ? "" : loadedOf(rows.length, total, "execution")}
+        selection={may("use") ? selection : undefined}
+        actions={
+          <button type="button" className="button small danger" onClick={() => setCancelling(selection.chosen)}>
+            Cancel {n} …
+          </button>
+        }
         empty={
           loading ? (
             error ? null : <Loading what="executions" />
+          ) : read.words.length > 0 ? (
+            <NoneFound what="executions" read={read} path="/executions" />
           ) : (
             <Empty title="No executions here">
-              <p>{environment || state || runner ? "None matches these filters." : "What is run shows here, and is kept for a while."}</p>
-              <Link className="button" href={may("use") ? "/playground" : "/executions"}>
-                {may("use") ? "Run a program" : "All executions"}
-              </Link>
+              <p>What is run shows here, and is kept for a while.</p>
+              {may("use") && (
+                <Link className="button" href="/playground">
+                  Run a program
+                </Link>
+              )}
             </Empty>
           )
         }
       />
       <SignalDialog execution={asked?.what === "signal" ? asked.row : undefined} onClose={() => setAsked(undefined)} onDone={again} />
       <CancelDialog execution={asked?.what === "cancel" ? asked.row : undefined} onClose={() => setAsked(undefined)} onDone={again} />
+      <BulkDialog
+        rows={cancelling}
+        title={`Cancel ${plural(cancelling?.length ?? 0, "execution")}?`}
+        agree={`Cancel ${cancelling?.length ?? 0}`}
+        keep="Let them run"
+        nameOf={(row) => [nameOf(row), ...row.labels.map(({ name, value }) => `${name}=${value}`)].join("  ")}
+        act={({ id }) => cancelOne(id)}
+        did="cancelled"
+        had="had already ended"
+        onClose={() => setCancelling(undefined)}
+        onDone={again}
+      >
+        They end, with every process that they started. What they printed is kept, and their runners stay.
+      </BulkDialog>
     </Page>
   );
+}
+
+function actions(ask: (asked: Asked) => void): Column<ExecutionRow> {
+  return {
+    name: "Actions",
+    width: "9.5rem",
+    card: 0,
+    acts: true,
+    cell: (row) =>
+      open(row) && (
+        <>
+          {row.state === "RUNNING" && (
+            <button type="button" className="button small" aria-label={`Signal ${nameOf(row)}`} onClick={() => ask({ row, what: "signal" })}>
+              Signal …
+            </button>
+          )}
+          <button type="button" className="button small danger" aria-label={`Cancel ${nameOf(row)}`} onClick={() => ask({ row, what: "cancel" })}>
+            Cancel …
+          </button>
+        </>
+      ),
+  };
 }

@@ -1,5 +1,6 @@
 import { useMemo } from "react";
 import { ask, ServerError } from "../../lib/ask";
+import { timesAt } from "../../lib/filter";
 import { graphql, type ResultOf, type VariablesOf } from "../../lib/graphql";
 import { OutcomeFragment } from "../../lib/outcome";
 import { everyPage, pageSize, usePages, type Part, type Source } from "../../lib/pages";
@@ -11,7 +12,11 @@ const ExecutionRowFragment = graphql(
       tenant
       environmentId
       runnerId
-      command
+      commandLine
+      labels {
+        name
+        value
+      }
       ...OutcomeParts
       marks {
         queuedAt
@@ -24,8 +29,33 @@ export type ExecutionRow = ResultOf<typeof ExecutionRowFragment>;
 
 const ExecutionsQuery = graphql(
   `
-    query Executions($runnerId: ID, $environmentId: ID, $states: [ExecutionState!], $first: Int, $after: String) {
-      executions(runnerId: $runnerId, environmentId: $environmentId, states: $states, first: $first, after: $after, newestFirst: true) {
+    query Executions(
+      $runnerId: ID
+      $environmentId: ID
+      $states: [ExecutionState!]
+      $outcomes: [Outcome!]
+      $failed: Boolean
+      $labels: [LabelFilterInput!]
+      $text: String
+      $from: Time
+      $to: Time
+      $first: Int
+      $after: String
+    ) {
+      executions(
+        runnerId: $runnerId
+        environmentId: $environmentId
+        states: $states
+        outcomes: $outcomes
+        failed: $failed
+        labels: $labels
+        text: $text
+        from: $from
+        to: $to
+        first: $first
+        after: $after
+        newestFirst: true
+      ) {
         nodes {
           ...ExecutionRow
         }
@@ -51,7 +81,7 @@ const OneQuery = graphql(
   [ExecutionRowFragment],
 );
 
-export type Filter = Pick<VariablesOf<typeof ExecutionsQuery>, "runnerId" | "environmentId" | "states">;
+export type Filter = Omit<VariablesOf<typeof ExecutionsQuery>, "first" | "after"> & { since?: number | null };
 
 const every = 2_000;
 const atMost = 20_000; // rows that are kept: a page can stay open for days
@@ -60,15 +90,16 @@ const atOnce = 10; // unfinished ones beyond the first page that are asked for o
 /**
  * Executions, the latest first. One that has ended doesn't change: a refresh
  * asks for the first page and for some beyond it that may have changed; where
- * more came than fits in a page, or than is kept, it begins anew. Where only
- * those are listed that haven't ended, all of them may have.
+ * more came than fits in a page, or than is kept, it begins anew. Where it depends
+ * on their ends which are listed, all of them are asked for again.
  */
 export function executionsOf(filter: Filter): Source<ExecutionRow> {
   const page = async (first: number, after: string | null, signal?: AbortSignal): Promise<Part<ExecutionRow>> => {
-    const { executions } = await ask(ExecutionsQuery, { ...filter, first, after }, signal);
+    const { since, from, to, ...rest } = filter;
+    const { executions } = await ask(ExecutionsQuery, { ...rest, ...timesAt({ since, from: from as string, to: to as string }), first, after }, signal);
     return { rows: executions.nodes, total: executions.totalCount, end: executions.pageInfo.endCursor, more: executions.pageInfo.hasNextPage };
   };
-  if (filter.states?.some((state) => state !== "FINISHED")) return { page, refresh: everyPage(page) };
+  if (filter.states?.length || filter.outcomes?.length || filter.failed != null) return { page, refresh: everyPage(page) };
   const refresh = async (before: Part<ExecutionRow>, signal: AbortSignal) => {
     const first = await page(pageSize, null, signal);
     const known = new Set(before.rows.map((row) => row.id));

@@ -1,4 +1,3 @@
-import { forArguments } from "../../lib/format";
 import { split } from "./words";
 
 // A program to run: what a person wrote, and what a runner gets of it.
@@ -7,6 +6,9 @@ export interface File {
   name: string;
   text: string;
 }
+
+/** What a shell's text ends with so that the arguments after it come to its last command. */
+const forArguments = ' "$@"';
 
 export interface Program {
   environment: string;

@@ -1,14 +1,18 @@
 import { useState } from "react";
 import { Link } from "wouter";
 import { useCaller } from "../../lib/caller";
-import { bytes, lasting, loadedOf, moment, short } from "../../lib/format";
+import { readFilters, written } from "../../lib/filter";
+import { bytes, dated, lasting, loadedOf, moment, plural, short } from "../../lib/format";
 import { useNow } from "../../lib/time";
 import { percent } from "../../lib/usage";
-import { Choice, EnvironmentFilter, Search, useFilter } from "../../ui/filters";
+import { BulkDialog } from "../../ui/bulk";
+import { Choice, EnvironmentFilter, Ignored, LabelFilter, NoneFound, Search, TimeFilter, useFilters } from "../../ui/filters";
 import { ClusterLink, HappenedDialog, RunnerName } from "../../ui/happened";
+import { Labels } from "../../ui/labels";
 import { Empty, Failure, Loading, Page, Tag, type Tone } from "../../ui/parts";
 import { Offer } from "../../ui/offer";
-import { ReleaseDialog } from "../../ui/release";
+import { ReleaseDialog, releaseOne } from "../../ui/release";
+import { useSelection } from "../../ui/selection";
 import { Table, tenantColumn, type Column } from "../../ui/table";
 import { ClaimDialog } from "./claim";
 import { useRunners, type RunnerRow } from "./userunners";
@@ -22,15 +26,21 @@ const words: Record<State, string> = { STARTING: "Starting", IDLE: "Idle", CLAIM
 
 const states = (Object.entries(words) as [State, string][]).filter(([name]) => name !== "GONE");
 
+const claimed = (runner: RunnerRow) => runner.state === "CLAIMED";
+
 /** Every runner that there is, live. */
 export default function Runners() {
-  const [environment, setEnvironment] = useFilter("environment");
-  const [state, setState] = useFilter("state");
-  const [heldBy, setHeldBy] = useFilter("held-by");
+  const [params, set] = useFilters();
+  const read = readFilters(params, states);
+  const { environment, state, heldBy } = read;
   const filter = {
     environmentId: environment || null,
     states: states.filter(([name]) => name === state).map(([name]) => name),
     heldBy: heldBy || null,
+    labels: read.labels.length > 0 ? read.labels : null,
+    since: read.since,
+    from: read.from,
+    to: read.to,
   };
   const { rows, total, loading: asking, error, more, again } = useRunners(filter);
   const { usage, onSeen } = useUsage(filter, rows);
@@ -38,35 +48,49 @@ export default function Runners() {
   const loading = asking || !caller;
   const [claiming, setClaiming] = useState(false);
   const [releasing, setReleasing] = useState<RunnerRow>();
+  const [several, setSeveral] = useState<readonly RunnerRow[]>();
   const [shown, setShown] = useState<string>();
+  const selection = useSelection(rows, claimed, (runner) => `runner ${short(runner.id)}`);
 
   const columns: readonly Column<RunnerRow>[] = [
     {
       name: "Runner",
       width: "10rem",
+      card: 0,
       cell: (runner) => (
         <>
           {may("cluster") ? <RunnerName id={runner.id} onShow={setShown} /> : <span className="mono small" title={runner.id}>{short(runner.id)}</span>} <ClusterLink url={runner.clusterUrl} what={`Runner ${short(runner.id)}`} />
         </>
       ),
     },
-    { name: "State", width: "8.5rem", cell: (runner) => <Tag tone={tones[runner.state]}>{words[runner.state]}</Tag> },
+    { name: "State", width: "8.5rem", card: 0, cell: (runner) => <Tag tone={tones[runner.state]}>{words[runner.state]}</Tag> },
     {
       name: "Environment",
       width: "minmax(6rem, 1fr)",
+      card: 1,
       cell: (runner) => <Link href={`/environments/${encodeURIComponent(runner.environmentId)}`}>{runner.environmentId}</Link>,
     },
     ...(showTenants ? [tenantColumn] : []),
-    { name: "Started", width: "5.5rem", cell: (runner) => <span className="num" title={runner.createdAt}>{moment(runner.createdAt)}</span> },
+    {
+      name: "Started",
+      width: "8.5rem",
+      card: 1,
+      cell: (runner) => (
+        <time className="num nowrap" dateTime={runner.createdAt} title={runner.createdAt}>
+          {dated(runner.createdAt)}
+        </time>
+      ),
+    },
     { name: "CPU", width: "4.5rem", cell: (runner) => <span className="num">{percent(usage.get(runner.id)?.cpu.share)}</span> },
     { name: "Memory", width: "10.5rem", cell: (runner) => <Memory of={usage.get(runner.id)} /> },
-    { name: "Held by, or waits for", width: "minmax(17rem, 3fr)", cell: (runner) => <Holder runner={runner} /> },
+    { name: "Held by, or waits for", width: "minmax(17rem, 3fr)", card: 2, cell: (runner) => <Holder runner={runner} params={params} /> },
     {
       name: "Actions",
       width: "13.5rem",
+      card: 3,
       acts: true,
       cell: (runner) =>
-        runner.state === "CLAIMED" && (
+        claimed(runner) && (
           <>
             <Link className="button small" href={`/executions?runner=${runner.id}`}>
               Executions
@@ -98,10 +122,13 @@ export default function Runners() {
       }
     >
       <div className="filters">
-        <EnvironmentFilter value={environment} onChange={setEnvironment} />
-        <Choice label="State" value={state} onChange={setState} all="Any state" options={states} />
-        <Search label="Held by, a part of a label" placeholder="Held by: name=value" value={heldBy} onChange={setHeldBy} />
+        <Search label="Held by, a part of a label" placeholder="Held by: ada" value={heldBy} onChange={(value) => set({ "held-by": value })} />
+        <Choice label="State" value={state} onChange={(value) => set({ state: value })} all="Any state" options={states} />
+        <TimeFilter read={read} set={set} />
+        <EnvironmentFilter value={environment} onChange={(value) => set({ environment: value })} />
+        <LabelFilter read={read} set={set} />
       </div>
+      <Ignored read={read} set={set} />
       <Failure error={error} retry={again} />
       <Table
         label="Runners"
@@ -110,20 +137,21 @@ export default function Runners() {
         rows={rows}
         rowKey={(runner) => runner.id}
         total={total}
-        least={showTenants ? "89rem" : "81.5rem"}
+        least={showTenants ? "94rem" : "86.5rem"}
         onEnd={more}
         onSeen={onSeen}
         foot={loading ? "" : loadedOf(rows.length, total, "runner")}
+        selection={may("use") ? selection : undefined}
+        actions={
+          <button type="button" className="button small danger" onClick={() => setSeveral(selection.chosen)}>
+            Release {selection.chosen.length} …
+          </button>
+        }
         empty={
           loading ? (
             error ? null : <Loading what="runners" />
-          ) : state || environment || heldBy ? (
-            <Empty title="No runners here">
-              <p>None matches these filters.</p>
-              <Link className="button" href="/runners">
-                Show all runners
-              </Link>
-            </Empty>
+          ) : read.words.length > 0 ? (
+            <NoneFound what="runners" read={read} path="/runners" />
           ) : (
             <Empty title="No runners yet">
               <p>An environment with warm runners fills its pool by itself.</p>
@@ -137,6 +165,20 @@ export default function Runners() {
       <ClaimDialog open={claiming} environment={environment} onClose={() => setClaiming(false)} />
       <HappenedDialog runner={shown} onClose={() => setShown(undefined)} />
       <ReleaseDialog runner={releasing} onClose={() => setReleasing(undefined)} />
+      <BulkDialog
+        rows={several}
+        title={`Release ${plural(several?.length ?? 0, "runner")}?`}
+        agree={`Release ${several?.length ?? 0}`}
+        keep="Keep them"
+        nameOf={(runner) => [short(runner.id), runner.environmentId, ...(runner.claim?.labels.map(written) ?? [])].join("  ")}
+        act={({ id }) => releaseOne(id)}
+        did="released"
+        had="were already gone"
+        onClose={() => setSeveral(undefined)}
+        onDone={again}
+      >
+        They end, with all that runs in them and all of their files. What was printed is kept.
+      </BulkDialog>
     </Page>
   );
 }
@@ -145,14 +187,13 @@ function Memory({ of }: { of: RunnerUsage | undefined }) {
   return <span className="num">{of?.memory == null ? "–" : `${bytes(of.memory)} of ${bytes(of.memoryLimit)}`}</span>;
 }
 
-function Holder({ runner }: { runner: RunnerRow }) {
+function Holder({ runner, params }: { runner: RunnerRow; params: URLSearchParams }) {
   const now = useNow();
   const { claim } = runner;
   if (!claim) return <span className="soft">{runner.message ? <Told text={runner.message} /> : "–"}</span>;
-  const labels = claim.labels.map((label) => `${label.name}=${label.value}`).join(" ");
   return (
     <span className="num" title={`since ${claim.claimedAt}`}>
-      {labels && <span className="mono"><Told text={labels} /> </span>}
+      <Labels labels={claim.labels} path="/runners" params={params} />
       {lasting(claim.claimedAt, now)}, {claim.expiresAt ? `until ${moment(claim.expiresAt)}` : "for good"}
     </span>
   );

@@ -1,5 +1,6 @@
 import { useMemo } from "react";
 import { ask } from "../../lib/ask";
+import { timesAt } from "../../lib/filter";
 import { graphql, type ResultOf, type VariablesOf } from "../../lib/graphql";
 import { useFollow } from "../../lib/hooks";
 import { everyPage, usePages, type Part, type Source } from "../../lib/pages";
@@ -28,8 +29,8 @@ export type RunnerRow = ResultOf<typeof RunnerRowFragment> & { cursor: string };
 
 const RunnersQuery = graphql(
   `
-    query Runners($environmentId: ID, $states: [RunnerState!], $heldBy: String, $first: Int, $after: String) {
-      runners(environmentId: $environmentId, states: $states, heldBy: $heldBy, first: $first, after: $after, newestFirst: true) {
+    query Runners($environmentId: ID, $states: [RunnerState!], $heldBy: String, $labels: [LabelFilterInput!], $from: Time, $to: Time, $first: Int, $after: String) {
+      runners(environmentId: $environmentId, states: $states, heldBy: $heldBy, labels: $labels, from: $from, to: $to, first: $first, after: $after, newestFirst: true) {
         edges {
           cursor
           node {
@@ -46,7 +47,7 @@ const RunnersQuery = graphql(
   `,
   [RunnerRowFragment],
 );
-export type Filter = Pick<VariablesOf<typeof RunnersQuery>, "environmentId" | "states" | "heldBy">;
+export type Filter = Omit<VariablesOf<typeof RunnersQuery>, "first" | "after"> & { since?: number | null };
 
 const ChangesSubscription = graphql(`
   subscription PoolChanges {
@@ -61,7 +62,8 @@ const every = 5_000; // a claim that is renewed changes no pool
 /** Runners, the latest first: each refresh asks for all of the pages that are loaded. */
 export function runnersOf(filter: Filter): Source<RunnerRow> {
   const page = async (first: number, after: string | null, signal?: AbortSignal): Promise<Part<RunnerRow>> => {
-    const { runners } = await ask(RunnersQuery, { ...filter, first, after }, signal);
+    const { since, from, to, ...rest } = filter;
+    const { runners } = await ask(RunnersQuery, { ...rest, ...timesAt({ since, from: from as string, to: to as string }), first, after }, signal);
     return { rows: runners.edges.map(({ cursor, node }) => ({ ...node, cursor })), total: runners.totalCount, end: runners.pageInfo.endCursor, more: runners.pageInfo.hasNextPage };
   };
   return { page, refresh: everyPage(page) };

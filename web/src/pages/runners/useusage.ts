@@ -5,8 +5,8 @@ import { measured, type Measured } from "../../lib/usage";
 import type { Filter, RunnerRow } from "./userunners";
 
 const UsageQuery = graphql(`
-  query RunnersUsage($environmentId: ID, $states: [RunnerState!], $heldBy: String, $first: Int, $after: String) {
-    runners(environmentId: $environmentId, states: $states, heldBy: $heldBy, first: $first, after: $after, newestFirst: true) {
+  query RunnersUsage($environmentId: ID, $states: [RunnerState!], $heldBy: String, $labels: [LabelFilterInput!], $to: Time, $first: Int, $after: String) {
+    runners(environmentId: $environmentId, states: $states, heldBy: $heldBy, labels: $labels, to: $to, first: $first, after: $after, newestFirst: true) {
       nodes {
         id
         usage {
@@ -37,7 +37,8 @@ export function useUsage(filter: Filter, rows: readonly RunnerRow[]) {
   const from = Math.floor(seen.first / block) * block;
   const first = (Math.floor(seen.last / block) + 1) * block - from;
   const after = rows[from - 1]?.cursor ?? null;
-  const { data } = useQuery(UsageQuery, { ...filter, first, after }, { every: 1_000, skip: rows.length === 0, whileSeen: true });
+  const { environmentId, states, heldBy, labels, to } = filter; // of those before the first of them the last row is asked for
+  const { data } = useQuery(UsageQuery, { environmentId, states, heldBy, labels, to, first, after }, { every: 1_000, skip: rows.length === 0, whileSeen: true });
   const [known, setKnown] = useState<{ data?: Answer; usage: ReadonlyMap<string, RunnerUsage> }>({ usage: new Map() });
   if (data && data !== known.data) setKnown({ data, usage: next(known.usage, data) });
   return { usage: known.usage, onSeen };

@@ -6,7 +6,7 @@ import { SharedPage, type SharedPageProps } from "./share";
 
 afterEach(cleanup);
 
-const running = { command: ["echo", "<img src=x>"], state: "RUNNING", outcome: null, exitCode: null, signal: null, goneReason: null, message: null, usage: null, marks: { startedAt: "2026-11-21T00:00:00Z" } } as const;
+const running = { commandLine: "echo '<img src=x>'", state: "RUNNING", outcome: null, exitCode: null, signal: null, goneReason: null, message: null, usage: null, marks: { startedAt: "2026-11-21T00:00:00Z" } } as const;
 const followed = { output: new Output(), version: 0, started: true, end: undefined, error: undefined };
 const expired = new ServerError("the grant has expired: ask for a new one with createGrant", "UNAUTHENTICATED");
 

@@ -1,7 +1,7 @@
 import { useEffect, type ReactNode } from "react";
 import icon from "../../icon.svg";
 import type { ServerError } from "../../lib/ask";
-import { bytes, commandLine, duration, moment } from "../../lib/format";
+import { bytes, commandText, duration, moment } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { useQuery } from "../../lib/hooks";
 import { OutcomeFragment, sentence, verdict } from "../../lib/outcome";
@@ -21,7 +21,7 @@ const SharedQuery = graphql(
         }
       }
       execution(id: $id) {
-        command
+        commandLine
         ...OutcomeParts
         marks {
           startedAt
@@ -112,7 +112,7 @@ export function SharedPage({ usable, execution, until, followed, error, retry, t
           </div>
           <Facts>
             {[
-              ["Command", <span key="c" className="mono">{commandLine(execution.command).slice(0, 500)}</span>],
+              ["Command", <span key="c" className="mono">{commandText(execution.commandLine, 500)}</span>],
               ["Began", execution.marks.startedAt ? moment(execution.marks.startedAt) : "–"],
               ["Took", now.usage ? duration(now.usage.wallMs) : "–"],
               ["Printed", now.usage ? bytes(now.usage.outputBytes) : "–"],

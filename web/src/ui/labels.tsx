@@ -1,0 +1,20 @@
+import { Link } from "wouter";
+import { withLabel, written, type Label } from "../lib/filter";
+import { visible } from "../lib/visible";
+import { Told } from "./told";
+
+export interface LabelsProps {
+  labels: readonly Label[];
+  /** The table that a click filters: its path, and the filters that it has. */
+  path: string;
+  params?: URLSearchParams;
+}
+
+/** Labels; each leads to what else has it. */
+export function Labels({ labels, path, params = new URLSearchParams() }: LabelsProps) {
+  return labels.map((label) => (
+    <Link key={label.name} className="chip mono" href={withLabel(path, params, label)} title={`${visible(written(label))}: show only what has this label`}>
+      <Told text={written(label)} />
+    </Link>
+  ));
+}
