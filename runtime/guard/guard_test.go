@@ -13,7 +13,7 @@ import (
 
 // unasked are the methods that don't ask who calls: of an object that the caller has got already,
 // or of no object.
-var unasked = []string{"PoolStatus", "StartDurations", "PoolHistory", "ClaimStats", "BatchCases", "BatchBuild", "Usage", "Go", "Watching", "FailureRecorder"}
+var unasked = []string{"PoolStatus", "StartDurations", "PoolHistory", "ClaimStats", "BatchCases", "BatchBuild", "Usage", "ExecutionUsage", "RunnerUsage", "Go", "Watching", "FailureRecorder"}
 
 // TestEveryMethodAsksWhoCalls before it does anything: here there is no engine that could.
 func TestEveryMethodAsksWhoCalls(t *testing.T) {
