@@ -72,9 +72,15 @@ func TestNow(t *testing.T) {
 				t.Errorf("the command: %+v", now)
 			}
 			var together serve.Now
-			all.Now(&together)
+			if !all.Now(&together) {
+				t.Error("it doesn't count CPU")
+			}
 			if together.User != 2600*time.Millisecond || together.System != 1400*time.Millisecond || together.Memory != 5000 || together.Processes != 3 {
 				t.Errorf("all: %+v", together)
+			}
+			delete(trees, "cpuacct")
+			if version.controllers[0] != unified && all.Now(&together) {
+				t.Error("it counts CPU without that controller")
 			}
 		})
 	}
