@@ -76,6 +76,14 @@ func TestNow(t *testing.T) {
 			if together.User != 2600*time.Millisecond || together.System != 1400*time.Millisecond || together.Memory != 5000 || together.Processes != 3 {
 				t.Errorf("all: %+v", together)
 			}
+			set(map[string]string{"cpuacct.usage": "0", "cpuacct.usage_user": "0", "cpu.stat": "usage_usec 0\nuser_usec 0\nsystem_usec 0"})
+			if !all.Now(&together) || together.User+together.System != 0 {
+				t.Errorf("before anything ran: %+v", together)
+			}
+			delete(trees, "cpuacct")
+			if version.controllers[0] != unified && all.Now(&together) {
+				t.Error("it counts CPU without that controller")
+			}
 		})
 	}
 }

@@ -38,7 +38,9 @@ sys.stdin.read()`
 				Memory, Processes                *int64
 			}
 		}
-		Executions struct{ Nodes []struct{ Usage, UsageNow *usage } }
+		Executions struct {
+			Nodes []struct{ Usage, UsageNow *usage }
+		}
 	}
 	const query = `query($id: ID!, $runner: ID!) {
 		execution(id: $id) { state usage { ...u } usageNow { ...now } }
