@@ -2718,6 +2718,8 @@ func (v *Line) GetLostCause() *OutputLossCause { return v.LostCause }
 type LinePage struct {
 	// The lines, by their numbers.
 	Lines []Line `json:"lines"`
+	// Whether `total` counts all that was printed until now. A request counts 32 MiB or a million lines at most: while this is false, the next one goes on.
+	Counted bool `json:"counted"`
 	// Whether there is more output now after what was looked at.
 	More bool `json:"more"`
 	// The `from` with which to go on, now or once more was printed. At the end of what was printed it is the first line that may get longer, which then comes again. Null: the execution has ended, and nothing comes after these lines.
@@ -2726,6 +2728,9 @@ type LinePage struct {
 
 // GetLines returns LinePage.Lines, and is useful for accessing the field via an interface.
 func (v *LinePage) GetLines() []Line { return v.Lines }
+
+// GetCounted returns LinePage.Counted, and is useful for accessing the field via an interface.
+func (v *LinePage) GetCounted() bool { return v.Counted }
 
 // GetMore returns LinePage.More, and is useful for accessing the field via an interface.
 func (v *LinePage) GetMore() bool { return v.More }
@@ -3128,7 +3133,7 @@ func (v *MoveFileMoveFileMoveFilePayloadFile) __premarshalJSON() (*__premarshalM
 
 // MoveFileResponse is returned by MoveFile on success.
 type MoveFileResponse struct {
-	// Gives a file, a directory or a link of a runner another path, with all that is below it, in one step: nobody sees half of it. Owner and mode stay. It replaces nothing.
+	// Gives a file, a directory or a link of a runner another path, with all that is below it, in one step: nobody sees half of it. Owner and mode stay. It replaces nothing. Don't repeat it after a lost answer before you have looked: where the first one succeeded, a second one returns FILE_ERROR, since nothing is at `from`.
 	// INVALID_INPUT for a path that can't be used; RUNNER_GONE; FILE_ERROR when nothing is at `from`, something is at `to`, or `to` is in another file system; CONFLICT when an older server started the runner and its agent can't do it.
 	MoveFile MoveFileMoveFileMoveFilePayload `json:"moveFile"`
 }
@@ -7656,6 +7661,7 @@ query GetLines ($id: ID!, $from: Int64, $last: Boolean, $max: Int!, $stream: Out
 				lostBytes
 				lostCause
 			}
+			counted
 			more
 			next
 		}

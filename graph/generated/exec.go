@@ -4821,7 +4821,7 @@ type Mutation {
   ): UpdateFilesPayload!
 
   """
-  Gives a file, a directory or a link of a runner another path, with all that is below it, in one step: nobody sees half of it. Owner and mode stay. It replaces nothing.
+  Gives a file, a directory or a link of a runner another path, with all that is below it, in one step: nobody sees half of it. Owner and mode stay. It replaces nothing. Don't repeat it after a lost answer before you have looked: where the first one succeeded, a second one returns FILE_ERROR, since nothing is at ` + "`" + `from` + "`" + `.
   INVALID_INPUT for a path that can't be used; RUNNER_GONE; FILE_ERROR when nothing is at ` + "`" + `from` + "`" + `, something is at ` + "`" + `to` + "`" + `, or ` + "`" + `to` + "`" + ` is in another file system; CONFLICT when an older server started the runner and its agent can't do it.
   """
   moveFile(
@@ -6078,7 +6078,7 @@ type Execution {
     skip: Int64
     "Instead of ` + "`" + `from` + "`" + ` and ` + "`" + `skip` + "`" + `: whether the last ` + "`" + `maxLines` + "`" + ` lines of the stream come. Default: false."
     last: Boolean
-    "How many lines at most, 1 to 1000. Fewer come where they have 1 MiB of text, and where a search went through 32 MiB of output: ` + "`" + `next` + "`" + ` goes on from there. Default: 100."
+    "How many lines at most, 1 to 1000. Fewer come where they have 1 MiB of text, and where a search went through 32 MiB of output or a million lines: ` + "`" + `next` + "`" + ` goes on from there. Default: 100."
     maxLines: Int
     "Only lines of this stream, and lost bytes. Default: both streams."
     stream: OutputStream
@@ -6205,7 +6205,7 @@ type OutputLinePage {
   before: Int64!
   "How many lines of the stream there are, as far as they are counted."
   total: Int64!
-  "Whether ` + "`" + `total` + "`" + ` counts all that was printed until now. A request counts 256 MiB at most: while this is false, the next one goes on."
+  "Whether ` + "`" + `total` + "`" + ` counts all that was printed until now. A request counts 32 MiB or a million lines at most: while this is false, the next one goes on."
   counted: Boolean!
   "Whether there is more output now after what was looked at."
   more: Boolean!
