@@ -71,7 +71,11 @@ func (c *execList) Run(s Streams) error {
 	for _, x := range all {
 		t.Rows = append(t.Rows, []string{x.Id, x.EnvironmentId, state(x.State, x.Outcome, x.ExitCode, x.Signal), date(&x.Marks.QueuedAt), took(x), short(labelText(x.Labels)), short(x.CommandLine)})
 	}
-	return c.List(s.Out, s.Err, all, t, "no such executions: `rockpool run --env ENVIRONMENT FILE` starts one")
+	empty := "no executions: `rockpool run --env ENVIRONMENT FILE` starts one"
+	if c.given() || c.Failed || len(c.State)+len(c.Outcome) > 0 {
+		empty = "no executions match"
+	}
+	return c.List(s.Out, s.Err, all, t, empty)
 }
 
 func state(state runtime.ExecutionState, outcome *runtime.Outcome, exitCode *int, signal *string) string {
