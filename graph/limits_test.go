@@ -12,6 +12,7 @@ import (
 	gqlcomplexity "github.com/99designs/gqlgen/complexity"
 	"github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/validator/rules"
 
 	"github.com/rockpool/rockpool/graph/generated"
 )
@@ -79,7 +80,7 @@ func TestCosts(t *testing.T) {
 		`{ execution(id: "x") { lines(maxLines: 1) { total } } }`:                           {20_003, 3},
 		`{ execution(id: "x") { a: lines { total } b: lines { total } c: lines { total }}}`: {60_304, 7},
 	} {
-		document, err := gqlparser.LoadQuery(schema(), query)
+		document, err := gqlparser.LoadQueryWithRules(schema(), query, rules.NewDefaultRules())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +104,7 @@ func TestClientsOperationsFit(t *testing.T) {
 		}
 		all.Write(text)
 	}
-	document, errs := gqlparser.LoadQuery(schema(), all.String())
+	document, errs := gqlparser.LoadQueryWithRules(schema(), all.String(), rules.NewDefaultRules())
 	if errs != nil {
 		t.Fatal(errs)
 	}

@@ -80,10 +80,11 @@ func Size(text string, unit int64) (bytes int64, err error) {
 	unsigned, sign := cutSign(text)
 	digits := strings.TrimRightFunc(unsigned, unicode.IsLetter)
 	if suffix := unsigned[len(digits):]; suffix != "" {
-		ok := false
-		if unit, ok = scaleOf(suffix); !ok {
+		scale, ok := scaleOf(suffix)
+		if !ok {
 			return 0, errForm
 		}
+		unit = scale
 	}
 	n, err := decimal(digits, unit)
 	return sign * n, err
