@@ -30,7 +30,7 @@ func (a *Alerts) Add(env runtime.Environment, raised runtime.PoolAlert) {
 	if a.of == nil {
 		a.of = map[runtime.TenantID][]alert{}
 	}
-	all := append(a.of[env.Tenant], alert{raised, runtime.Environment{Tenant: env.Tenant, Shared: env.Shared}})
+	all := slices.Concat(a.of[env.Tenant], []alert{{raised, runtime.Environment{Tenant: env.Tenant, Shared: env.Shared}}})
 	a.of[env.Tenant] = slices.Clone(all[max(0, len(all)-MostAlerts):])
 }
 
