@@ -25,10 +25,11 @@ const day = 24 * time.Hour
 // anything else.
 func Duration(text string, unit time.Duration) (time.Duration, error) {
 	unsigned, sign := cutSign(text)
-	n, err := decimal(unsigned, int64(unit))
-	if errors.Is(err, errForm) {
-		n, err = withUnits(unsigned)
+	if digits(unsigned) {
+		n, err := decimal(unsigned, int64(unit))
+		return time.Duration(sign * n), err
 	}
+	n, err := withUnits(unsigned)
 	return time.Duration(sign * n), err
 }
 
@@ -78,15 +79,14 @@ func overflows(text string) bool {
 // least size, and another error for anything else.
 func Size(text string, unit int64) (bytes int64, err error) {
 	unsigned, sign := cutSign(text)
-	digits := strings.TrimRightFunc(unsigned, unicode.IsLetter)
-	if suffix := unsigned[len(digits):]; suffix != "" {
-		scale, ok := scaleOf(suffix)
-		if !ok {
+	number := strings.TrimRightFunc(unsigned, unicode.IsLetter)
+	if !digits(unsigned) { // it has a unit of its own
+		var ok bool
+		if unit, ok = scaleOf(unsigned[len(number):]); !ok {
 			return 0, errForm
 		}
-		unit = scale
 	}
-	n, err := decimal(digits, unit)
+	n, err := decimal(number, unit)
 	return sign * n, err
 }
 

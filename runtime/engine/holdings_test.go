@@ -142,7 +142,7 @@ func TestClaimsThatWaitAreNotHeldRunners(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Tenant: "a"})
-	if got := refused(t, err); got.Used != 2 || strings.Contains(err.Error(), "wait") || b.Usage("a").Runners.Used != 2 {
+	if got := refused(t, err); got.Used != 2 || got.Pending != 0 || strings.Contains(err.Error(), "claims wait") || b.Usage("a").Runners.Used != 2 {
 		t.Errorf("%v: %+v", err, got)
 	}
 }
