@@ -54,7 +54,7 @@ var mayImport = map[string][]string{
 	"runtime/hints":       {"runtime"},
 	"runtime/latest":      {},
 	"runtime/linefile":    {},
-	"runtime/lines":       {"runtime", "runtime/output"},
+	"runtime/lines":       {"runtime", "runtime/output", "runtime/turns"},
 	"runtime/lockfile":    {},
 	"runtime/logdir":      {"runtime", "runtime/output", "runtime/probe", "runtime/store"},
 	"runtime/once":        {},
@@ -118,7 +118,7 @@ var mayImport = map[string][]string{
 	"nomad/outcome":     {"agent", "nomad/connection", "nomad/job", "runtime"},
 	"nomad/record":      {"nomad/connection", "nomad/job", "runtime"},
 
-	"graph":                    {"graph/download", "graph/feed", "graph/gate", "graph/generated", "graph/model", "graph/pagination", "graph/presenter", "graph/transport", "graph/transport/framing", "graph/transport/peers", "graph/transport/response", "graph/transport/socket", "runtime", "runtime/access", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/guard", "runtime/identity", "runtime/runnerfeed", "runtime/ticket"},
+	"graph":                    {"graph/download", "graph/feed", "graph/gate", "graph/generated", "graph/model", "graph/pagination", "graph/presenter", "graph/transport", "graph/transport/framing", "graph/transport/peers", "graph/transport/response", "graph/transport/socket", "runtime", "runtime/access", "runtime/activity", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/guard", "runtime/identity", "runtime/runnerfeed", "runtime/ticket"},
 	"graph/download":           {"runtime", "runtime/access", "runtime/engine", "runtime/identity"},
 	"graph/feed":               {"runtime", "runtime/events"},
 	"graph/gate":               {"graph/presenter", "graph/transport", "graph/transport/peers", "runtime", "runtime/access", "runtime/identity"},

@@ -90,6 +90,13 @@ func TestEmptyListsHaveNoHead(t *testing.T) {
 		if code != 0 || out != "" || strings.Count(errs, "\n") != 1 || !regexp.MustCompile("^rockpool: no .*: .*").MatchString(errs) || !strings.Contains(errs, says) {
 			t.Errorf("%s: %d %q %q", command, code, out, errs)
 		}
+		if command == "exec list" {
+			for _, flag := range []string{"--failed", "--state RUNNING", "--outcome LOST", "--label a=b"} {
+				if _, errs, _ := s.command(append([]string{"exec", "list"}, strings.Fields(flag)...)...); errs != "rockpool: no executions match\n" {
+					t.Errorf("%s: %q", flag, errs)
+				}
+			}
+		}
 		if strings.HasPrefix(command, "audit") {
 			continue
 		}

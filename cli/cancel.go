@@ -27,7 +27,7 @@ type execCancel struct {
 
 // Help is what its --help says beyond the flags.
 func (execCancel) Help() string {
-	return `Name executions by their ids, or all that haven't ended by flags that select them. A batch whose execution the flags select ends as a whole. The runner stays usable.
+	return `Give ids, or flags: flags cancel all matching executions that haven't ended. A batch whose execution the flags select ends as a whole. The runner stays usable.
 
 On a terminal it asks first if the flags select more than one. Without a terminal, or with --yes, it says how many it cancels, and goes on.
 

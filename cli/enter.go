@@ -46,7 +46,7 @@ func (c *runnerExec) Run(s Streams) error {
 	j.Runner, j.Command, j.TimeLimit, j.Stdin, j.Labels = c.ID, c.program, c.TimeLimit, c.Stdin, labels
 	ctx, stop := stoppable()
 	defer stop()
-	return runJob(ctx, j)
+	return runJob(ctx, j, "`rockpool runner cp`")
 }
 
 type runnerShell struct {
@@ -91,7 +91,7 @@ func (c *runnerShell) Run(s Streams) error {
 	}
 	ctx, stop := stoppable()
 	defer stop()
-	return runJob(ctx, j)
+	return runJob(ctx, j, "`rockpool runner cp`")
 }
 
 // withoutTerminal says what to use instead.

@@ -67,7 +67,11 @@ func (c *execList) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	return c.List(s.Out, s.Err, all, executionsTable(all), "no such executions: `rockpool run --env ENVIRONMENT FILE` starts one")
+	empty := "no executions: `rockpool run --env ENVIRONMENT FILE` starts one"
+	if c.given() || c.Failed || len(c.State)+len(c.Outcome) > 0 {
+		empty = "no executions match"
+	}
+	return c.List(s.Out, s.Err, all, executionsTable(all), empty)
 }
 
 func executionsTable(all []client.ListedExecution) output.Table {

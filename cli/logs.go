@@ -87,6 +87,9 @@ func (c *execLogs) Run(s Streams) error {
 			return err
 		}
 		page := out.Execution.Lines
+		if c.Last != 0 && from == nil && !page.Counted {
+			continue // these aren't the last yet: each request counts on
+		}
 		for _, line := range page.Lines {
 			if line.Number > to {
 				return nil

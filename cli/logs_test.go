@@ -42,6 +42,10 @@ func TestLogs(t *testing.T) {
 			t.Errorf("%q print %q, want %q", args, got, want)
 		}
 	}
+	many := run("count", "1200000", "0") // more than a request counts
+	if got := s.works("exec", "logs", many, "--last", "2"); got != "1199998\n1199999\n" {
+		t.Errorf("the last of many are %.100q", got)
+	}
 	failing := run("stderr", "Oh", "no")
 	var line client.Line
 	if err := json.Unmarshal([]byte(s.works("exec", "logs", failing, "--stream", "stderr", "--search", "OH", "--json")), &line); err != nil || line.Number != 1 || line.Text != "Oh no" || *line.Stream != client.OutputStreamStderr {

@@ -44,7 +44,7 @@ func (c *queueCommand) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	return c.List(s.Out, s.Err, all, queueTable(all), "no claims wait: `rockpool runner claim ENVIRONMENT` has a runner at once, or waits")
+	return c.List(s.Out, s.Err, all, queueTable(all), "no claims are waiting: `rockpool runner claim ENVIRONMENT` has a runner at once, or waits")
 }
 
 // queueTable sorts claims by environment and position, those without a position last.

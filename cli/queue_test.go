@@ -12,7 +12,7 @@ import (
 
 func TestQueueCommand(t *testing.T) {
 	s, _ := waiting(t)
-	if out, errs, code := s.command("queue"); code != 0 || out != "" || !strings.HasPrefix(errs, "rockpool: no claims wait: ") {
+	if out, errs, code := s.command("queue"); code != 0 || out != "" || !strings.HasPrefix(errs, "rockpool: no claims are waiting: ") {
 		t.Errorf("nothing waits: %d %q %q", code, out, errs)
 	}
 	s.works("runner", "claim", "a", "--ticket")

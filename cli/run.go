@@ -96,7 +96,7 @@ func (c *runCommand) prepare(s Streams) (run func(ctx context.Context, server *c
 	if c.Cases == "" {
 		return func(ctx context.Context, server *client.Client) error {
 			job.Client = server
-			return runJob(ctx, job)
+			return runJob(ctx, job, "--file")
 		}, c.caseFlags.unused()
 	}
 	batch, err := c.caseFlags.job(c.Stdin || c.TTY, job)
@@ -113,8 +113,9 @@ func newJob(s Streams, server *client.Client) *execution.Job {
 	return &execution.Job{Follower: execution.Follower{Out: s.Out, Err: s.Err, Client: server}, In: s.In}
 }
 
-// runJob runs a job and says how it ended, and on a terminal what may help.
-func runJob(ctx context.Context, j *execution.Job) error {
+// runJob runs a job and says how it ended, and on a terminal what may help. The flag or command upload puts files
+// into its runner.
+func runJob(ctx context.Context, j *execution.Job, upload string) error {
 	ended, err := j.Run(ctx)
 	code, words := exitCode(ended)
 	switch {
@@ -130,15 +131,14 @@ func runJob(ctx context.Context, j *execution.Job) error {
 	case err != nil:
 		hint(j.Err, advice.Case{Err: err})
 	case onTerminal(j.Err) || os.Getenv("ROCKPOOL_HINTS") == "1":
-		hintAfter(ctx, j, ended, code)
+		hintAfter(ctx, j, advice.Case{ExitCode: code, Message: ended.Message, Stderr: string(j.Tail), Environment: j.Environment, Upload: upload})
 	}
 	return ExitError(code)
 }
 
 // hintAfter says what may help a program that failed, once it is known that its environment has
 // to do with it.
-func hintAfter(ctx context.Context, j *execution.Job, ended client.Ending, code int) {
-	c := advice.Case{ExitCode: code, Message: ended.Message, Stderr: string(j.Tail), Environment: j.Environment}
+func hintAfter(ctx context.Context, j *execution.Job, c advice.Case) {
 	if ctx.Err() != nil || advice.For(c) == "" {
 		return
 	}

@@ -64,7 +64,7 @@ func (c *runnerList) Run(s Streams) error {
 		return err
 	}
 	all, err := connection.Pages(func(after *string) ([]client.ListedRunner, client.PageInfo, error) {
-		out, err := client.GetRunners(ctx, server, unless(c.Env), c.State, wanted, connection.PageSize, after)
+		out, err := client.GetRunners(ctx, server, unless(c.Env), c.State, wanted, connection.LabelledPage, after)
 		if err != nil {
 			return nil, client.PageInfo{}, err
 		}

@@ -49,7 +49,7 @@ func (f searchFlags) executions(ctx context.Context, server client.Sender, of se
 	}
 	left := of.limit
 	return connection.Pages(func(after *string) ([]client.ListedExecution, client.PageInfo, error) {
-		size := connection.PageSize
+		size := connection.LabelledPage
 		if of.limit > 0 {
 			size = new(min(left, *size))
 		}

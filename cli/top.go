@@ -76,7 +76,7 @@ func (c *topCommand) Run(s Streams) error {
 // look reads what runs now.
 func (c *topCommand) look(ctx context.Context, server client.Sender, view *top.View) ([]client.RunningExecution, output.Table, error) {
 	all, err := connection.Pages(func(after *string) ([]client.RunningExecution, client.PageInfo, error) {
-		out, err := client.GetRunning(ctx, server, unless(c.Env), connection.PageSize, after)
+		out, err := client.GetRunning(ctx, server, unless(c.Env), connection.LabelledPage, after)
 		if err != nil {
 			return nil, client.PageInfo{}, err
 		}

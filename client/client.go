@@ -103,7 +103,8 @@ type Error struct {
 		// Of a tenant's quota that was exceeded.
 		Quota       string
 		Limit, Used int64
-		RetryAfter  int // seconds; 0: when something of the tenant's ends
+		Pending     int64 // claims that took one of the quota runners, and wait
+		RetryAfter  int   // seconds; 0: when something of the tenant's ends
 	}
 }
 

@@ -1261,7 +1261,7 @@ type EnvironmentPoolPoolStatus struct {
 	Stopping int `json:"stopping"`
 	// Claims that wait for a runner.
 	Waiting int `json:"waiting"`
-	// Why no runner is available, or why the pool stays short of its `size`, also while some runners are idle: its starts have waited for something for 2 s, for room for example, or one has taken 60 s and the cluster doesn't say why. Null where neither is so, also while runners are just starting.
+	// Why no runner is available, or why the pool stays short of its `size`, also while some runners are idle. Set when starts have been blocked for 2 s (for example: no room), or when one has taken 60 s without a reason. Else null, also while runners are just starting.
 	Reason *string `json:"reason"`
 }
 
@@ -1348,7 +1348,7 @@ func (v *EnvironmentWarm) GetInterpreter() runtime.Interpreter { return v.Interp
 func (v *EnvironmentWarm) GetModules() []string { return v.Modules }
 
 // What `extensions.code` of an error can be. `extensions.retryable` says whether the same request can succeed later without a change.
-// QUOTA_EXCEEDED for a quota of the caller's tenant, or for its share of what the server has for all, also has `quota` (its name in `Quotas`; for a share `batches`, `tickets` or `waiting`), `limit`, `used` and, where that is known, `retryAfter` in seconds, which is the header Retry-After too.
+// QUOTA_EXCEEDED for a quota of the caller's tenant, or for its share of what the server has for all, also has `quota` (its name in `Quotas`; for a share `batches`, `tickets` or `waiting`), `limit`, `used`, for `runners` also `pending` (claims that took one and wait; left out if 0) and, where that is known, `retryAfter` in seconds, which is the header Retry-After too.
 type ErrorCode string
 
 const (
@@ -2677,7 +2677,7 @@ type Line struct {
 	Text string `json:"text"`
 	// Whether it is longer than 16384 bytes, with which `text` ends.
 	Truncated bool `json:"truncated"`
-	// Whether more of it may come and would show: its end wasn't printed yet.
+	// Whether the line may still grow.
 	Open bool `json:"open"`
 	// When its first byte was printed; of lost bytes, when what comes after them was.
 	At time.Time `json:"at"`
@@ -2718,14 +2718,19 @@ func (v *Line) GetLostCause() *OutputLossCause { return v.LostCause }
 type LinePage struct {
 	// The lines, by their numbers.
 	Lines []Line `json:"lines"`
-	// Whether there is more output now after what was looked at.
+	// Whether `total` counts all that was printed until now. A request counts 32 MiB or a million lines at most: while this is false, the next one goes on.
+	Counted bool `json:"counted"`
+	// Whether the output goes on after this page.
 	More bool `json:"more"`
-	// The `from` with which to go on, now or once more was printed. At the end of what was printed it is the first line that may get longer, which then comes again. Null: the execution has ended, and nothing comes after these lines.
+	// The `from` with which to go on, now or once more was printed. If the last line is unfinished, `next` is its number, and the next page repeats it. Null: the execution has ended, and nothing comes after these lines.
 	Next int64 `json:"next"`
 }
 
 // GetLines returns LinePage.Lines, and is useful for accessing the field via an interface.
 func (v *LinePage) GetLines() []Line { return v.Lines }
+
+// GetCounted returns LinePage.Counted, and is useful for accessing the field via an interface.
+func (v *LinePage) GetCounted() bool { return v.Counted }
 
 // GetMore returns LinePage.More, and is useful for accessing the field via an interface.
 func (v *LinePage) GetMore() bool { return v.More }
@@ -3081,7 +3086,7 @@ func (v *MoveFileMoveFileMoveFilePayloadFile) __premarshalJSON() (*__premarshalM
 
 // MoveFileResponse is returned by MoveFile on success.
 type MoveFileResponse struct {
-	// Gives a file, a directory or a link of a runner another path, with all that is below it, in one step: nobody sees half of it. Owner and mode stay. It replaces nothing.
+	// Gives a file, a directory or a link of a runner another path, with all that is below it, in one step: nobody sees half of it. Owner and mode stay. It replaces nothing. Don't repeat it after a lost answer before you have looked: where the first one succeeded, a second one returns FILE_ERROR, since nothing is at `from`.
 	// INVALID_INPUT for a path that can't be used; RUNNER_GONE; FILE_ERROR when nothing is at `from`, something is at `to`, or `to` is in another file system; CONFLICT when an older server started the runner and its agent can't do it.
 	MoveFile MoveFileMoveFileMoveFilePayload `json:"moveFile"`
 }
@@ -3213,7 +3218,7 @@ type Pool struct {
 	Claimed int `json:"claimed"`
 	// Runners that are being removed.
 	Stopping int `json:"stopping"`
-	// Why no runner is available, or why the pool stays short of its `size`, also while some runners are idle: its starts have waited for something for 2 s, for room for example, or one has taken 60 s and the cluster doesn't say why. Null where neither is so, also while runners are just starting.
+	// Why no runner is available, or why the pool stays short of its `size`, also while some runners are idle. Set when starts have been blocked for 2 s (for example: no room), or when one has taken 60 s without a reason. Else null, also while runners are just starting.
 	Reason string `json:"reason"`
 	// How far this machine is with the image that this revision is pinned to; null for `host`, and for what isn't pinned. On Nomad it is READY: nodes get it by its digest.
 	// Until it is READY the revision before goes on being served.
@@ -3769,7 +3774,7 @@ type RunInput struct {
 	WaitFor *int `json:"waitFor"`
 	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this run only.
 	IdempotencyKey *string `json:"idempotencyKey"`
-	// Names and values to find the execution and its runner's claim again by, at most 32. Those of a batch are those of each of its executions.
+	// Names and values to find the execution and its runner's claim again by, at most 32. In a batch, every execution gets these labels.
 	Labels []LabelInput `json:"labels"`
 	// Makes it a batch: the command is run once for each of these, 1 to 1000, one after the other. `stdin` can't be given beside them; `timeLimit` is that of each case that has none of its own.
 	Cases []CaseInput `json:"cases"`
@@ -4045,7 +4050,7 @@ type StartExecutionInput struct {
 	Privileged *bool `json:"privileged"`
 	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this execution only.
 	IdempotencyKey *string `json:"idempotencyKey"`
-	// Names and values to find the execution again by, beside those of its claim; at most 32 with these. Those of a batch are those of each of its executions.
+	// Names and values to find the execution again by, beside those of its claim; at most 32 with these. In a batch, every execution gets these labels.
 	Labels []LabelInput `json:"labels"`
 	// Makes it a batch: the command is run once for each of these, 1 to 1000, one after the other. `stdin` and `terminal` can't be given beside them; `timeLimit` and `limits` are those of each case that has none of its own.
 	Cases []CaseInput `json:"cases"`
@@ -7671,6 +7676,7 @@ query GetLines ($id: ID!, $from: Int64, $last: Boolean, $max: Int!, $stream: Out
 				lostBytes
 				lostCause
 			}
+			counted
 			more
 			next
 		}

@@ -7,13 +7,30 @@ import (
 	"github.com/rockpool/rockpool/graph/pagination"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/activity"
 )
 
 // complexity says what a field costs: 1 and what is below it, that times the
-// length of a page, and 1 for each KiB of output, or for its lines what reading them takes. maxComplexity then bounds an
-// answer to some megabytes, and what aliases can multiply.
+// length of a list, 1 for each KiB of output, and what its resolver computes. Lines cost a fixed amount for
+// reading, plus one for each line and field. maxComplexity then bounds an answer to some megabytes, and what
+// aliases can multiply.
 func complexity() generated.ComplexityRoot {
 	c := fields()
+	c.Query.Executions = func(child int, _, _ *string, _ []runtime.ExecutionState, outcomes []runtime.Outcome, failed *bool,
+		labels []runtime.LabelFilter, command, text *string, from, to *time.Time, first *int, _ *string, _ *bool) int {
+		if len(outcomes) > 0 || failed != nil || len(labels) > 0 || orZero(command) != "" || orZero(text) != "" || from != nil || to != nil {
+			return searching + page(child, first)
+		}
+		return page(child, first)
+	}
+	c.Query.WaitingClaims = func(child int, _, _ *string, first *int, _ *string) int { return counting + page(child, first) }
+	c.Query.Activity = func(child int) int { return counting + child }
+	c.Cluster.Evaluations = func(child int, _, _ *string, _ []runtime.EvaluationStatus, first *int, _ *string) int {
+		return counting + page(child, first)
+	}
+	c.Cluster.Allocations = func(child int, _, _ *string, _ []runtime.AllocationStatus, first *int, _ *string) int {
+		return counting + page(child, first)
+	}
 	c.Execution.Output = func(child int, _ *string, maxBytes *int) int {
 		return 1 + child + outputBytes(maxBytes)>>10
 	}
@@ -26,36 +43,40 @@ func complexity() generated.ComplexityRoot {
 	return c
 }
 
-// fields is complexity without output: its resolvers take memory for that when they read
-// it.
+// fields is the part of complexity that takes memory before the operation starts. Resolvers take memory for output
+// when they read it.
 func fields() generated.ComplexityRoot {
 	var c generated.ComplexityRoot
 	c.Query.Runners = func(child int, _ *string, _ []runtime.RunnerState, _ *string, _ []runtime.LabelFilter, _, _ *time.Time, first *int, _ *string, _ *bool) int {
 		return page(child, first)
 	}
-	c.Query.Executions = func(child int, _, _ *string, _ []runtime.ExecutionState, outcomes []runtime.Outcome, failed *bool,
-		labels []runtime.LabelFilter, command, text *string, from, to *time.Time, first *int, _ *string, _ *bool) int {
-		if len(outcomes) > 0 || failed != nil || len(labels) > 0 || orZero(command) != "" || orZero(text) != "" || from != nil || to != nil {
-			return searching + page(child, first)
-		}
+	c.Query.Executions = func(child int, _, _ *string, _ []runtime.ExecutionState, _ []runtime.Outcome, _ *bool,
+		_ []runtime.LabelFilter, _, _ *string, _, _ *time.Time, first *int, _ *string, _ *bool) int {
 		return page(child, first)
 	}
 	c.Query.Batches = func(child int, _, _ *string, first *int, _ *string, _ *bool) int {
 		return page(child, first)
 	}
+	c.Query.Environments = func(child int) int { return listed * (1 + child) }
+	c.Query.PoolAlerts = func(child int) int { return listed * (1 + child) }
+	c.Query.PoolAlertHistory = func(child int) int { return 1 + child*activity.MostAlerts }
+	c.Health.Components = func(child int) int { return listed * (1 + child) }
 	c.Query.Tokens = func(child int, _ *bool) int { return listed * (1 + child) }
 	c.Query.Tenants = func(child int) int { return listed * (1 + child) }
 	c.Query.AuditLog = func(child int, _, _, _, _ *string, _ *bool, _, _ *time.Time, first *int, _ *string, _ *bool) int {
 		return page(child, first)
 	}
-	c.Query.WaitingClaims = func(child int, _, _ *string, first *int, _ *string) int { return counting + page(child, first) }
+	c.Query.WaitingClaims = func(child int, _, _ *string, first *int, _ *string) int { return page(child, first) }
 	c.Batch.Cases = func(child int, first *int, _ *string) int { return page(child, first) }
+	c.Environment.Variables = func(child int) int { return 1 + child*several }
+	c.Execution.Labels = func(child int) int { return 1 + child*runtime.MaxLabels }
+	c.Claim.Labels = func(child int) int { return 1 + child*runtime.MaxLabels }
 	c.Environment.PoolHistory = func(child int) int { return historical + child }
 	c.Cluster.Evaluations = func(child int, _, _ *string, _ []runtime.EvaluationStatus, first *int, _ *string) int {
-		return counting + page(child, first)
+		return page(child, first)
 	}
 	c.Cluster.Allocations = func(child int, _, _ *string, _ []runtime.AllocationStatus, first *int, _ *string) int {
-		return counting + page(child, first)
+		return page(child, first)
 	}
 	c.Cluster.TaskEvents = func(child int, _ string) int { return 1 + child*runtime.KeptTaskEvents }
 	c.Runner.Events = func(child int) int { return 1 + child*runtime.KeptTaskEvents }
@@ -68,8 +89,11 @@ func fields() generated.ComplexityRoot {
 	return c
 }
 
-// listed is how many tokens or tenants a list counts for.
+// listed is how many tokens, tenants, environments, or what there is of each environment, a list counts for.
 const listed = 100
+
+// several is how many variables a list of them counts for: runtime.MaxVariables are rare.
+const several = 16
 
 // listing is what reading a directory costs, however little of it is asked for.
 const listing = 5_000
@@ -86,8 +110,8 @@ const counting = 1_000
 // when they are 100,000.
 const searching = 10_000
 
-// scanning is what it costs to look for lines, beside the lines: up to 1 MiB of text, and some 0.1 s of a core.
-const scanning = 1_000
+// scanning is what it costs to look for lines, beside the lines: 0.1 to 0.2 s of a core, by the bounds of package lines.
+const scanning = 20_000
 
 // uploading is what a file costs beside its bytes, which come no faster than
 // the request brings them.

@@ -67,6 +67,7 @@ type Error struct {
 type Exceeded struct {
 	Quota       string // as the API spells it, for example "claimsPerMinute" or "batches"
 	Limit, Used int64
+	Pending     int64         // of runners: what claims have taken that wait for one; Used leaves them out
 	RetryAfter  time.Duration // after which there is room again; 0: when something of the tenant's ends
 }
 

@@ -196,6 +196,7 @@ func TestMove(t *testing.T) {
 	if got := b.sh(t, "cat e/f d2/a; stat -c '%a %U' d2/a; readlink m; ls").stdout; got != "deep\ntext\n640 user\na\nb\nd2\ne\nlinked\nm\nroot\nup\n" {
 		t.Errorf("after the moves: %q", got)
 	}
+	b.sh(t, "ln -s d2 d3")
 	before := b.sh(t, "ls -lAR --full-time; ls -lA --full-time /tmp").stdout
 	for _, test := range []struct {
 		from, to, field string
@@ -203,7 +204,7 @@ func TestMove(t *testing.T) {
 	}{
 		{"none", "x", "", agent.ErrNotFound}, {"b", "none/x", "", agent.ErrNotFound},
 		{"b", "e", "to", agent.ErrDenied}, {"b", "d2/a", "to", agent.ErrDenied}, {"b", "b", "to", agent.ErrDenied}, {"b", "m", "to", agent.ErrDenied},
-		{"e", "e/in", "to", agent.ErrInvalid}, {"e", "d2/a/x", "", agent.ErrWrongType},
+		{"e", "e/in", "to", agent.ErrInvalid}, {"e", "../workspace/d2/../e/in", "to", agent.ErrInvalid}, {"d2", "linked/in", "", agent.ErrNotFound}, {"d2", "d3/in", "to", agent.ErrDenied}, {"e", "d2/a/x", "", agent.ErrWrongType},
 		{"b", "/tmp/x", "to", agent.ErrDenied}, {"b", "/etc/x", "to", agent.ErrDenied}, {"b", "/proc/x", "to", agent.ErrDenied}, {"b", "/dev/x", "to", agent.ErrDenied},
 		{"/etc/passwd", "x", "from", agent.ErrDenied}, {"/proc/1/cwd/b", "x", "", agent.ErrDenied},
 		{"", "x", "from", agent.ErrInvalid}, {"b", "", "to", agent.ErrInvalid}, {"b", "a\x00b", "to", agent.ErrInvalid},

@@ -25,7 +25,8 @@ type Case struct {
 	Stderr      string // the last that it printed there
 	Environment string // that it ran in; "": unknown
 	Image       string
-	Network     bool // it has access
+	Network     bool   // it has access
+	Upload      string // the flag or command that puts files into the runner
 }
 
 // For returns what to do about a case; "" if no rule knows it. The first rule that matches speaks.
@@ -53,7 +54,7 @@ func rules() []rule {
 		{"no right", code(runtime.CodeForbidden), func(Case, string) string {
 			return "`rockpool whoami` shows your role and tenant; --token-file (or ROCKPOOL_TOKEN_FILE, ROCKPOOL_TOKEN) names another token"
 		}},
-		{"no module", ended(`(?:ModuleNotFoundError: No module named '|Error: Cannot find module ')([^'\n]{1,100})'`), noModule},
+		{"no module", ended(`(?:ModuleNotFoundError: No module named '|Error: Cannot find module ')([\w@./-]{1,100})'`), noModule},
 		{"no network", noNetwork, func(c Case, _ string) string {
 			return fmt.Sprintf("the environment %s has no access to the network: an OPERATOR allows it with `rockpool env put %s --network`, on a server that has --network", c.Environment, c.Environment)
 		}},
@@ -106,18 +107,18 @@ func noInterpreter(c Case, _ string) string {
 
 func noModule(c Case, module string) string {
 	if strings.HasPrefix(module, ".") || strings.HasPrefix(module, "/") {
-		return fmt.Sprintf("upload the file of %s too, with --file", module)
+		return fmt.Sprintf("upload the file of %s too, with %s", module, c.Upload)
 	}
 	environment := "ENVIRONMENT"
 	if c.Environment != "" {
 		environment = c.Environment
 	}
-	says := fmt.Sprintf("%s isn't in the environment: use an image that has it (`rockpool env put %s --image IMAGE`), or upload your own module with --file", module, environment)
+	says := fmt.Sprintf("%s isn't in the environment: use an image that has it (`rockpool env put %s --image IMAGE`), or upload your own module with %s", module, environment, c.Upload)
 	if c.Image == runtime.DefaultImage {
 		says += "; for the image host install it on the server's machine"
 	}
 	if strings.Contains(c.Stderr, "ModuleNotFoundError") {
-		says += fmt.Sprintf(" (--warm-module %s loads one that is there)", module)
+		says += fmt.Sprintf(" (if the image has it, --warm-module %s loads it in advance)", module)
 	}
 	return says
 }

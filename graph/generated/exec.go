@@ -4702,7 +4702,7 @@ type Query {
     environmentId: ID
     "Only those in one of these states; null: in any."
     states: [RunnerState!]
-    "Only those whose claim has a label that, written as ` + "`" + `name=value` + "`" + `, contains this text, upper and lower case alike; null or empty: whoever holds them, if anybody."
+    "Only those whose claim has a label that, written as ` + "`" + `name=value` + "`" + `, contains this text, upper and lower case alike; null or empty: all runners."
     heldBy: String
     "Only those whose claim has all of these labels, at most 32; null: any."
     labels: [LabelFilterInput!]
@@ -4803,7 +4803,7 @@ type Query {
   "The alerts that stand, sorted by environment: pools in which too few runners have been idle for too long. Empty when all is well, and while the cluster is being drained."
   poolAlerts: [PoolAlert!]!
 
-  "The latest 100 pool alerts that were raised or resolved, the newest first, those that stand included. It begins with the server; of each tenant's environments 100 are remembered."
+  "The latest 100 pool alerts that were raised or resolved, the newest first, those that stand included. The history is empty after a restart. The server keeps 100 alerts per tenant."
   poolAlertHistory: [PoolAlert!]!
 
   "What goes on now, of what the caller sees: its tenant's, or all for a caller for all tenants."
@@ -4916,7 +4916,7 @@ type Mutation {
   ): UpdateFilesPayload!
 
   """
-  Gives a file, a directory or a link of a runner another path, with all that is below it, in one step: nobody sees half of it. Owner and mode stay. It replaces nothing.
+  Gives a file, a directory or a link of a runner another path, with all that is below it, in one step: nobody sees half of it. Owner and mode stay. It replaces nothing. Don't repeat it after a lost answer before you have looked: where the first one succeeded, a second one returns FILE_ERROR, since nothing is at ` + "`" + `from` + "`" + `.
   INVALID_INPUT for a path that can't be used; RUNNER_GONE; FILE_ERROR when nothing is at ` + "`" + `from` + "`" + `, something is at ` + "`" + `to` + "`" + `, or ` + "`" + `to` + "`" + ` is in another file system; CONFLICT when an older server started the runner and its agent can't do it.
   """
   moveFile(
@@ -5459,7 +5459,7 @@ type PoolStatus {
   stopping: Int!
   "Claims that wait for a runner."
   waiting: Int!
-  "Why no runner is available, or why the pool stays short of its ` + "`" + `size` + "`" + `, also while some runners are idle: its starts have waited for something for 2 s, for room for example, or one has taken 60 s and the cluster doesn't say why. Null where neither is so, also while runners are just starting."
+  "Why no runner is available, or why the pool stays short of its ` + "`" + `size` + "`" + `, also while some runners are idle. Set when starts have been blocked for 2 s (for example: no room), or when one has taken 60 s without a reason. Else null, also while runners are just starting."
   reason: String
   "Whether the environment was deleted; then this is the pool's last status."
   deleted: Boolean!
@@ -5536,7 +5536,7 @@ type Activity {
   failuresPerMinute: Int!
   "Claims that wait, those of ` + "`" + `run` + "`" + ` included; see ` + "`" + `waitingClaims` + "`" + `."
   claimsWaiting: Int!
-  "Whether the cluster is being drained for maintenance: no runner starts, and nobody new gets one; see ` + "`" + `drainCluster` + "`" + `. False where it is drained by other means."
+  "Whether the cluster is being drained for maintenance: no runner starts, and nobody new gets one; see ` + "`" + `drainCluster` + "`" + `. False if another tool drains it, for example Nomad."
   draining: Boolean!
 }
 
@@ -5842,7 +5842,7 @@ enum AllocationStatus {
   LOST
 }
 
-"Room for runners. They are promised their environment's ` + "`" + `resources` + "`" + `, whether they use them or not. What is free for a start is what can be promised less what is promised."
+"Room for runners. Each runner is promised its environment's ` + "`" + `resources` + "`" + `, whether it uses them or not. Free for a start is the promisable part minus the used part."
 type Capacity {
   "CPU of all machines together, in MHz: cores times their clock."
   cpuMHz: Int!
@@ -6181,11 +6181,11 @@ type Execution {
     skip: Int64
     "Instead of ` + "`" + `from` + "`" + ` and ` + "`" + `skip` + "`" + `: whether the last ` + "`" + `maxLines` + "`" + ` lines of the stream come. Default: false."
     last: Boolean
-    "How many lines at most, 1 to 1000. Fewer come where they have 1 MiB of text, and where a search went through 32 MiB of output: ` + "`" + `next` + "`" + ` goes on from there. Default: 100."
+    "How many lines at most, 1 to 1000. Fewer come where they have 1 MiB of text, and where a search went through 32 MiB of output or a million lines: ` + "`" + `next` + "`" + ` goes on from there. Default: 100."
     maxLines: Int
     "Only lines of this stream, and lost bytes. Default: both streams."
     stream: OutputStream
-    "Only lines that contain this text of 1 to 1000 bytes, as they show: colours and other escape sequences aren't part of a line. The first MiB of a line is searched. Lost bytes don't come then."
+    "Only lines that contain this text of 1 to 1000 bytes, as they show. Escape sequences are ignored. The first MiB of a line is searched. A search returns no lost bytes."
     containing: String
     "Whether upper and lower case differ in ` + "`" + `containing` + "`" + `. Default: false."
     matchCase: Boolean
@@ -6326,13 +6326,13 @@ type OutputLinePage {
   before: Int64!
   "How many lines of the stream there are, as far as they are counted."
   total: Int64!
-  "Whether ` + "`" + `total` + "`" + ` counts all that was printed until now. A request counts 256 MiB at most: while this is false, the next one goes on."
+  "Whether ` + "`" + `total` + "`" + ` counts all that was printed until now. A request counts 32 MiB or a million lines at most: while this is false, the next one goes on."
   counted: Boolean!
-  "Whether there is more output now after what was looked at."
+  "Whether the output goes on after this page."
   more: Boolean!
-  "The ` + "`" + `from` + "`" + ` with which to go on, now or once more was printed. At the end of what was printed it is the first line that may get longer, which then comes again. Null: the execution has ended, and nothing comes after these lines."
+  "The ` + "`" + `from` + "`" + ` with which to go on, now or once more was printed. If the last line is unfinished, ` + "`" + `next` + "`" + ` is its number, and the next page repeats it. Null: the execution has ended, and nothing comes after these lines."
   next: Int64
-  "The position after all that is counted: the ` + "`" + `after` + "`" + ` with which events report what is printed from then on."
+  "The position after all that is counted. Pass it as ` + "`" + `after` + "`" + ` to ` + "`" + `executionEvents` + "`" + ` to follow the output from here."
   cursor: Cursor!
 }
 
@@ -6346,7 +6346,7 @@ type OutputLine {
   text: String!
   "Whether it is longer than 16384 bytes, with which ` + "`" + `text` + "`" + ` ends."
   truncated: Boolean!
-  "Whether more of it may come and would show: its end wasn't printed yet."
+  "Whether the line may still grow."
   open: Boolean!
   "When its first byte was printed; of lost bytes, when what comes after them was."
   at: Time!
@@ -6757,7 +6757,7 @@ input StartExecutionInput {
   privileged: Boolean
   "Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this execution only."
   idempotencyKey: String
-  "Names and values to find the execution again by, beside those of its claim; at most 32 with these. Those of a batch are those of each of its executions."
+  "Names and values to find the execution again by, beside those of its claim; at most 32 with these. In a batch, every execution gets these labels."
   labels: [LabelInput!]
   "Makes it a batch: the command is run once for each of these, 1 to 1000, one after the other. ` + "`" + `stdin` + "`" + ` and ` + "`" + `terminal` + "`" + ` can't be given beside them; ` + "`" + `timeLimit` + "`" + ` and ` + "`" + `limits` + "`" + ` are those of each case that has none of its own."
   cases: [CaseInput!]
@@ -6869,7 +6869,7 @@ input RunInput {
   waitFor: Int
   "Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this run only."
   idempotencyKey: String
-  "Names and values to find the execution and its runner's claim again by, at most 32. Those of a batch are those of each of its executions."
+  "Names and values to find the execution and its runner's claim again by, at most 32. In a batch, every execution gets these labels."
   labels: [LabelInput!]
   "Makes it a batch: the command is run once for each of these, 1 to 1000, one after the other. ` + "`" + `stdin` + "`" + ` can't be given beside them; ` + "`" + `timeLimit` + "`" + ` is that of each case that has none of its own."
   cases: [CaseInput!]
@@ -7297,7 +7297,7 @@ type ComponentHealth {
 
 """
 What ` + "`" + `extensions.code` + "`" + ` of an error can be. ` + "`" + `extensions.retryable` + "`" + ` says whether the same request can succeed later without a change.
-QUOTA_EXCEEDED for a quota of the caller's tenant, or for its share of what the server has for all, also has ` + "`" + `quota` + "`" + ` (its name in ` + "`" + `Quotas` + "`" + `; for a share ` + "`" + `batches` + "`" + `, ` + "`" + `tickets` + "`" + ` or ` + "`" + `waiting` + "`" + `), ` + "`" + `limit` + "`" + `, ` + "`" + `used` + "`" + ` and, where that is known, ` + "`" + `retryAfter` + "`" + ` in seconds, which is the header Retry-After too.
+QUOTA_EXCEEDED for a quota of the caller's tenant, or for its share of what the server has for all, also has ` + "`" + `quota` + "`" + ` (its name in ` + "`" + `Quotas` + "`" + `; for a share ` + "`" + `batches` + "`" + `, ` + "`" + `tickets` + "`" + ` or ` + "`" + `waiting` + "`" + `), ` + "`" + `limit` + "`" + `, ` + "`" + `used` + "`" + `, for ` + "`" + `runners` + "`" + ` also ` + "`" + `pending` + "`" + ` (claims that took one and wait; left out if 0) and, where that is known, ` + "`" + `retryAfter` + "`" + ` in seconds, which is the header Retry-After too.
 """
 enum ErrorCode {
   "The request can't be carried out as it is; ` + "`" + `extensions.field` + "`" + ` names the part, and the message says what is allowed."

@@ -354,7 +354,7 @@ type RunInput struct {
 	WaitFor *int `json:"waitFor,omitempty"`
 	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this run only.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
-	// Names and values to find the execution and its runner's claim again by, at most 32. Those of a batch are those of each of its executions.
+	// Names and values to find the execution and its runner's claim again by, at most 32. In a batch, every execution gets these labels.
 	Labels []runtime.Label `json:"labels,omitempty"`
 	// Makes it a batch: the command is run once for each of these, 1 to 1000, one after the other. `stdin` can't be given beside them; `timeLimit` is that of each case that has none of its own.
 	Cases []CaseInput `json:"cases,omitempty"`
@@ -415,7 +415,7 @@ type StartExecutionInput struct {
 	Privileged *bool `json:"privileged,omitempty"`
 	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this execution only.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
-	// Names and values to find the execution again by, beside those of its claim; at most 32 with these. Those of a batch are those of each of its executions.
+	// Names and values to find the execution again by, beside those of its claim; at most 32 with these. In a batch, every execution gets these labels.
 	Labels []runtime.Label `json:"labels,omitempty"`
 	// Makes it a batch: the command is run once for each of these, 1 to 1000, one after the other. `stdin` and `terminal` can't be given beside them; `timeLimit` and `limits` are those of each case that has none of its own.
 	Cases []CaseInput `json:"cases,omitempty"`

@@ -138,6 +138,9 @@ func extensions(err *runtime.Error) map[string]any {
 	}
 	if q := err.Exceeded; q != nil {
 		out["quota"], out["limit"], out["used"] = q.Quota, q.Limit, q.Used
+		if q.Pending > 0 {
+			out["pending"] = q.Pending
+		}
 		if q.RetryAfter > 0 {
 			out[transport.RetryAfter] = int64(math.Ceil(q.RetryAfter.Seconds()))
 		}

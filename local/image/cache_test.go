@@ -318,7 +318,7 @@ func whatIsWrongIsTold(t *testing.T, worker func(*Config)) {
 		{"", "no reference!", runtime.CodeInvalidInput, "must be"},
 		{"", registry.Host + "/nothing:1", runtime.CodeInvalidInput, "has no"},
 		{"", registry.Host + "/fine@sha256:" + strings.Repeat("1", 64), runtime.CodeInvalidInput, "has no"},
-		{"", "127.0.0.1:1/x:1", runtime.CodeClusterUnavailable, "the registry 127.0.0.1:1 can't be reached: nobody listens there"},
+		{"", "127.0.0.1:1/x:1", runtime.CodeClusterUnavailable, "the registry 127.0.0.1:1 can't be reached: connection refused"},
 		{"down", fine, runtime.CodeClusterUnavailable, "status 503"},
 		{"private", fine, runtime.CodeInvalidInput, "log in there"},
 		{"bytes", fine, runtime.CodeClusterUnavailable, ""},

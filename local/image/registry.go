@@ -193,11 +193,11 @@ func because(err error) string {
 	var slow net.Error
 	switch {
 	case errors.As(err, &name) && name.IsNotFound:
-		return ": no name server knows its name"
+		return ": the host name doesn't exist (DNS)"
 	case errors.As(err, &name):
 		return ": its name can't be looked up now"
 	case errors.Is(err, unix.ECONNREFUSED):
-		return ": nobody listens there"
+		return ": connection refused"
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
 		return ": no route leads there"
 	case errors.As(err, &slow) && slow.Timeout():

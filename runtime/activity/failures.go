@@ -55,3 +55,12 @@ func (f *Failures) Count(now time.Time, sees func(runtime.TenantID) bool) int {
 	}
 	return sum
 }
+
+// Forget forgets a tenant's failures: another tenant may get its name.
+func (f *Failures) Forget(tenant runtime.TenantID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, at := range f.seconds {
+		delete(at.of, tenant)
+	}
+}

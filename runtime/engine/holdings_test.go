@@ -131,7 +131,7 @@ func TestClaimsThatWaitAreNotHeldRunners(t *testing.T) {
 	}()
 	wait.For(t, "it waits for a runner", func() bool { s, _ := b.PoolStatus("a"); return s.Waiting == 1 })
 	_, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Tenant: "a"})
-	if got := refused(t, err); got.Quota != "runners" || got.Limit != 2 || got.Used != 1 || !strings.Contains(err.Error(), "holds 1 runners of at most 2, and 1 of its claims wait") {
+	if got := refused(t, err); got.Quota != "runners" || got.Limit != 2 || got.Used != 1 || got.Pending != 1 || !strings.Contains(err.Error(), "holds 1 runners of at most 2, and 1 of its claims wait") {
 		t.Errorf("%v: %+v", err, got)
 	}
 	if used := b.Usage("a").Runners.Used; used != 1 {
@@ -142,7 +142,7 @@ func TestClaimsThatWaitAreNotHeldRunners(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Tenant: "a"})
-	if got := refused(t, err); got.Used != 2 || strings.Contains(err.Error(), "wait") || b.Usage("a").Runners.Used != 2 {
+	if got := refused(t, err); got.Used != 2 || got.Pending != 0 || strings.Contains(err.Error(), "claims wait") || b.Usage("a").Runners.Used != 2 {
 		t.Errorf("%v: %+v", err, got)
 	}
 }

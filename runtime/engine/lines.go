@@ -80,7 +80,7 @@ func (e *Engine) Lines(ctx context.Context, id runtime.ExecutionID, query LineQu
 		return LinePage{}, err
 	}
 	from := events.Source{Session: s, Execution: x, Log: e.logs.Place(id), Known: e.store.HasExecution}
-	source := lines.Source{ID: id, Open: func(position int64) (*output.Reader, error) { return output.OpenReader(from.Log, position) }}
+	source := lines.Source{ID: id, Tenant: x.Tenant, Open: func(position int64) (*output.Reader, error) { return output.OpenReader(from.Log, position) }}
 	if s != nil {
 		x, source.Open = s.Execution(), s.Log().Reader
 	}

@@ -28,7 +28,7 @@ func (e *Engine) DeleteTenant(ctx context.Context, id runtime.TenantID, remove f
 
 // FreeTenant returns CONFLICT while runners, waiting claims or executions of a deleted tenant with this
 // name exist, since a new tenant would see them. The error says which, and when they go if that is known. Otherwise
-// it forgets the tenant's spent keys and ended tickets.
+// it forgets the tenant's spent keys, ended tickets, alerts and failures.
 func (e *Engine) FreeTenant(ctx context.Context, id runtime.TenantID) error {
 	conflict := func(format string, args ...any) error {
 		return runtime.Errorf(runtime.CodeConflict, "a deleted tenant "+id.String()+" "+format, args...)
@@ -49,6 +49,8 @@ func (e *Engine) FreeTenant(ctx context.Context, id runtime.TenantID) error {
 		return conflict("has %d executions or batches that haven't ended: cancel them, or choose another name", kept.Unfinished)
 	case kept.Executions == 0:
 		e.tickets.Forget(id)
+		e.alerts.Forget(id)
+		e.failures.Forget(id)
 		return e.store.ForgetSpentKeys(ctx, keysOf(id.String()))
 	case e.keep == 0:
 		return conflict("left %d executions, which this server keeps for ever (--keep-executions 0): choose another name", kept.Executions)

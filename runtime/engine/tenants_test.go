@@ -59,8 +59,14 @@ func TestNameOfADeletedTenantIsFreeOnceNothingIsLeft(t *testing.T) {
 		if err := b.store.DeleteExecutions(t.Context(), []runtime.ExecutionID{x.ID}, time.Now()); err != nil {
 			t.Fatal(err)
 		}
+		b.alerts.Add(runtime.Environment{Tenant: physics}, runtime.PoolAlert{EnvironmentID: "gone"})
+		b.failures.Ended(time.Now(), runtime.Execution{Tenant: physics, End: runtime.End{Outcome: runtime.OutcomeFailed}})
 		if err := b.FreeTenant(t.Context(), physics); err != nil {
 			t.Error("once nothing is left:", err)
+		}
+		alerts := b.PoolAlertHistory(func(env runtime.Environment) bool { return env.Tenant == physics })
+		if a := b.Activity(t.Context(), &physics); len(alerts) > 0 || a.FailuresPerMinute > 0 {
+			t.Errorf("the new tenant sees the old one's alerts %+v, and %d failures", alerts, a.FailuresPerMinute)
 		}
 	}
 }

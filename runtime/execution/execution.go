@@ -103,7 +103,7 @@ func Decide(f Facts) runtime.End {
 		return limitEnd(runtime.OutcomeProcessLimit, f.Limits)
 	case f.Exit.Signal == "SIGXFSZ" && f.Limits.FileSize > 0:
 		return runtime.End{Outcome: runtime.OutcomeSignaled, Signal: f.Exit.Signal,
-			Message: "ended by SIGXFSZ, as a program is that writes beyond its file size limit of " + size(f.Limits.FileSize)}
+			Message: "ended by SIGXFSZ: it wrote more than its file size limit of " + size(f.Limits.FileSize)}
 	case f.Exit.Signal != "":
 		return runtime.End{Outcome: runtime.OutcomeSignaled, Signal: f.Exit.Signal, Message: "ended by " + f.Exit.Signal}
 	default:

@@ -25,7 +25,7 @@ func TestDecide(t *testing.T) {
 		"exit 42":      {Facts{Exit: &Exit{Code: 42}}, runtime.End{Outcome: runtime.OutcomeExited, ExitCode: 42, Message: "exited with code 42"}},
 		"its own 137":  {Facts{Exit: &Exit{Code: 137}, Alone: true}, runtime.End{Outcome: runtime.OutcomeExited, ExitCode: 137, Message: "exited with code 137"}},
 		"a signal":     {Facts{Exit: &Exit{Signal: "SIGSEGV"}}, runtime.End{Outcome: runtime.OutcomeSignaled, Signal: "SIGSEGV", Message: "ended by SIGSEGV"}},
-		"file size":    {Facts{Exit: &Exit{Signal: "SIGXFSZ"}}, runtime.End{Outcome: runtime.OutcomeSignaled, Signal: "SIGXFSZ", Message: "ended by SIGXFSZ, as a program is that writes beyond its file size limit of 100 bytes"}},
+		"file size":    {Facts{Exit: &Exit{Signal: "SIGXFSZ"}}, runtime.End{Outcome: runtime.OutcomeSignaled, Signal: "SIGXFSZ", Message: "ended by SIGXFSZ: it wrote more than its file size limit of 100 bytes"}},
 		"time limit":   {Facts{Exit: &Exit{Signal: "SIGKILL", Limit: runtime.OutcomeTimeLimit}, OOMKills: 1, Alone: true}, runtime.End{Outcome: runtime.OutcomeTimeLimit, Message: "it ran into its time limit of 2 s"}},
 		"output limit": {Facts{Exit: &Exit{Limit: runtime.OutcomeOutputLimit}}, runtime.End{Outcome: runtime.OutcomeOutputLimit, Message: "it ran into its output limit of 1 KiB"}},
 		"cancelled":    {Facts{Exit: &Exit{Signal: "SIGTERM", Killed: true}, Killed: runtime.OutcomeCancelled}, runtime.End{Outcome: runtime.OutcomeCancelled, Message: "cancelled"}},

@@ -14,7 +14,6 @@ const (
 	MaxText       = 16 << 10 // bytes of a line that are shown
 	searchedBytes = 1 << 20  // bytes of a line that are searched
 	pageText      = 1 << 20  // bytes of text after which a page takes no further line
-	searchBytes   = 32 << 20 // bytes of a log after which a search takes no further line
 )
 
 // A Line is a line of output, or lost bytes.

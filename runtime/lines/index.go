@@ -15,8 +15,11 @@ import (
 const (
 	firstSpacing = 256 << 10
 	maxPlaces    = 1024
-	countBytes   = 256 << 20 // of the log, that one call counts at most
-	checkEvery   = 256       // records, after which a scan asks whether its caller left
+	checkEvery   = 256 // records, after which a scan asks whether its caller left
+
+	// After so much of the log a call counts and searches no further. Each takes some 0.1 s at most.
+	workBytes = 32 << 20
+	workLines = 1_000_000
 )
 
 // An index knows some places of a log, by which lines are found without reading
@@ -29,7 +32,7 @@ type index struct {
 
 func newIndex() *index { return &index{places: []place{{}}, spacing: firstSpacing} }
 
-// count goes on counting, to the log's end or for countBytes. It returns the place
+// count goes on counting, to the log's end or for workBytes or workLines. It returns the place
 // that it came to, and whether that was the end. ErrPosition: the log isn't that which was
 // counted before.
 func (x *index) count(ctx context.Context, open func(position int64) (*output.Reader, error)) (tail place, all bool, err error) {
@@ -38,8 +41,8 @@ func (x *index) count(ctx context.Context, open func(position int64) (*output.Re
 		return place{}, false, err
 	}
 	defer r.Close()
-	until := x.tail.position + countBytes
-	for n := 1; x.tail.position < until; n++ {
+	bytes, lines := x.tail.position+workBytes, x.tail.begun[0]+workLines
+	for n := 1; x.tail.position < bytes && x.tail.begun[0] < lines; n++ {
 		record, err := r.TryNext()
 		switch {
 		case errors.Is(err, io.EOF), errors.Is(err, output.ErrWait):

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/output"
+	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // A Query says which lines are wanted.
@@ -38,75 +39,117 @@ type Page struct {
 
 // A Source is the log of one execution.
 type Source struct {
-	ID    runtime.ExecutionID
-	Open  func(position int64) (*output.Reader, error)
-	Ended bool
-	Bytes int64         // that were printed, once it has ended
-	After time.Duration // since its start, when it ended
+	ID     runtime.ExecutionID
+	Tenant runtime.TenantID
+	Open   func(position int64) (*output.Reader, error)
+	Ended  bool
+	Bytes  int64         // that were printed, once it has ended
+	After  time.Duration // since its start, when it ended
 }
 
 // A Book has the indexes of the logs that were read last. Its methods may be called
 // at once.
 type Book struct {
-	turns chan struct{} // bounds how many logs are read at once
+	turns turns.Slots // bounds how many logs are read at once: in the order in which tenants came
 
-	mu     sync.Mutex // guards what follows
-	kept   map[runtime.ExecutionID]*list.Element
-	latest *list.List // of *entry; the latest first
+	mu      sync.Mutex // guards what follows
+	tenants map[runtime.TenantID]*tenant
+	kept    map[runtime.ExecutionID]*list.Element
+	latest  *list.List // of *entry; the latest first
+}
+
+// A tenant has calls that read, or wait.
+type tenant struct {
+	turn  turns.Slots // one
+	calls int         // guarded by Book.mu
 }
 
 type entry struct {
-	id   runtime.ExecutionID
-	turn chan struct{} // holds one element while nobody uses index
-	*index
+	id     runtime.ExecutionID
+	tenant runtime.TenantID
+	*index // used in the tenant's turn
 }
 
-// maxIndexes is how many indexes a book keeps: each takes 82 kB at most.
-const maxIndexes = 64
+// How many indexes a book keeps: each takes 82 kB at most.
+const (
+	maxIndexes       = 64
+	maxTenantIndexes = 8
+)
 
 // NewBook returns an empty Book.
 func NewBook() *Book {
-	return &Book{turns: make(chan struct{}, max(1, goruntime.GOMAXPROCS(0)/2)), kept: map[runtime.ExecutionID]*list.Element{}, latest: list.New()}
+	return &Book{
+		turns: make(turns.Slots, max(1, goruntime.GOMAXPROCS(0)/2)), tenants: map[runtime.TenantID]*tenant{},
+		kept: map[runtime.ExecutionID]*list.Element{}, latest: list.New(),
+	}
 }
 
-// entry returns the index of a log, and forgets the one that wasn't used for longest
-// where there are too many.
-func (b *Book) entry(id runtime.ExecutionID) *entry {
+// turn does work when it is the tenant's turn: its calls read one after the other.
+func (b *Book) turn(ctx context.Context, id runtime.TenantID, work func() error) error {
+	b.mu.Lock()
+	t := b.tenants[id]
+	if t == nil {
+		t = &tenant{turn: make(turns.Slots, 1)}
+		b.tenants[id] = t
+	}
+	t.calls++
+	b.mu.Unlock()
+	defer func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if t.calls--; t.calls == 0 {
+			delete(b.tenants, id)
+		}
+	}()
+	return t.turn.Do(ctx, func() error { return b.turns.Do(ctx, work) })
+}
+
+// entry returns the index of a log. Where the tenant, or all have too many, it forgets the one of them that
+// wasn't used for longest.
+func (b *Book) entry(source Source) *entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if there := b.kept[id]; there != nil {
+	if there := b.kept[source.ID]; there != nil {
 		b.latest.MoveToFront(there)
 		return there.Value.(*entry)
 	}
-	if last := b.latest.Back(); b.latest.Len() == maxIndexes {
+	var last *list.Element // of the tenant
+	n := 0
+	for at := b.latest.Front(); at != nil; at = at.Next() {
+		if at.Value.(*entry).tenant == source.Tenant {
+			last = at
+			n++
+		}
+	}
+	if n < maxTenantIndexes {
+		last = b.latest.Back()
+	}
+	if n == maxTenantIndexes || b.latest.Len() == maxIndexes {
 		delete(b.kept, last.Value.(*entry).id)
 		b.latest.Remove(last)
 	}
-	e := &entry{id: id, turn: make(chan struct{}, 1), index: newIndex()}
-	e.turn <- struct{}{}
-	b.kept[id] = b.latest.PushFront(e)
+	e := &entry{id: source.ID, tenant: source.Tenant, index: newIndex()}
+	b.kept[source.ID] = b.latest.PushFront(e)
 	return e
 }
 
 // Read returns a page of lines: fewer than were asked for where they have 1 MiB of
-// text, where a search went through 32 MiB of the log, and at the end. Next then says
+// text, where a search went through 32 MiB of the log or a million lines, and at the end. Next then says
 // how to go on. Lines can be Open at the end of what was printed: if the page had room
 // for more, Next is the number of the first of them, so they come again.
 //
-// A call counts 256 MiB of the log at most; what isn't counted yet isn't found. Then
-// Counted is false, and the next call goes on. ctx's cause ends a call.
-func (b *Book) Read(ctx context.Context, source Source, q Query) (Page, error) {
-	select {
-	case b.turns <- struct{}{}:
-		defer func() { <-b.turns }()
-	case <-ctx.Done():
-		return Page{}, context.Cause(ctx)
-	}
-	page, err := b.entry(source.ID).page(ctx, source, q)
-	if errors.Is(err, output.ErrPosition) { // the log was cut or damaged after it was counted
-		b.forget(source.ID)
-		page, err = b.entry(source.ID).page(ctx, source, q)
-	}
+// A call counts as much of the log at most; what isn't counted yet isn't found. Then
+// Counted is false, and the next call goes on. A call takes 0.2 s at most. Of each tenant one reads at a time, and the
+// tenants take turns. ctx's cause ends a call.
+func (b *Book) Read(ctx context.Context, source Source, q Query) (page Page, err error) {
+	err = b.turn(ctx, source.Tenant, func() error {
+		page, err = b.entry(source).page(ctx, source, q)
+		if errors.Is(err, output.ErrPosition) { // the log was cut or damaged after it was counted
+			b.forget(source.ID)
+			page, err = b.entry(source).page(ctx, source, q)
+		}
+		return err
+	})
 	return page, err
 }
 
@@ -134,12 +177,6 @@ func (e *entry) page(ctx context.Context, source Source, q Query) (Page, error) 
 // find counts on, and returns where to begin to read, and where to end. It says with which
 // line q begins where it wants the last.
 func (e *entry) find(ctx context.Context, source Source, q *Query) (at, tail place, all bool, err error) {
-	select {
-	case <-e.turn:
-		defer func() { e.turn <- struct{}{} }()
-	case <-ctx.Done():
-		return at, tail, false, context.Cause(ctx)
-	}
 	tail, all, err = e.count(ctx, source.Open)
 	if q.Last {
 		end := tail
@@ -162,7 +199,7 @@ func (c *collector) read(ctx context.Context, at *place, tail place, source Sour
 		return err
 	}
 	defer r.Close()
-	began := at.position
+	began := *at
 	for n := 1; at.position < tail.position && !c.full(); n++ {
 		record, err := r.TryNext()
 		if errors.Is(err, io.EOF) || errors.Is(err, output.ErrWait) {
@@ -176,7 +213,8 @@ func (c *collector) read(ctx context.Context, at *place, tail place, source Sour
 		}
 		at.take(record, c)
 		at.position = r.Position()
-		if c.closed == atNext || c.closed == 0 && c.match != nil && at.position-began > searchBytes {
+		worked := at.position-began.position > workBytes || at.begun[0]-began.begun[0] > workLines
+		if c.closed == atNext || c.closed == 0 && c.match != nil && worked && c.before >= 0 {
 			c.closed = at.begun[0] + 1
 		}
 	}

@@ -10,12 +10,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/output"
+	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // A piece is what a program printed at once on a stream; with none, bytes that are lost.
@@ -388,11 +390,11 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestSearchesAreBounded: a search through more than searchBytes returns early, and goes on.
+// TestSearchesAreBounded: a search through more than workBytes returns early, and goes on.
 func TestSearchesAreBounded(t *testing.T) {
 	line := strings.Repeat("x", 9999) + "\n"
 	var printed []piece
-	for range (searchBytes + searchBytes/2) / len(line) {
+	for range (workBytes + workBytes/2) / len(line) {
 		printed = append(printed, piece{1, line})
 	}
 	printed = append(printed, piece{1, "needle"})
@@ -419,6 +421,64 @@ func TestSearchesAreBounded(t *testing.T) {
 	}
 }
 
+// TestCallsAreBoundedByLines, too: newlines take most.
+func TestCallsAreBoundedByLines(t *testing.T) {
+	const lines = workLines + workLines/2
+	printed := []piece{{1, strings.Repeat("\n", lines)}, {1, "needle\n"}}
+	source, l := write(t, printed, wholes)
+	end(t, &source, l, 0)
+	b := NewBook()
+	page, err := b.Read(t.Context(), source, Query{From: 1, First: 1})
+	if err != nil || page.Counted || page.Total < workLines || page.Total > workLines+output.MaxData {
+		t.Fatal(page.Counted, page.Total, err)
+	}
+	page, err = b.Read(t.Context(), source, Query{From: 1, First: 1, Containing: "needle"})
+	if err != nil || !page.Counted || page.Total != lines+1 || !page.More || page.Next < workLines || page.Next > workLines+output.MaxData+1 {
+		t.Fatal(page.Counted, page.Total, page.Next, err)
+	}
+	page, err = b.Read(t.Context(), source, Query{From: page.Next, First: 1, Containing: "needle"})
+	if err != nil || len(page.Lines) != 1 || page.Lines[0].Number != lines+1 {
+		t.Fatal(page, err)
+	}
+}
+
+// TestTenantsTakeTurns: while one tenant's call reads, its others wait outside of the turns of all.
+func TestTenantsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBook()
+		b.turns = make(turns.Slots, 2)
+		let := make(chan struct{})
+		done := make(chan runtime.TenantID, 10)
+		call := func(id runtime.TenantID) {
+			_ = b.turn(t.Context(), id, func() error { <-let; done <- id; return nil })
+		}
+		for range 5 {
+			go call("loud")
+		}
+		synctest.Wait()
+		if len(b.turns) != 1 {
+			t.Error("one tenant has turns:", len(b.turns))
+		}
+		for _, id := range []runtime.TenantID{"a", "b"} {
+			go call(id)
+			synctest.Wait()
+		}
+		for range 4 { // two that read, and two that come next
+			let <- struct{}{}
+			synctest.Wait()
+		}
+		first := []runtime.TenantID{<-done, <-done, <-done, <-done}
+		if !slices.Contains(first, "a") || !slices.Contains(first, "b") {
+			t.Error("the first were", first)
+		}
+		close(let)
+		synctest.Wait()
+		if len(b.tenants) != 0 || len(b.turns) != 0 {
+			t.Error("left:", b.tenants, len(b.turns))
+		}
+	})
+}
+
 func TestIndexesAreBounded(t *testing.T) {
 	x := newIndex()
 	for range 10 * maxPlaces {
@@ -433,11 +493,18 @@ func TestIndexesAreBounded(t *testing.T) {
 		t.Error(at)
 	}
 	b := NewBook()
+	quiet := b.entry(Source{ID: "quiet", Tenant: "quiet"})
 	for n := range 2 * maxIndexes {
-		b.entry(runtime.ExecutionID(fmt.Sprint(n)))
+		b.entry(Source{ID: runtime.ExecutionID(fmt.Sprint(n)), Tenant: "loud"})
+	}
+	if len(b.kept) != 1+maxTenantIndexes || b.latest.Len() != len(b.kept) || b.entry(Source{ID: "quiet", Tenant: "quiet"}) != quiet {
+		t.Error("one tenant's:", len(b.kept))
+	}
+	for n := range 2 * maxIndexes {
+		b.entry(Source{ID: runtime.ExecutionID(fmt.Sprint(n)), Tenant: runtime.TenantID(fmt.Sprint(n))})
 	}
 	if len(b.kept) != maxIndexes || b.latest.Len() != maxIndexes {
-		t.Error(len(b.kept))
+		t.Error("all tenants':", len(b.kept))
 	}
 }
 

@@ -56,7 +56,7 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 			status.Stopping++
 		}
 	}
-	// The pool waits, not the start: where runners come and go, it is another start each time.
+	// Time the pool, not each start: with much churn no single start waits long.
 	waits := o.lasts(now, o.short.note(now, blocked != "" && status.Idle < status.Size, shortAfter))
 	if silent > 0 && blocked == "" {
 		blocked = fmt.Sprintf("runners that have been starting for over a minute: %d; the cluster doesn't say what they wait for", silent)

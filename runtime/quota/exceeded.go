@@ -20,7 +20,7 @@ var messages = [quotas]string{
 
 // advice says when there is room again without a time for it.
 var advice = [resources]string{
-	Runners:       "try again when one is released, or a claim gave up",
+	Runners:       "try again when a runner is released or a waiting claim ends",
 	Waiting:       "try again when one has a runner, or gave up",
 	Executions:    "try again when one has ended",
 	Subscriptions: "close one, then try again",
@@ -39,11 +39,13 @@ func (a *account) exceeded(r Resource, used int64, after time.Duration) error {
 		then = advice[r]
 	}
 	message := fmt.Sprintf(messages[r], a.tenant, used, limit)
+	pending := int64(0)
 	if r == Runners && a.pending > 0 {
-		message += fmt.Sprintf(", and %d of its claims wait for one each", a.pending)
+		pending = a.pending
+		message += fmt.Sprintf(", and %d of its claims wait for one each", pending)
 	}
 	e := runtime.Errorf(runtime.CodeQuotaExceeded, "%s: %s", message, then)
-	e.Exceeded = &runtime.Exceeded{Quota: r.String(), Limit: limit, Used: used, RetryAfter: after}
+	e.Exceeded = &runtime.Exceeded{Quota: r.String(), Limit: limit, Used: used, Pending: pending, RetryAfter: after}
 	return e
 }
 

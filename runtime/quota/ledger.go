@@ -91,7 +91,7 @@ func (l *Ledger) Wait(ctx context.Context, id runtime.TenantID, r Resource, long
 // Release gives back what Acquire, Wait or Adopt took. Giving back more than that does nothing.
 func (l *Ledger) Release(id runtime.TenantID, r Resource) { l.account(id).release(r) }
 
-// Pend adds n to the claims that took one of Runners, and wait in a pool. They aren't counted as held.
+// Pend changes by n how many of the taken runners belong to claims that still wait.
 func (l *Ledger) Pend(id runtime.TenantID, n int64) { l.account(id).pend(n) }
 
 // Adopt takes n, whatever the limit: a server that starts finds them taken.

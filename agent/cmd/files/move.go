@@ -37,6 +37,9 @@ func (f *Files) Move(move agent.Move) (agent.FileInfo, error) {
 	if info.Type == "link" {
 		info.LinkTarget = readLink(from.dir, from.name)
 	}
+	if isBelow(to.path, from.path) {
+		return agent.FileInfo{}, &agent.Error{Code: agent.ErrInvalid, Field: "to", Path: move.To, Message: "is inside of what is moved"}
+	}
 	if err := f.rename(from, to); err != nil {
 		return agent.FileInfo{}, moveError(move, err)
 	}
@@ -47,6 +50,7 @@ func (f *Files) Move(move agent.Move) (agent.FileInfo, error) {
 type end struct {
 	dir  int
 	name string
+	path string // absolute and clean; its links aren't followed
 }
 
 func (e end) close() { _ = unix.Close(e.dir) }
@@ -68,7 +72,7 @@ func (c *checker) end(p string) (end, *agent.Error) {
 		_ = unix.Close(fd)
 		return end{}, e
 	}
-	return end{fd, path.Base(clean)}, nil
+	return end{fd, path.Base(clean), clean}, nil
 }
 
 // rename replaces nothing. It doesn't leave a mount, so that the rights are the same at both ends.
@@ -91,8 +95,8 @@ func moveError(move agent.Move, err error) *agent.Error {
 		return &agent.Error{Code: agent.ErrDenied, Field: "to", Path: move.To, Message: "is there already, and a move replaces nothing"}
 	case unix.EXDEV:
 		return &agent.Error{Code: agent.ErrDenied, Field: "to", Path: move.To, Message: "is in another file system"}
-	case unix.EINVAL:
-		return &agent.Error{Code: agent.ErrInvalid, Field: "to", Path: move.To, Message: "is inside of what is moved"}
+	case unix.EINVAL, unix.ENOSYS:
+		return &agent.Error{Code: agent.ErrDenied, Field: "to", Path: move.To, Message: "this file system can't move a file without replacing, or a link leads into what is moved"}
 	}
 	return pathError(move.From, err)
 }

@@ -23,8 +23,7 @@ export interface Source<Row> {
 }
 
 export const pageSize = 100;
-const atOnce = 500;
-const largest = 1_000; // that the server gives
+const atOnce = 500; // rows with their labels: 1,000 cost more than one operation may
 
 const nothing: Part<never> = { rows: [], total: 0, end: null, more: false };
 
@@ -32,9 +31,9 @@ const nothing: Part<never> = { rows: [], total: 0, end: null, more: false };
 export function everyPage<Row>(page: Source<Row>["page"]): Source<Row>["refresh"] {
   return async (before, signal) => {
     const wanted = Math.max(pageSize, before.rows.length);
-    let all = await page(Math.min(largest, wanted), null, signal);
+    let all = await page(Math.min(atOnce, wanted), null, signal);
     while (all.more && all.rows.length < wanted) {
-      const next = await page(Math.min(largest, wanted - all.rows.length), all.end, signal);
+      const next = await page(Math.min(atOnce, wanted - all.rows.length), all.end, signal);
       all = { ...next, rows: [...all.rows, ...next.rows], end: next.end ?? all.end };
     }
     return all;

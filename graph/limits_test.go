@@ -1,0 +1,120 @@
+package graph
+
+import (
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	gqlcomplexity "github.com/99designs/gqlgen/complexity"
+	"github.com/vektah/gqlparser/v2"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/validator/rules"
+
+	"github.com/rockpool/rockpool/graph/generated"
+)
+
+// boundedLists are the lists that cost what one element does, with their bounds.
+var boundedLists = map[string]string{
+	"Grant.rights": "the 6 rights", "AuditEntry.details": "16", "Warm.modules": "64 names",
+	"PoolHistory.idle": "360 numbers", "PoolHistory.claimed": "360 numbers", "PoolHistory.starting": "360 numbers",
+	"PoolHistory.waiting": "360 numbers", "PoolHistory.claims": "360 numbers", "PoolHistory.warm": "360 numbers",
+	"Network.exposedPorts": "64 numbers", "Network.allow": "64 names", "Network.allowNames": "64 names", "Runner.ports": "as Network.exposedPorts",
+	"Evaluation.shortages": "one of each dimension", "Execution.command": "4096 arguments of 128 KiB in all, of which a page takes memory when it is read",
+	"OutputPage.chunks": "maxBytes, which Execution.output takes", "OutputLinePage.lines": "maxLines, which Execution.lines takes",
+	"UpdateFilesPayload.written": "the input's", "UpdateFilesPayload.deleted": "the input's", "UpdateFilesPayload.failed": "the input's",
+	"Attacks.failed": "the attacks of doctor",
+}
+
+// TestListsCost: aliases multiply what a list costs, so that its length has to count.
+func TestListsCost(t *testing.T) {
+	costs, left := reflect.ValueOf(complexity()), maps.Clone(boundedLists)
+	for _, d := range ours(schema()) {
+		if d.Kind != ast.Object || d.Name == "Subscription" {
+			continue
+		}
+		for _, field := range d.Fields {
+			list, page := field.Type.Elem != nil, strings.HasSuffix(field.Type.Name(), "Connection")
+			at := d.Name + "." + field.Name
+			if strings.HasPrefix(field.Name, "__") || !list && !page || list && strings.HasSuffix(d.Name, "Connection") {
+				continue
+			}
+			cost := costs.FieldByName(d.Name).FieldByName(strings.ToUpper(field.Name[:1]) + field.Name[1:])
+			none := !cost.IsValid() || cost.IsNil() // gqlgen.yml may give it another name
+			switch _, bounded := left[at]; {
+			case !none && bounded:
+				t.Errorf("%s has a cost: strike it from boundedLists", at)
+			case none && !bounded:
+				t.Errorf("%s has no cost in limits.go: give it one, or name its bound in boundedLists", at)
+			}
+			delete(left, at)
+		}
+	}
+	for at := range left {
+		t.Errorf("there is no list %s", at)
+	}
+}
+
+// complexities returns what an operation costs, and how much of that takes memory.
+func complexities(op *ast.OperationDefinition, variables map[string]any) (all, memory int) {
+	cost := func(c generated.ComplexityRoot) int {
+		return gqlcomplexity.Calculate(context.Background(), generated.NewExecutableSchema(generated.Config{Complexity: c}), op, variables)
+	}
+	return cost(complexity()), cost(fields())
+}
+
+func TestCosts(t *testing.T) {
+	for query, want := range map[string]struct{ all, memory int }{
+		`{ poolAlertHistory { environmentId since } }`:                                      {201, 201},
+		`{ activity { claimsWaiting } }`:                                                    {1001, 2},
+		`{ environments { id } }`:                                                           {200, 200},
+		`{ execution(id: "x") { labels { name value } } }`:                                  {1 + 1 + 2*64, 1 + 1 + 2*64},
+		`{ runner(id: "x") { claim { labels { name value } } } }`:                           {1 + 1 + 1 + 2*32, 1 + 1 + 1 + 2*32},
+		`{ executions(failed: true, first: 10) { totalCount } }`:                            {10_011, 11},
+		`{ waitingClaims(first: 10) { totalCount } }`:                                       {1011, 11},
+		`{ cluster { allocations(first: 10) { totalCount } } }`:                             {1012, 12},
+		`{ cluster { evaluations(first: 10) { totalCount } } }`:                             {1012, 12},
+		`{ execution(id: "x") { lines(maxLines: 1) { total } } }`:                           {20_003, 3},
+		`{ execution(id: "x") { a: lines { total } b: lines { total } c: lines { total }}}`: {60_304, 7},
+	} {
+		document, err := gqlparser.LoadQueryWithRules(schema(), query, rules.NewDefaultRules())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all, memory := complexities(document.Operations[0], nil); all != want.all || memory != want.memory {
+			t.Errorf("%s costs %d, and %d of memory; not %d and %d", query, all, memory, want.all, want.memory)
+		}
+	}
+}
+
+// TestClientsOperationsFit: the CLI asks for pages of so many.
+func TestClientsOperationsFit(t *testing.T) {
+	paths, err := filepath.Glob("../client/*.graphql")
+	if err != nil || len(paths) == 0 {
+		t.Fatal(paths, err)
+	}
+	var all strings.Builder
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	document, errs := gqlparser.LoadQueryWithRules(schema(), all.String(), rules.NewDefaultRules())
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	for _, op := range document.Operations {
+		variables := map[string]any{"first": int64(1000), "failed": true}
+		if op.Name == "GetExecutions" || op.Name == "GetRunners" || op.Name == "GetRunning" { // connection.LabelledPage
+			variables["first"] = int64(200)
+		}
+		if cost, _ := complexities(op, variables); cost > maxComplexity*9/10 {
+			t.Errorf("%s costs %d of %d", op.Name, cost, maxComplexity)
+		}
+	}
+}
