@@ -15,12 +15,12 @@ export const CapacityFragment = graphql(`
 `);
 export type Capacity = ResultOf<typeof CapacityFragment>;
 
-/** A number with its name. A zero says nothing, so it is a dash. */
+/** A number with its name; undefined: it isn't known yet. */
 export function Figure({ name, value }: { name: string; value: number | undefined }) {
   return (
     <div>
       <div className="small soft">{name}</div>
-      <div className={`big num ${value ? "" : "none"}`}>{value ? count(value) : "–"}</div>
+      <div className={`big num ${value ? "" : "none"}`}>{value === undefined ? "…" : count(value)}</div>
     </div>
   );
 }
@@ -48,13 +48,13 @@ export function Promised({ capacity }: { capacity: Capacity | undefined }) {
         label="CPU promised"
         used={capacity?.cpuMHzUsed ?? 0}
         of={capacity?.cpuMHzPromisable ?? 0}
-        text={capacity ? of(capacity.cpuMHzUsed, capacity.cpuMHzPromisable, ghz) : "–"}
+        text={capacity ? of(capacity.cpuMHzUsed, capacity.cpuMHzPromisable, ghz) : "…"}
       />
       <Meter
         label="Memory promised"
         used={capacity?.memoryMiBUsed ?? 0}
         of={capacity?.memoryMiBPromisable ?? 0}
-        text={capacity ? of(capacity.memoryMiBUsed, capacity.memoryMiBPromisable, mib) : "–"}
+        text={capacity ? of(capacity.memoryMiBUsed, capacity.memoryMiBPromisable, mib) : "…"}
       />
     </>
   );

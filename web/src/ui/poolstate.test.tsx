@@ -10,7 +10,7 @@ afterEach(cleanup);
 
 const pool: Pool = { environmentId: "a", revision: 1, size: 2, idle: 0, starting: 2, claimed: 0, stopping: 0, waiting: 0, reason: "no room", deleted: false, image: null };
 const says = (draining: boolean) => {
-  vi.mocked(useActivity).mockReturnValue({ data: { executionsRunning: 0, executionsPending: 0, failuresPerMinute: 0, claimsWaiting: 0, draining }, reload: () => {} });
+  vi.mocked(useActivity).mockReturnValue({ data: { executionsRunning: 0, executionsPending: 0, failuresPerMinute: 0, claimsWaiting: 0, draining }, error: undefined, reload: () => {} });
   const { container } = render(
     <>
       <Maintenance />

@@ -37,7 +37,7 @@ export default function Operations() {
   const history = useQuery(AlertHistoryQuery, {}, { every: 5_000 });
   const [draining, setDraining] = useState(false);
   const now = cluster.data?.cluster;
-  const failed = cluster.error ?? pools.error ?? history.error;
+  const failed = cluster.error ?? pools.error ?? activity.error ?? history.error;
   // Together: what comes later would move what is below it.
   const all = now && pools.environments && history.data && { ...now, environments: pools.environments, history: history.data.poolAlertHistory };
   const changed = () => {
