@@ -37,9 +37,9 @@ export default function Operations() {
   const history = useQuery(AlertHistoryQuery, {}, { every: 5_000 });
   const [draining, setDraining] = useState(false);
   const now = cluster.data?.cluster;
-  const failed = cluster.error ?? pools.error ?? activity.error ?? history.error;
+  const failed = cluster.error ?? pools.error ?? activity.error;
   // Together: what comes later would move what is below it.
-  const all = now && pools.environments && history.data && { ...now, environments: pools.environments, history: history.data.poolAlertHistory };
+  const all = now && pools.environments && (history.data || history.error) && { ...now, environments: pools.environments };
   const changed = () => {
     cluster.reload();
     activity.reload();
@@ -47,7 +47,6 @@ export default function Operations() {
   const retry = () => {
     changed();
     pools.reload();
-    history.reload();
   };
   return (
     <Page
@@ -81,7 +80,7 @@ export default function Operations() {
             </div>
           </Card>
           <Pools environments={all.environments} alerts={alerts} />
-          <Alerts standing={alerts} history={all.history} />
+          <Alerts standing={alerts} history={history.data?.poolAlertHistory} error={history.error} retry={history.reload} />
           <Scheduler />
         </>
       )}
