@@ -1,11 +1,16 @@
 import { cleanup, render, screen } from "@testing-library/react";
 import { afterEach, expect, test, vi } from "vitest";
 import { ask, ServerError, textOf } from "../../lib/ask";
+import { useActivity } from "../../lib/activity";
 import { link } from "../../lib/link";
 import { Alerts, type Past } from "./alerts";
 import { Progress } from "./drain";
 import Operations from "./operations";
 
+vi.mock("../../lib/activity", async (actual) => {
+  const module = await actual<{ useActivity: () => unknown }>();
+  return { ...module, useActivity: vi.fn(module.useActivity) };
+});
 vi.mock("../../lib/ask", async (actual) => ({ ...(await actual<object>()), ask: vi.fn() }));
 
 afterEach(cleanup);
@@ -60,4 +65,13 @@ test("where the alerts' history fails the rest of the page stands", async () => 
   expect(failed.closest(".card")!.querySelector("h2")!.textContent).toBe("Alerts");
   screen.getByText("Pools");
   expect(screen.queryByText("No alert stands, and none did")).toBeNull(); // that isn't known
+});
+
+test.each([true, false])("a drain that the activity doesn't know is asked for, known: %s", async (known) => {
+  const reload = vi.fn();
+  vi.mocked(useActivity).mockReturnValue({ data: { executionsRunning: 0, executionsPending: 0, failuresPerMinute: 0, claimsWaiting: 0, draining: known }, error: undefined, reload });
+  answers({ OperationsNow: { cluster: { kind: "local", capacity, draining: { since: "2026-11-21T00:00:00Z", claimed: 0, leaving: 0, executions: 0 } } } });
+  render(<Operations />);
+  await screen.findByText("Drained");
+  expect(reload).toHaveBeenCalledTimes(known ? 0 : 1);
 });
