@@ -20,6 +20,7 @@ const past = (environmentId: string, state: Past["state"], since: string): Past 
 test("a drain says what is left, without zeros", () => {
   const { container, rerender } = render(<Progress draining={{ since: "2026-11-21T00:00:00Z", claimed: 1, leaving: 0, executions: 2 }} />);
   expect([...container.querySelectorAll("dl > div")].map((fact) => fact.textContent)).toEqual(["Claimed1 runner", "Executions2 executions"]);
+  expect(screen.getByText("1 runner").getAttribute("href")).toBe("/runners?state=CLAIMED");
   expect(container.querySelector(".tag")!.textContent).toBe("Draining");
   rerender(<Progress draining={{ since: "2026-11-21T00:00:00Z", claimed: 0, leaving: 0, executions: 0 }} />);
   expect(container.querySelector(".tag")!.textContent).toBe("Drained");
