@@ -42,6 +42,19 @@ async function visit(path, options) {
   return page;
 }
 
+/** Starts a shell command whose stdin stays open. */
+async function started(shell) {
+  const { claimRunner } = await server.ask(`mutation { claimRunner(input: {environmentId: "shell", waitFor: 60}) { runner { id } } }`);
+  const runnerId = claimRunner.runner.id;
+  const { startExecution } = await server.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, { in: { runnerId, shell, stdin: true } });
+  const { id } = startExecution.execution;
+  return {
+    id,
+    goOn: () => server.ask(`mutation($id: ID!) { writeStdin(input: {executionId: $id, text: "\\n"}) { offset } }`, { id }),
+    release: () => server.ask(`mutation($id: ID!) { releaseRunner(id: $id) { released } }`, { id: runnerId }),
+  };
+}
+
 /** The numbers of the lines in sight that have a class. */
 function numbers(page, name) {
   return page.evaluate((name) => {
@@ -102,6 +115,25 @@ test("one stream is shown alone, with the numbers of both", async () => {
   await page.click("button:text-is('stderr')");
   await page.waitForSelector(".output-line >> text=another error");
   assert.deepEqual(await numbers(page, ""), errors);
+  // Tab comes to one line, and goes on from there.
+  const focused = () => page.evaluate(() => document.activeElement.closest(".output-line")?.dataset.line);
+  await page.focus(".output-scroll");
+  await page.keyboard.press("Tab");
+  assert.equal(await focused(), `${errors[0]}`);
+  await page.keyboard.press("ArrowDown");
+  await until("the next line has the focus", async () => (await focused()) === `${errors[1]}`);
+  await page.keyboard.press("Enter");
+  await page.keyboard.press("ArrowUp");
+  await until("the line before has the focus", async () => (await focused()) === `${errors[0]}`);
+  await page.keyboard.press("Shift+Enter");
+  await until("both are marked", () => page.evaluate((hash) => location.hash === hash, `#L${errors[0]}-L${errors[1]}`));
+  await page.keyboard.press("Escape");
+  await page.waitForSelector("button:text-is('Copy all')");
+  assert.equal(new URL(page.url()).hash, "");
+  await page.keyboard.press("Tab");
+  assert.ok(await page.evaluate(() => !document.activeElement.closest(".output-scroll")), "Tab doesn't leave the log");
+  await page.keyboard.press("Shift+Tab");
+  assert.equal(await focused(), `${errors[0]}`);
   const mark = page.locator(".output-line.stderr .line-stream >> nth=0");
   assert.deepEqual([await mark.getAttribute("data-shown"), await mark.evaluate((element) => getComputedStyle(element, "::before").content)], ["err", '"err"']);
   await page.fill("[aria-label='Search the output']", "another");
@@ -126,12 +158,7 @@ test("one stream is shown alone, with the numbers of both", async () => {
 });
 
 test("an output is followed while it runs, and stands still while it is read", async () => {
-  const { claimRunner } = await server.ask(`mutation { claimRunner(input: {environmentId: "shell", waitFor: 60}) { runner { id } } }`);
-  const { startExecution } = await server.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, {
-    in: { runnerId: claimRunner.runner.id, shell: `printf 'part'; read a; echo " and rest"; seq 200; read a; echo last; read a; seq 300 400; echo 'the end'`, stdin: true },
-  });
-  const { id } = startExecution.execution;
-  const goOn = () => server.ask(`mutation($id: ID!) { writeStdin(input: {executionId: $id, text: "\\n"}) { offset } }`, { id });
+  const { id, goOn, release } = await started(`printf 'part'; read a; echo " and rest"; seq 200; read a; echo last; read a; seq 300 400; echo 'the end'`);
   const page = await visit(`/executions/${id}`);
   await page.waitForSelector(".output-line >> text=part");
   await goOn();
@@ -141,9 +168,16 @@ test("an output is followed while it runs, and stands still while it is read", a
   await page.evaluate(() => document.querySelector(".output-scroll").scrollTo(0, 0));
   await page.waitForSelector(".output-line[data-line='1'] >> text=part and rest");
   await page.waitForSelector("text=Jump to the end");
+  const frames = () => page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+  await frames(); // its scrolling has been told
+  await page.evaluate(() => {
+    window.moved = 0;
+    document.querySelector(".output-scroll").addEventListener("scroll", () => window.moved++);
+  });
   await goOn();
-  await page.waitForSelector("role=status >> text=1 line"); // the search goes on
-  assert.equal((await numbers(page, ""))[0], 1); // it didn't move
+  await page.waitForSelector("role=status >> text=1 line"); // the search goes on: the page has the new line
+  await frames();
+  assert.deepEqual([await page.evaluate(() => window.moved), (await numbers(page, ""))[0]], [0, 1]);
   await page.click("text=Jump to the end");
   await page.waitForSelector(".output-line[data-line='202'] >> text=last");
   await goOn();
@@ -151,16 +185,19 @@ test("an output is followed while it runs, and stands still while it is read", a
   await page.waitForSelector(".tag >> text=Succeeded");
   assert.deepEqual(page.mistakes, []);
   await page.context().close();
-  await server.ask(`mutation($id: ID!) { releaseRunner(id: $id) { released } }`, { id: claimRunner.runner.id });
+  await release();
 });
 
 test("a line leads to its moment of the replay, which has a link of its own", async () => {
-  const id = await server.run(`echo first; sleep 3; echo second`);
+  const { id, goOn, release } = await started("echo first; read a; sleep 3; echo second");
+  await until("the first line is recorded", async () => (await server.ask("query($id: ID!) { execution(id: $id) { lines { total } } }", { id })).execution.lines.total === 1);
+  await goOn();
   await server.end(id);
   const page = await visit(`/executions/${id}`, { viewport: { width: 390, height: 800 } });
   await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
   await page.waitForSelector(".output-line >> text=second");
   await page.click("button:text-is('Times')");
+  const first = (await page.getAttribute(".output-line[data-line='1'] .line-time", "href")).replace(/.*#/, "");
   await page.click(".output-line[data-line='2'] .line-time");
   await page.waitForFunction(() => document.querySelector(".xterm-rows")?.textContent.includes("second"));
   const moment = Number(new URL(page.url()).hash.replace("#t=", ""));
@@ -171,11 +208,12 @@ test("a line leads to its moment of the replay, which has a link of its own", as
   assert.ok(copied.startsWith(`${server.url}/executions/${id}/replay#t=`), copied);
   assert.ok(Math.abs(Number(new URL(copied).hash.replace("#t=", "")) - moment) < 0.05, copied);
   const other = await page.context().newPage();
-  await other.goto(copied.replace(/t=.*/, "t=1"));
+  await other.goto(copied.replace(/t=.*/, first));
   await other.waitForFunction(() => document.querySelector(".xterm-rows")?.textContent.includes("first"));
   assert.ok(!(await other.textContent(".xterm-rows")).includes("second"));
   await other.waitForSelector("role=button[name=Play]"); // it stands still
   assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "the page is wider than its window");
   assert.deepEqual(page.mistakes, []);
   await page.context().close();
+  await release();
 });

@@ -16,7 +16,7 @@ const ActivityQuery = graphql(`
 `);
 export type Activity = ResultOf<typeof ActivityQuery>["activity"];
 
-const Context = createContext<Pick<Query<Activity>, "data" | "reload">>({ data: undefined, reload: () => {} });
+const Context = createContext<Pick<Query<Activity>, "data" | "error" | "reload">>({ data: undefined, error: undefined, reload: () => {} });
 
 /** What goes on now, for the whole page: it is asked for once. */
 export function useActivity() {
@@ -26,6 +26,6 @@ export function useActivity() {
 /** Asks what goes on, once it is known who calls. */
 export function ActivityProvider({ children }: { children: ReactNode }) {
   const { caller } = useCaller();
-  const { data, reload } = useQuery(ActivityQuery, {}, { every: 5_000, skip: !caller?.role });
-  return <Context value={{ data: data?.activity, reload }}>{children}</Context>;
+  const { data, error, reload } = useQuery(ActivityQuery, {}, { every: 5_000, skip: !caller?.role });
+  return <Context value={{ data: data?.activity, error, reload }}>{children}</Context>;
 }

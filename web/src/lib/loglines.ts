@@ -35,10 +35,12 @@ export type Wanted = { from: number } | { skip: number } | { last: true };
 
 export const pageLines = 200;
 
+export const noExecution = () => new ServerError("There is no such execution (any more).", "EXECUTION_NOT_FOUND");
+
 /** Asks for a page of lines. It throws a ServerError. */
 export async function askLines(id: string, wanted: Wanted, stream: Stream | undefined, signal?: AbortSignal, maxLines = pageLines): Promise<LinePage> {
   const { execution } = await ask(LinesQuery, { id, ...wanted, maxLines, stream: stream ?? null }, signal);
-  if (!execution) throw new ServerError("There is no such execution (any more).", "EXECUTION_NOT_FOUND");
+  if (!execution) throw noExecution();
   return execution.lines;
 }
 

@@ -52,7 +52,7 @@ export interface Log {
 
 /** Reads an execution's output in pages, as far as it is shown, and goes on while it runs. */
 export function useLog(id: string, stream: Stream | undefined): Log {
-  const [state, setState] = useState({ id, stream, rows: new Rows(), version: 0, ready: false, started: false, end: undefined as End | undefined, error: undefined as ServerError | undefined });
+  const [state, setState] = useState({ id, stream, rows: new Rows(), version: 0, ready: false, started: false, end: undefined as End | undefined, error: undefined as ServerError | undefined, refused: undefined as ServerError | undefined });
   const shown = useRef({ from: 0, to: 0, load: () => {} });
 
   useEffect(() => {
@@ -65,8 +65,8 @@ export function useLog(id: string, stream: Stream | undefined): Log {
     let busy = false;
     let wait = false; // the server didn't answer
     let end: End | undefined;
-    setState((before) => ({ ...before, id, stream, rows, version: 0, ready: false, error: undefined, ...(before.id === id ? {} : { started: false, end: undefined }) }));
-    const show = (change: { ready?: boolean; started?: boolean; end?: End; error?: ServerError | undefined } = {}) => {
+    setState((before) => ({ ...before, id, stream, rows, version: 0, ready: false, error: undefined, refused: undefined, ...(before.id === id ? {} : { started: false, end: undefined }) }));
+    const show = (change: { ready?: boolean; started?: boolean; end?: End; error?: ServerError | undefined; refused?: ServerError } = {}) => {
       if (!stop.signal.aborted) setState((before) => (before.rows === rows ? { ...before, ...change, version: before.version + 1 } : before));
     };
     const later = (ms: number) => {
@@ -94,9 +94,9 @@ export function useLog(id: string, stream: Stream | undefined): Log {
           rows.put(page);
           rows.trim(from, to);
           if (!page.counted) grown = true;
-          show({ ready: true, error: undefined, ...(ended && { end: ended, started: true }) });
-          // Before its first output its start is to come, too.
-          following ??= subscribe(page.total === 0 ? null : page.cursor);
+          show({ ready: true, error: undefined, ...(page.total > 0 && { started: true }), ...(ended && { end: ended, started: true }) });
+          // Before its first output its start is to come, too. The total of one stream doesn't say whether there is output.
+          following ??= subscribe(stream === undefined && page.total === 0 ? null : page.cursor);
           if ("skip" in wanted && page.lines.length === 0) break;
         }
       } catch (failure) {
@@ -122,7 +122,7 @@ export function useLog(id: string, stream: Stream | undefined): Log {
           if (event.__typename === "ExecutionFinished") end = event.execution;
           later(end ? 0 : showEvery);
         },
-        failed: (error) => show({ error }),
+        failed: (refused) => show({ refused }), // no page clears it: nothing more comes
       });
     };
 
@@ -166,5 +166,5 @@ export function useLog(id: string, stream: Stream | undefined): Log {
     },
     [id, stream],
   );
-  return { ...state, show, find, read };
+  return { ...state, error: state.refused ?? state.error, show, find, read };
 }

@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from "react";
 import { ask, type ServerError } from "./ask";
 import { graphql, type ResultOf } from "./graphql";
+import { noExecution } from "./loglines";
 import type { Stream } from "./output";
 
 const SearchQuery = graphql(`
@@ -50,7 +51,7 @@ export function useSearch(id: string, stream: Stream | undefined, text: string, 
       try {
         for (let done = false; !done; ) {
           const answer: ResultOf<typeof SearchQuery> = await ask(SearchQuery, { id, from, stream: stream ?? null, containing: text }, stop.signal);
-          if (!answer.execution) return;
+          if (!answer.execution) throw noExecution();
           const { lines, more, next } = answer.execution.lines;
           const last = numbers.at(-1) ?? 0;
           numbers = [...numbers, ...lines.map((line) => line.number).filter((number) => number > last)];

@@ -9,17 +9,19 @@ export interface LogRowProps {
   wanted: string;
   /** The address of the replay at the line's moment; undefined: times aren't shown. */
   moment: string | undefined;
+  /** Whether Tab comes to it: of all lines to one, from which the arrow keys lead on. */
+  stop: boolean;
   onNumber: (event: MouseEvent, number: number) => void;
 }
 
 /** One line with its number. Number and time are drawn by the styles: a selection is without them. */
-export function LogRow({ line, wanted, moment: replay, onNumber }: LogRowProps) {
+export function LogRow({ line, wanted, moment: replay, stop, onNumber }: LogRowProps) {
   const stderr = line.stream === "STDERR";
   return (
     <>
-      <a className="line-number" href={`#L${line.number}`} data-shown={line.number} aria-label={`Line ${line.number}${stderr ? ", standard error" : ""}`} onClick={(event) => onNumber(event, line.number)} />
+      <a className="line-number" tabIndex={stop ? 0 : -1} href={`#L${line.number}`} data-shown={line.number} aria-label={`Line ${line.number}${stderr ? ", standard error" : ""}`} onClick={(event) => onNumber(event, line.number)} />
       <span className="line-stream" data-shown={stderr ? "err" : ""} title={stderr ? "Standard error" : undefined} />
-      {replay !== undefined && <Link className="line-time" href={replay} data-shown={clock(line.at)} title={`${moment(line.at)}: show this moment in the replay`} aria-label={`Line ${line.number} in the replay`} />}
+      {replay !== undefined && <Link className="line-time" tabIndex={-1} href={replay} data-shown={clock(line.at)} title={`${moment(line.at)}: show this moment in the replay`} aria-label={`Line ${line.number} in the replay`} />}
       <span className="line-text">
         <OutputLine line={asShown(line)} wanted={wanted} />
         {line.truncated && <span className="lost"> … the line is longer: download it to read the rest</span>}

@@ -1,11 +1,15 @@
-import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
+import { act, cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { afterEach, expect, test, vi } from "vitest";
 import { clock, LogRow } from "./logline";
-import { LogView, words } from "./logview";
+import { LogView, words, type LogViewProps } from "./logview";
+import { ServerError } from "../lib/ask";
 import { Rows, type LogLine } from "../lib/loglines";
 
 afterEach(() => {
   cleanup();
+  vi.useRealTimers();
+  vi.restoreAllMocks();
+  vi.unstubAllGlobals();
   localStorage.clear();
 });
 
@@ -13,7 +17,7 @@ const line: LogLine = { number: 12, stream: "STDERR", text: "oh no", truncated: 
 
 test("a line's number, time and stream are no text of it, but have names", () => {
   const onNumber = vi.fn();
-  const { container } = render(<LogRow line={line} wanted="" moment="/executions/1/replay#t=1.5" onNumber={onNumber} />);
+  const { container } = render(<LogRow line={line} wanted="" moment="/executions/1/replay#t=1.5" stop onNumber={onNumber} />);
   expect(container.textContent).toBe("oh no");
   const number = screen.getByRole("link", { name: "Line 12, standard error" });
   expect([number.getAttribute("href"), number.dataset.shown]).toEqual(["#L12", "12"]);
@@ -25,7 +29,7 @@ test("a line's number, time and stream are no text of it, but have names", () =>
 });
 
 test("a line that was cut says so", () => {
-  const { container } = render(<LogRow line={{ ...line, truncated: true }} wanted="" moment={undefined} onNumber={() => {}} />);
+  const { container } = render(<LogRow line={{ ...line, truncated: true }} wanted="" moment={undefined} stop onNumber={() => {}} />);
   expect(container.textContent).toContain("download it to read the rest");
 });
 
@@ -39,12 +43,98 @@ test("what was found is put into words", () => {
   expect(words(found([1, 5], true, true), 0)).toBe("1 of 2+ lines");
 });
 
+/** A clipboard of the browser. */
+function clipboard() {
+  const write = vi.fn((items: { promised: Record<string, Promise<Blob>> }[]) => items[0]!.promised["text/plain"]!.then((blob) => blob.text()));
+  vi.stubGlobal("navigator", { ...window.navigator, clipboard: { write } });
+  vi.stubGlobal("ClipboardItem", class { constructor(readonly promised: Record<string, Promise<Blob>>) {} });
+  return write;
+}
+
+/** Shows some lines in a box with room for them. */
+function shown(parts: Partial<LogViewProps["log"]> = {}) {
+  vi.spyOn(HTMLElement.prototype, "clientHeight", "get").mockReturnValue(240);
+  vi.spyOn(HTMLElement.prototype, "clientWidth", "get").mockReturnValue(800);
+  HTMLElement.prototype.scrollTo = () => {};
+  const rows = new Rows();
+  const lines = [1, 2, 3].map((number) => ({ ...line, number, stream: "STDOUT" as const, text: `line ${number}` }));
+  rows.put({ before: 0, lines, total: 3, counted: true, more: false, next: null, cursor: "c" });
+  const log = { id: "1", stream: undefined, rows, version: 1, ready: true, started: true, end: undefined, error: undefined, show: () => {}, find: (number: number) => Promise.resolve(number - 1), read: () => Promise.resolve(""), ...parts };
+  return render(<LogView log={log} wanted="" found={{ numbers: [], done: true, many: false, error: undefined }} onWanted={() => {}} onStream={() => {}} began={null} label="Output" nothing="nothing" />);
+}
+const numberOf = (n: number) => screen.getByRole("link", { name: `Line ${n}` });
+
+test("Tab comes to one line of all, and the arrow keys lead from there to the others", async () => {
+  const { container } = shown();
+  fireEvent.click(screen.getByRole("button", { name: "Times" }));
+  await screen.findByRole("link", { name: "Line 1" });
+  const stops = () => [...container.querySelectorAll<HTMLElement>(".output-scroll a")].filter((link) => link.tabIndex === 0).map((link) => link.getAttribute("aria-label"));
+  expect(stops()).toEqual(["Line 1"]);
+  act(() => numberOf(1).focus());
+  fireEvent.keyDown(numberOf(1), { key: "ArrowDown" });
+  expect([document.activeElement, stops()]).toEqual([numberOf(2), ["Line 2"]]);
+  fireEvent.keyDown(numberOf(2), { key: "ArrowRight" });
+  expect(document.activeElement!.getAttribute("aria-label")).toBe("Line 2 in the replay");
+  fireEvent.keyDown(document.activeElement!, { key: "ArrowUp" });
+  fireEvent.keyDown(numberOf(1), { key: "ArrowUp" }); // there is none
+  expect([document.activeElement, stops()]).toEqual([numberOf(1), ["Line 1"]]);
+});
+
+test("a mark goes with another click or with Escape, from the address too", async () => {
+  shown();
+  const number = await screen.findByRole("link", { name: "Line 2" });
+  const says = () => [screen.getByRole("button", { name: /^Copy/ }).textContent, window.location.hash];
+  fireEvent.click(number);
+  expect(says()).toEqual(["Copy line 2", "#L2"]);
+  fireEvent.click(numberOf(3), { shiftKey: true });
+  expect(says()).toEqual(["Copy lines 2–3", "#L2-L3"]);
+  fireEvent.keyDown(number, { key: "Escape" });
+  expect(says()).toEqual(["Copy all", ""]);
+  fireEvent.click(number);
+  fireEvent.click(number);
+  expect(says()).toEqual(["Copy all", ""]);
+});
+
+test("a link to a line is followed once the server answers, and says where it refuses", async () => {
+  window.history.replaceState(null, "", "#L3");
+  await new Promise((resolve) => window.addEventListener("hashchange", resolve, { once: true })); // no browser has this one
+  vi.useFakeTimers();
+  const find = vi.fn<LogViewProps["log"]["find"]>().mockRejectedValueOnce(new ServerError("no answer", "", "", true)).mockRejectedValueOnce(new ServerError("not yours"));
+  shown({ find });
+  await act(() => vi.advanceTimersByTimeAsync(0));
+  expect([find.mock.calls.length, screen.queryByText("not yours")]).toEqual([1, null]);
+  await act(() => vi.advanceTimersByTimeAsync(2_000));
+  expect([find.mock.calls.length, screen.getByText("not yours").getAttribute("role")]).toEqual([2, "status"]);
+  window.history.replaceState(null, "", "#");
+});
+
+test("that it was copied is said for a while, and anew", async () => {
+  vi.useFakeTimers();
+  const write = clipboard();
+  const read = vi.fn(() => Promise.resolve("text"));
+  shown({ read });
+  const all = screen.getByRole("button", { name: "Copy all" });
+  fireEvent.click(all);
+  expect(write).toHaveBeenCalledTimes(1); // before the text is there
+  await act(() => vi.advanceTimersByTimeAsync(1));
+  screen.getByText("Copied");
+  fireEvent.click(all);
+  expect(screen.queryByText("Copied")).toBeNull();
+  await act(() => vi.advanceTimersByTimeAsync(1));
+  screen.getByText("Copied");
+  await act(() => vi.advanceTimersByTimeAsync(10_000));
+  expect(screen.queryByText("Copied")).toBeNull();
+  read.mockRejectedValueOnce(new ServerError("too many"));
+  fireEvent.click(all);
+  await act(() => vi.advanceTimersByTimeAsync(1));
+  screen.getByText("too many");
+});
+
 test("wrap and times are remembered, and what is copied is what is marked", async () => {
   const rows = new Rows();
   rows.put({ before: 0, lines: [line], total: 1, counted: true, more: false, next: null, cursor: "c" });
   const read = vi.fn(() => Promise.resolve("oh no"));
-  const writeText = vi.fn(() => Promise.resolve());
-  vi.stubGlobal("navigator", { ...window.navigator, clipboard: { writeText } });
+  const write = clipboard();
   window.history.replaceState(null, "", "#L12-L14");
   const log = { id: "1", stream: undefined, rows, version: 1, ready: true, started: true, end: undefined, error: undefined, show: () => {}, find: (number: number) => Promise.resolve(number - 1), read };
   const view = () => <LogView log={log} wanted="" found={{ numbers: [], done: true, many: false, error: undefined }} onWanted={() => {}} onStream={() => {}} began={null} label="Output" nothing="nothing" />;
@@ -53,7 +143,7 @@ test("wrap and times are remembered, and what is copied is what is marked", asyn
   fireEvent.click(screen.getByRole("button", { name: "Wrap" }));
   fireEvent.click(screen.getByRole("button", { name: "Copy lines 12–14" }));
   await waitFor(() => expect(screen.getByText("Copied")).toBeTruthy());
-  expect([read.mock.calls[0], writeText.mock.calls[0]]).toEqual([[{ from: 12, to: 14 }], ["oh no"]]);
+  expect([read.mock.calls[0], await write.mock.results[0]!.value]).toEqual([[{ from: 12, to: 14 }], "oh no"]);
   unmount();
   render(view());
   expect(["Times", "Wrap"].map((name) => screen.getByRole("button", { name }).getAttribute("aria-pressed"))).toEqual(["true", "false"]);

@@ -1,5 +1,6 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useCallback, useEffect, useLayoutEffect, useRef, useState, type CSSProperties, type MouseEvent, type ReactNode } from "react";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState, type CSSProperties, type KeyboardEvent, type MouseEvent, type ReactNode } from "react";
+import type { ServerError } from "../lib/ask";
 import { copyText } from "../lib/clipboard";
 import { between, count } from "../lib/format";
 import { rangeHash, readRange, type Range } from "../lib/loglines";
@@ -25,9 +26,14 @@ export interface LogViewProps {
   nothing: ReactNode;
 }
 
+type Align = "auto" | "center" | "start" | "end";
+
 const lineHeight = 24;
 /** Rows in the list. What is before and after them comes by a button: browsers draw nothing that is 30 million pixels high. */
 export const listed = 50_000;
+const again = 1_000; // ms after the server didn't answer
+const copied = "Copied";
+const shortly = 4_000; // ms for which that is said
 const streams = [
   ["both", undefined],
   ["stdout", "STDOUT"],
@@ -42,7 +48,9 @@ export function LogView({ log, wanted, found, onWanted, onStream, began, label, 
   const [marked, setMarked] = useState<Range | undefined>(() => readRange(window.location.hash));
   const [following, setFollowing] = useState(marked === undefined);
   const [first, setFirst] = useState(0);
-  const [target, setTarget] = useState<{ row: number; align: "center" | "start" | "end" }>();
+  const [target, setTarget] = useState<{ row: number; align: Align }>();
+  const [focused, setFocused] = useState(-1); // the row that has, or had, the focus
+  const focusing = useRef(false);
   const [said, setSaid] = useState("");
   const scroll = useRef<HTMLDivElement>(null);
 
@@ -72,7 +80,7 @@ export function LogView({ log, wanted, found, onWanted, onStream, began, label, 
     if (following) toEnd();
   }, [following, log.version, size]);
 
-  const goTo = useCallback((row: number, align: "center" | "start" | "end" = "center") => {
+  const goTo = useCallback((row: number, align: Align = "center") => {
     setFollowing(false);
     setFirst((from) => (row >= from && row < from + listed ? from : Math.max(0, row - listed / 2)));
     setTarget({ row, align });
@@ -81,6 +89,15 @@ export function LogView({ log, wanted, found, onWanted, onStream, began, label, 
     if (target) virtual.scrollToIndex(target.row - begin, { align: target.align });
     // It goes there once.
   }, [target]);
+
+  // Tab comes to one line: to the one that had the focus, or to the first in sight.
+  const stop = items.some(({ index }) => begin + index === focused) ? focused : begin + (virtual.range?.startIndex ?? 0);
+  useLayoutEffect(() => {
+    const number = focusing.current && scroll.current?.querySelector<HTMLElement>(`[data-index="${focused - begin}"] .line-number`);
+    if (!number) return; // not yet
+    focusing.current = false;
+    number.focus({ preventScroll: true });
+  });
 
   // A link to lines shows them, also where the address changes.
   useEffect(() => {
@@ -91,39 +108,79 @@ export function LogView({ log, wanted, found, onWanted, onStream, began, label, 
   const [shownMark, setShownMark] = useState<Range>();
   useEffect(() => {
     if (!log.ready || !marked || marked === shownMark) return;
-    setShownMark(marked);
-    void find(marked.from).then((row) => goTo(Math.min(row, Math.max(0, rows.total - 1))));
+    let timer: ReturnType<typeof setTimeout>;
+    let left = false;
+    const go = async () => {
+      try {
+        const row = await find(marked.from);
+        if (left) return;
+        setShownMark(marked);
+        goTo(Math.min(row, Math.max(0, rows.total - 1)));
+      } catch (error) {
+        if (left) return;
+        if ((error as ServerError).retryable) timer = setTimeout(() => void go(), again);
+        else setSaid((error as ServerError).message);
+      }
+    };
+    void go();
+    return () => {
+      left = true;
+      clearTimeout(timer);
+    };
   }, [log.ready, marked, shownMark, find, goTo, rows]);
 
-  const onNumber = useCallback(
-    (event: MouseEvent, number: number) => {
-      if (event.ctrlKey || event.metaKey) return; // a new tab
-      event.preventDefault();
-      setMarked((before) => {
-        const range = event.shiftKey && before ? { from: Math.min(before.from, number), to: Math.max(before.from, number) } : { from: number, to: number };
-        window.history.replaceState(window.history.state, "", rangeHash(range));
-        setShownMark(range); // it is in sight
-        return range;
-      });
-    },
-    [],
-  );
+  const mark = (range: Range | undefined) => {
+    const { pathname, search } = window.location;
+    window.history.replaceState(window.history.state, "", range ? rangeHash(range) : pathname + search);
+    setMarked(range);
+    setShownMark(range); // it is in sight
+  };
+  const onNumber = (event: MouseEvent, number: number) => {
+    if (event.ctrlKey || event.metaKey) return; // a new tab
+    event.preventDefault();
+    if (event.shiftKey && marked) mark({ from: Math.min(marked.from, number), to: Math.max(marked.from, number) });
+    else mark(marked?.from === number && marked.to === number ? undefined : { from: number, to: number });
+  };
+  const onKey = (event: KeyboardEvent<HTMLDivElement>) => {
+    if (event.key === "Escape" && marked) return mark(undefined);
+    const line = (event.target as Element).closest<HTMLElement>(".output-line");
+    if (!line || event.altKey || event.ctrlKey || event.metaKey) return;
+    if (event.key === "ArrowLeft" || event.key === "ArrowRight") {
+      line.querySelector<HTMLElement>(event.key === "ArrowLeft" ? ".line-number" : ".line-time")?.focus();
+    } else if (event.key === "ArrowUp" || event.key === "ArrowDown") {
+      event.preventDefault(); // it scrolls as far as it must
+      const row = begin + Number(line.dataset.index) + (event.key === "ArrowUp" ? -1 : 1);
+      if (row < begin || row >= begin + length) return;
+      focusing.current = true;
+      setFocused(row);
+      goTo(row, "auto");
+    }
+  };
 
   const hits = found.numbers;
   const visit = (next: number) => {
     if (hits.length === 0) return;
     const at = (next + hits.length) % hits.length;
     setHit(at);
-    void find(hits[at]!).then((row) => goTo(row));
+    find(hits[at]!).then(
+      (row) => goTo(row),
+      (error: ServerError) => setSaid(error.message),
+    );
   };
   const copy = async () => {
+    setSaid(""); // so that it is announced each time
     try {
-      await copyText(await log.read(marked));
-      setSaid("Copied");
+      await copyText(log.read(marked));
+      setSaid(copied);
     } catch (error) {
       setSaid((error as Error).message);
     }
   };
+  useEffect(() => {
+    if (said !== copied) return;
+    const timer = setTimeout(() => setSaid(""), shortly);
+    return () => clearTimeout(timer);
+  }, [said]);
   const digits = String(Math.max(total, 100)).length;
   return (
     <div>
@@ -209,6 +266,7 @@ export function LogView({ log, wanted, found, onWanted, onStream, began, label, 
           role="log"
           aria-live="off"
           aria-label={label}
+          onKeyDown={onKey}
           onScroll={(event) => {
             const box = event.currentTarget;
             const atEnd = begin + length === total && box.scrollHeight - box.scrollTop - box.clientHeight < 2 * lineHeight;
@@ -220,7 +278,14 @@ export function LogView({ log, wanted, found, onWanted, onStream, began, label, 
           {total === 0 ? (
             log.ready && nothing
           ) : (
-            <div className="output-lines" style={{ height: size }}>
+            <div
+              className="output-lines"
+              style={{ height: size }}
+              onFocus={(event) => {
+                const line = event.target.closest<HTMLElement>(".output-line");
+                if (line) setFocused(begin + Number(line.dataset.index));
+              }}
+            >
               {items.map((item) => {
                 const line = rows.get(begin + item.index);
                 const number = line?.number ?? 0;
@@ -234,7 +299,7 @@ export function LogView({ log, wanted, found, onWanted, onStream, began, label, 
                     className={names.filter(Boolean).join(" ")}
                     style={{ transform: `translateY(${item.start}px)` }}
                   >
-                    {line ? <LogRow line={line} wanted={wanted} moment={times ? replayOf(log.id, began, line.at) : undefined} onNumber={onNumber} /> : "\u200b"}
+                    {line ? <LogRow line={line} wanted={wanted} moment={times ? replayOf(log.id, began, line.at) : undefined} stop={begin + item.index === stop} onNumber={onNumber} /> : "\u200b"}
                   </div>
                 );
               })}

@@ -1,3 +1,4 @@
+import { Link } from "wouter";
 import type { Activity } from "../lib/activity";
 import { bytes, count } from "../lib/format";
 import { graphql, type ResultOf } from "../lib/graphql";
@@ -15,12 +16,29 @@ export const CapacityFragment = graphql(`
 `);
 export type Capacity = ResultOf<typeof CapacityFragment>;
 
-/** A number with its name. A zero says nothing, so it is a dash. */
-export function Figure({ name, value }: { name: string; value: number | undefined }) {
+export interface FigureProps {
+  name: string;
+  /** Undefined: it isn't known yet. */
+  value: number | undefined;
+  /** Where what was counted is listed. */
+  href?: string;
+}
+
+/** A number with its name. */
+export function Figure({ name, value, href }: FigureProps) {
+  const text = value === undefined ? "…" : count(value);
   return (
     <div>
       <div className="small soft">{name}</div>
-      <div className={`big num ${value ? "" : "none"}`}>{value ? count(value) : "–"}</div>
+      <div className={`big num ${value ? "" : "none"}`}>
+        {href ? (
+          <Link href={href} aria-label={`${name}: ${text}`}>
+            {text}
+          </Link>
+        ) : (
+          text
+        )}
+      </div>
     </div>
   );
 }
@@ -29,9 +47,9 @@ export function Figure({ name, value }: { name: string; value: number | undefine
 export function Figures({ activity }: { activity: Activity | undefined }) {
   return (
     <>
-      <Figure name="Executions running" value={activity?.executionsRunning} />
-      <Figure name="Failures a minute" value={activity?.failuresPerMinute} />
-      <Figure name="Claims waiting" value={activity?.claimsWaiting} />
+      <Figure name="Executions running" value={activity?.executionsRunning} href="/executions?state=RUNNING" />
+      <Figure name="Failures a minute" value={activity?.failuresPerMinute} href="/executions?outcome=failed" />
+      <Figure name="Claims waiting" value={activity?.claimsWaiting} href="/access/queue" />
     </>
   );
 }
@@ -48,13 +66,13 @@ export function Promised({ capacity }: { capacity: Capacity | undefined }) {
         label="CPU promised"
         used={capacity?.cpuMHzUsed ?? 0}
         of={capacity?.cpuMHzPromisable ?? 0}
-        text={capacity ? of(capacity.cpuMHzUsed, capacity.cpuMHzPromisable, ghz) : "–"}
+        text={capacity ? of(capacity.cpuMHzUsed, capacity.cpuMHzPromisable, ghz) : "…"}
       />
       <Meter
         label="Memory promised"
         used={capacity?.memoryMiBUsed ?? 0}
         of={capacity?.memoryMiBPromisable ?? 0}
-        text={capacity ? of(capacity.memoryMiBUsed, capacity.memoryMiBPromisable, mib) : "–"}
+        text={capacity ? of(capacity.memoryMiBUsed, capacity.memoryMiBPromisable, mib) : "…"}
       />
     </>
   );

@@ -9,13 +9,13 @@ vi.mock("../lib/activity", () => ({ useActivity: vi.fn() }));
 afterEach(cleanup);
 
 const pool: Pool = { environmentId: "a", revision: 1, size: 2, idle: 0, starting: 2, claimed: 0, stopping: 0, waiting: 0, reason: "no room", deleted: false, image: null };
-const says = (draining: boolean) => {
-  vi.mocked(useActivity).mockReturnValue({ data: { executionsRunning: 0, executionsPending: 0, failuresPerMinute: 0, claimsWaiting: 0, draining }, reload: () => {} });
+const says = (draining: boolean, of = pool) => {
+  vi.mocked(useActivity).mockReturnValue({ data: { executionsRunning: 0, executionsPending: 0, failuresPerMinute: 0, claimsWaiting: 0, draining }, error: undefined, reload: () => {} });
   const { container } = render(
     <>
       <Maintenance />
-      <PoolState pool={pool} alert={undefined} />
-      <PoolReason pool={pool} alert={undefined} />
+      <PoolState pool={of} alert={undefined} />
+      <PoolReason pool={of} alert={undefined} />
     </>,
   );
   return container.textContent;
@@ -25,4 +25,8 @@ test("a pool without runners is held up, but one that is drained is meant to be 
   expect(says(false)).toBe("Held upno room");
   cleanup();
   expect(says(true)).toBe("Maintenance No runner starts, and claims wait, until the drain is ended.Drained");
+  for (const left of [{ claimed: 1 }, { stopping: 1 }]) {
+    cleanup();
+    expect(says(true, { ...pool, ...left })).toMatch(/Draining$/);
+  }
 });

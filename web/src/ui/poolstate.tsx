@@ -12,7 +12,7 @@ export interface PoolStateProps {
 /** How a pool is, in a word or two. A drained one is meant to be empty. */
 export function PoolState({ pool, alert }: PoolStateProps) {
   const draining = useActivity().data?.draining;
-  if (draining) return <Tag tone="quiet">Drained</Tag>;
+  if (draining) return pool.claimed + pool.stopping > 0 ? <Tag tone="busy">Draining</Tag> : <Tag tone="quiet">Drained</Tag>;
   if (alert) return <Tag tone="bad">{alert.state === "RELOADING" ? "Too few; looking again" : "Too few idle"}</Tag>;
   if (pool.reason) return <Tag tone="warn">Held up</Tag>;
   if (pool.size === 0) return <Tag tone="quiet">On demand</Tag>;

@@ -83,7 +83,8 @@ export default function Execution({ id }: { id: string }) {
       </Page>
     );
   }
-  const now = { ...execution, ...followed.end };
+  // What it prints can be here before it is asked anew.
+  const now = { ...execution, ...(followed.started && execution.state === "PENDING" && { state: "RUNNING" as const }), ...followed.end };
   const { tone, text } = verdict(now);
   const running = now.state === "RUNNING";
   return (

@@ -1,9 +1,10 @@
 import { useState } from "react";
 import { Link } from "wouter";
+import type { ServerError } from "../../lib/ask";
 import { count, lasting, moment } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import type { Alert } from "../../lib/pools";
-import { Card, Empty, Tag } from "../../ui/parts";
+import { Card, Empty, Failure, Tag } from "../../ui/parts";
 import { Told } from "../../ui/told";
 
 export const AlertHistoryQuery = graphql(`
@@ -25,25 +26,30 @@ const few = 10;
 
 export interface AlertsProps {
   standing: ReadonlyMap<string, Alert>;
-  /** What was raised and resolved, the newest first. */
-  history: readonly Past[];
+  /** What was raised and resolved, the newest first; undefined where it is unknown. */
+  history: readonly Past[] | undefined;
+  /** Why the history can't be shown, or isn't new. */
+  error?: ServerError | undefined;
+  retry?: () => void;
 }
 
 /** The alerts that stand, and those that were raised and resolved before. */
-export function Alerts({ standing, history }: AlertsProps) {
+export function Alerts({ standing, history, error, retry }: AlertsProps) {
   const [all, setAll] = useState(false);
   const stands = ({ environmentId, since }: Past) => standing.get(environmentId)?.since === since;
-  const before = history.filter((past) => !stands(past));
+  const before = (history ?? []).filter((past) => !stands(past));
+  const now = [...standing.values()].sort((a, b) => Date.parse(b.since) - Date.parse(a.since));
   const shown = all ? before : before.slice(0, few);
   return (
     <Card title="Alerts" bare aside={<span className="small soft">The history begins with the server</span>}>
-      {standing.size === 0 && before.length === 0 && (
+      <Failure error={error} retry={retry} />
+      {history && standing.size === 0 && before.length === 0 && (
         <Empty title="No alert stands, and none did">
           <p>A pool alerts when too few of its runners have been idle for too long.</p>
         </Empty>
       )}
       <ul className="pool-list" aria-label="Alerts, the newest first">
-        {[...standing.values()].map((alert) => (
+        {now.map((alert) => (
           <Row key={alert.environmentId} alert={alert} stands />
         ))}
         {shown.map((past) => (

@@ -1,3 +1,5 @@
+import type { ReactNode } from "react";
+import { Link } from "wouter";
 import { ask } from "../../lib/ask";
 import { moment, plural } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
@@ -34,13 +36,13 @@ function useDrain(draining: boolean, done: () => void) {
 
 /** How far a drain has come. */
 export function Progress({ draining }: { draining: Draining }) {
-  const left: [string, string][] = [
-    [draining.claimed, "Claimed", "runner"] as const,
-    [draining.leaving, "Leaving", "runner"] as const,
-    [draining.executions, "Executions", "execution"] as const,
+  const left: [string, ReactNode][] = [
+    [draining.claimed, "Claimed", <Link key="c" href="/runners?state=CLAIMED">{plural(draining.claimed, "runner")}</Link>] as const,
+    [draining.leaving, "Leaving", plural(draining.leaving, "runner")] as const,
+    [draining.executions, "Executions", plural(draining.executions, "execution")] as const,
   ]
     .filter(([n]) => n > 0)
-    .map(([n, name, one]) => [name, plural(n, one)]);
+    .map(([, name, text]) => [name, text]);
   return (
     <Card title="Drain" aside={<Tag tone={left.length > 0 ? "busy" : "good"}>{left.length > 0 ? "Draining" : "Drained"}</Tag>}>
       <div className="stack">

@@ -1,7 +1,17 @@
 import { cleanup, render, screen } from "@testing-library/react";
-import { afterEach, expect, test } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
+import { ask, ServerError, textOf } from "../../lib/ask";
+import { useActivity } from "../../lib/activity";
+import { link } from "../../lib/link";
 import { Alerts, type Past } from "./alerts";
 import { Progress } from "./drain";
+import Operations from "./operations";
+
+vi.mock("../../lib/activity", async (actual) => {
+  const module = await actual<{ useActivity: () => unknown }>();
+  return { ...module, useActivity: vi.fn(module.useActivity) };
+});
+vi.mock("../../lib/ask", async (actual) => ({ ...(await actual<object>()), ask: vi.fn() }));
 
 afterEach(cleanup);
 
@@ -10,6 +20,7 @@ const past = (environmentId: string, state: Past["state"], since: string): Past 
 test("a drain says what is left, without zeros", () => {
   const { container, rerender } = render(<Progress draining={{ since: "2026-11-21T00:00:00Z", claimed: 1, leaving: 0, executions: 2 }} />);
   expect([...container.querySelectorAll("dl > div")].map((fact) => fact.textContent)).toEqual(["Claimed1 runner", "Executions2 executions"]);
+  expect(screen.getByText("1 runner").getAttribute("href")).toBe("/runners?state=CLAIMED");
   expect(container.querySelector(".tag")!.textContent).toBe("Draining");
   rerender(<Progress draining={{ since: "2026-11-21T00:00:00Z", claimed: 0, leaving: 0, executions: 0 }} />);
   expect(container.querySelector(".tag")!.textContent).toBe("Drained");
@@ -28,4 +39,40 @@ test("only the latest of many alerts are shown at first", () => {
   const { container } = render(<Alerts standing={new Map()} history={history} />);
   expect(container.querySelectorAll("li").length).toBe(10);
   screen.getByText("Show all 30");
+});
+
+test("alerts that stand are sorted by when they were raised, the newest first", () => {
+  const [a, b, c] = [past("a", "RAISED", "2026-11-21T00:00:01Z"), past("b", "RAISED", "2026-11-21T00:00:03Z"), past("c", "RAISED", "2026-11-21T00:00:02.5Z")];
+  const { container } = render(<Alerts standing={new Map([["a", a], ["b", b], ["c", c]])} history={[]} />);
+  expect([...container.querySelectorAll("li > a")].map((link) => link.textContent)).toEqual(["b", "c", "a"]);
+});
+
+/** Answers each query of the page by its name. */
+function answers(by: Record<string, unknown>) {
+  vi.mocked(ask).mockImplementation((document) => {
+    const [, name = ""] = /query (\w+)/.exec(textOf(document)) ?? [];
+    const answer = by[name];
+    return answer instanceof Error ? Promise.reject(answer) : answer ? Promise.resolve(answer) : new Promise(() => {});
+  });
+  vi.spyOn(link.client, "subscribe").mockReturnValue(() => {});
+}
+
+const capacity = { cpuMHz: 1, cpuMHzPromisable: 1, cpuMHzUsed: 0, memoryMiB: 1, memoryMiBPromisable: 1, memoryMiBUsed: 0 };
+
+test("where the alerts' history fails the rest of the page stands", async () => {
+  answers({ OperationsNow: { cluster: { kind: "local", capacity, draining: null } }, Environments: { environments: [] }, AlertHistory: new ServerError("no history here") });
+  render(<Operations />);
+  const failed = await screen.findByText("no history here");
+  expect(failed.closest(".card")!.querySelector("h2")!.textContent).toBe("Alerts");
+  screen.getByText("Pools");
+  expect(screen.queryByText("No alert stands, and none did")).toBeNull(); // that isn't known
+});
+
+test.each([true, false])("a drain that the activity doesn't know is asked for, known: %s", async (known) => {
+  const reload = vi.fn();
+  vi.mocked(useActivity).mockReturnValue({ data: { executionsRunning: 0, executionsPending: 0, failuresPerMinute: 0, claimsWaiting: 0, draining: known }, error: undefined, reload });
+  answers({ OperationsNow: { cluster: { kind: "local", capacity, draining: { since: "2026-11-21T00:00:00Z", claimed: 0, leaving: 0, executions: 0 } } } });
+  render(<Operations />);
+  await screen.findByText("Drained");
+  expect(reload).toHaveBeenCalledTimes(known ? 0 : 1);
 });

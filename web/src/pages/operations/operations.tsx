@@ -1,4 +1,4 @@
-import { useState } from "react";
+import { useEffect, useEffectEvent, useState } from "react";
 import { useActivity } from "../../lib/activity";
 import { graphql } from "../../lib/graphql";
 import { useQuery } from "../../lib/hooks";
@@ -37,9 +37,16 @@ export default function Operations() {
   const history = useQuery(AlertHistoryQuery, {}, { every: 5_000 });
   const [draining, setDraining] = useState(false);
   const now = cluster.data?.cluster;
-  const failed = cluster.error ?? pools.error ?? history.error;
+  // The pools and the notice above show what the activity says, which is asked for less often.
+  const agree = useEffectEvent((draining: boolean) => {
+    if (activity.data && activity.data.draining !== draining) activity.reload();
+  });
+  useEffect(() => {
+    if (now) agree(now.draining !== null);
+  }, [now]);
+  const failed = cluster.error ?? pools.error ?? activity.error;
   // Together: what comes later would move what is below it.
-  const all = now && pools.environments && history.data && { ...now, environments: pools.environments, history: history.data.poolAlertHistory };
+  const all = now && pools.environments && (history.data || history.error) && { ...now, environments: pools.environments };
   const changed = () => {
     cluster.reload();
     activity.reload();
@@ -47,7 +54,6 @@ export default function Operations() {
   const retry = () => {
     changed();
     pools.reload();
-    history.reload();
   };
   return (
     <Page
@@ -81,7 +87,7 @@ export default function Operations() {
             </div>
           </Card>
           <Pools environments={all.environments} alerts={alerts} />
-          <Alerts standing={alerts} history={all.history} />
+          <Alerts standing={alerts} history={history.data?.poolAlertHistory} error={history.error} retry={history.reload} />
           <Scheduler />
         </>
       )}

@@ -32,7 +32,14 @@ test("room in the cluster is shown to those who may see it", () => {
   const activity = { executionsRunning: 3, executionsPending: 0, failuresPerMinute: 0, claimsWaiting: 1, draining: false };
   const health = { status: "OK" as const, components: [part("cluster", "OK")], attacks: null };
   const { container, rerender } = render(<Summary environments={[{ pool: { idle: 2, claimed: 0 } }]} activity={activity} capacity={undefined} health={health} />);
-  expect(container.textContent).toBe("HealthAll parts workExecutions running3Failures a minute–Claims waiting1Idle runners2Claimed runners–");
+  expect(container.textContent).toBe("HealthAll parts workExecutions running3Failures a minute0Claims waiting1Idle runners2Claimed runners0");
+  expect([...container.querySelectorAll(".big a")].map((link) => [link.getAttribute("aria-label"), link.getAttribute("href")])).toEqual([
+    ["Executions running: 3", "/executions?state=RUNNING"],
+    ["Failures a minute: 0", "/executions?outcome=failed"],
+    ["Claims waiting: 1", "/access/queue"],
+  ]);
   rerender(<Summary environments={[]} activity={undefined} capacity={{ now: undefined }} health={health} />);
-  expect(container.textContent).toContain("CPU promised–");
+  expect(container.textContent).toContain("CPU promised…");
+  rerender(<Summary environments={undefined} activity={undefined} capacity={undefined} health={health} />);
+  expect(container.textContent).toBe("HealthAll parts workExecutions running…Failures a minute…Claims waiting…Idle runners…Claimed runners…");
 });

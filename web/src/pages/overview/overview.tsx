@@ -55,7 +55,7 @@ export function Overview() {
   // Rows name tenants or not: they wait until that is known, and don't change then.
   const environments = caller || unknown ? loaded : undefined;
   const alerts = useAlerts();
-  const activity = useActivity().data;
+  const activity = useActivity();
   const [search, setSearch] = useFilter("search");
   const found = environments && problemsFirst(environments, alerts, search);
   const cluster = useQuery(ClusterQuery, {}, { every: 5_000, skip: !may("cluster") });
@@ -63,6 +63,7 @@ export function Overview() {
   const retry = () => {
     reload();
     cluster.reload();
+    activity.reload();
     health.reload();
   };
   return (
@@ -83,8 +84,8 @@ export function Overview() {
         </>
       }
     >
-      <Failure error={error ?? health.error ?? cluster.error} retry={retry} />
-      <Summary environments={environments} activity={activity} capacity={!caller || may("cluster") ? { now: cluster.data?.cluster.capacity } : undefined} health={health.data?.health} />
+      <Failure error={error ?? health.error ?? cluster.error ?? activity.error} retry={retry} />
+      <Summary environments={environments} activity={activity.data} capacity={!caller || may("cluster") ? { now: cluster.data?.cluster.capacity } : undefined} health={health.data?.health} />
       {(environments || !error) && (
         <Card title="Environments" bare aside={<Aside environments={environments?.length} search={search} onSearch={setSearch} />}>
           {!environments && <Loading what="the environments" />}
