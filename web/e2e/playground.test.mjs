@@ -117,7 +117,16 @@ test("what is written survives a reload, another page and a failed run", async (
   await run(page);
   await page.waitForSelector("[role=alert]");
   await page.waitForSelector(".tag >> text=Not run");
-  await field(page, "File name").fill("mine.sh");
+  const name = field(page, "File name");
+  await name.click();
+  await name.press("End");
+  for (const _ of "../../proc/x") await page.keyboard.press("Backspace");
+  await page.keyboard.type("sh mine.sh");
+  for (const _ of "sh mine.sh") await page.keyboard.press("Backspace");
+  await page.waitForSelector(".wrong >> text=A file needs a name");
+  await page.keyboard.type("mine.sh");
+  assert.equal(await field(page, "Command").inputValue(), "sh ../../proc/x");
+  await page.keyboard.press("Enter");
   await page.reload();
   await page.waitForSelector(".cm-content >> text=echo mine");
   assert.equal(await field(page, "Standard input").inputValue(), "in");

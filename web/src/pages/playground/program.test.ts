@@ -32,11 +32,20 @@ test("the main file is the one that the command names", () => {
   const two = of({ files: [...python.files, { name: "util.py", text: "" }] });
   expect(mainOf(two)).toBe(0);
   expect(withMain(two, 1).command).toBe("python3 util.py");
-  expect(rename(two, 0, "start.py").command).toBe("python3 start.py");
-  expect(rename(two, 1, "more.py").command).toBe("python3 main.py");
-  expect(rename(java, 0, "Start.java").command).toBe("javac Start.java && java Start");
+  expect(rename(two, 0, "start.py", "main.py").command).toBe("python3 start.py");
+  expect(rename(two, 1, "more.py", "util.py").command).toBe("python3 main.py");
+  expect(rename(java, 0, "Start.java", "Main.java").command).toBe("javac Start.java && java Start");
   expect(mainOf(of({ command: "make" }))).toBeUndefined();
   expect(freshName([{ name: "main.py", text: "" }, { name: "file3.py", text: "" }], "main.py")).toBe("file4.py");
+});
+
+test("after a wrong name the command follows the next right one", () => {
+  const two = of({ files: [{ name: "util.py", text: "" }, ...python.files] });
+  for (const wrong of ["", "util.py"]) {
+    const between = rename(two, 1, wrong, "main.py");
+    expect(between).toMatchObject({ command: "python3 main.py", files: [{ name: "util.py" }, { name: wrong }] });
+    expect(rename(between, 1, "start.py", "main.py").command).toBe("python3 start.py");
+  }
 });
 
 test("a file's name tells the language", () => expect(["a/b.mjs", "x.HPP", "y.go", "none"].map(languageOf)).toEqual(["js", "c", "go", "none"]));

@@ -57,11 +57,12 @@ export function mainOf({ files, command }: Program): number | undefined {
   return undefined;
 }
 
-/** Renames a file, also where the command names it. */
-export function rename(program: Program, at: number, name: string): Program {
-  const from = program.files[at]!.name;
-  const files = program.files.map((file, other) => (other === at ? { ...file, name } : file));
-  return { ...program, files, command: mainOf(program) === at ? named(program.command, from, name) : program.command };
+/** Renames a file, also where the command names it as `from`. A wrong name doesn't change the command: a right one can follow it. */
+export function rename(program: Program, at: number, name: string, from: string): Program {
+  const as = (own: string) => program.files.map((file, other) => (other === at ? { ...file, name: own } : file));
+  const files = as(name);
+  const follows = !wrongName(files, at) && mainOf({ ...program, files: as(from) }) === at;
+  return { ...program, files, command: follows ? named(program.command, from, name) : program.command };
 }
 
 /** Makes another file the main one: the command names it instead. */
