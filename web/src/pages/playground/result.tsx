@@ -1,5 +1,6 @@
 import { useEffect, useState } from "react";
 import { Link } from "wouter";
+import { ServerError } from "../../lib/ask";
 import { useFollow } from "../../lib/hooks";
 import { sentence, verdict, type OutcomeParts } from "../../lib/outcome";
 import { useOutput } from "../../lib/useoutput";
@@ -49,7 +50,7 @@ export function Result({ phase, environment, onEnd, onGone }: ResultProps) {
           </Offer>
         )}
       </div>
-      <Failure error={gone ? undefined : phase?.at === "failed" ? phase.error : error} />
+      <Failure error={gone ? undefined : (failureOf(phase) ?? error)} />
       <OutputView
         output={followed.output}
         version={followed.version}
@@ -68,6 +69,14 @@ function usePool(environmentId: string, wanted: boolean): WaitedFor | undefined 
   const [pool, setPool] = useState<WaitedFor>();
   useFollow(WaitedForSubscription, { environmentId }, { next: ({ poolStatus }) => setPool(poolStatus) }, { skip: !wanted });
   return pool;
+}
+
+/** What a run failed of, as a whole or in its input. */
+export function failureOf(phase: Phase | undefined): ServerError | undefined {
+  if (phase?.at === "failed") return phase.error;
+  if (phase?.at !== "started" || !phase.unfed) return undefined;
+  const { message, code } = phase.unfed;
+  return new ServerError(`The program didn't get all of its standard input: ${message}`, code);
 }
 
 /** How a run is, in a word or two, in a colour and in a sentence. */
