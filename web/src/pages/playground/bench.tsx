@@ -25,7 +25,7 @@ export interface BenchProps {
 export function Bench({ draft, onDraft, environments }: BenchProps) {
   const { program, kept } = draft;
   const { caller, may } = useCaller();
-  const { number, phase, environment, underWay, run, stop, ended, forget } = useRun();
+  const { number, phase, environment, underWay, stopping, stopError, run, stop, ended, forget } = useRun();
   const [problem, setProblem] = useState<string>();
   const [asked, setAsked] = useState<Preset>();
   const [swapped, setSwapped] = useState(0); // another program has other editors
@@ -120,8 +120,8 @@ export function Bench({ draft, onDraft, environments }: BenchProps) {
           </button>
         )}
         {underWay && (
-          <button type="button" className="button danger" disabled={stop.busy} onClick={() => void stop.run()}>
-            {stop.busy ? "Stopping …" : "Stop"}
+          <button type="button" className="button danger" disabled={stopping} onClick={() => void stop()}>
+            {stopping ? "Stopping …" : "Stop"}
           </button>
         )}
         <LinkButton program={program} />
@@ -148,7 +148,7 @@ export function Bench({ draft, onDraft, environments }: BenchProps) {
           </div>
         </Card>
         <div className="stack">
-          <Failure error={problem ? new ServerError(problem) : stop.error} />
+          <Failure error={problem ? new ServerError(problem) : stopError} />
           {may("use") && <Result key={number} phase={phase} environment={environment} onEnd={ended} onGone={forget} />}
           <CallsView program={program} />
         </div>

@@ -1,5 +1,5 @@
 import { useCallback, useEffect, useRef, useState } from "react";
-import { useAction } from "../../lib/hooks";
+import type { ServerError } from "../../lib/ask";
 import type { Program } from "./program";
 import { Run, type Phase } from "./run";
 import { server } from "./server";
@@ -13,12 +13,17 @@ interface State {
   phase: Phase | undefined;
   /** Whether its program has ended. */
   over: boolean;
+  stopping: boolean;
+  /** Why it could not be stopped. */
+  stopError: ServerError | undefined;
 }
+
+const fresh = { phase: undefined, over: false, stopping: false, stopError: undefined };
 
 /** The run of this page, if any. Another run stops the one before. One that hasn't started is stopped when the page is left. */
 export function useRun() {
   const current = useRef<Run>(undefined);
-  const [state, setState] = useState<State>({ number: 0, environment: "", phase: undefined, over: false });
+  const [state, setState] = useState<State>({ number: 0, environment: "", ...fresh });
 
   const make = useCallback((environment: string) => {
     const run: Run = new Run(server, (phase) => {
@@ -27,7 +32,7 @@ export function useRun() {
       setState((before) => ({ ...before, phase }));
     });
     current.current = run;
-    setState((before) => ({ number: before.number + 1, environment, phase: undefined, over: false }));
+    setState((before) => ({ number: before.number + 1, environment, ...fresh }));
     return run;
   }, []);
 
@@ -39,15 +44,22 @@ export function useRun() {
     };
   }, [make]);
 
-  const stop = useAction(async () => current.current?.stop());
+  const stop = useCallback(async () => {
+    const run = current.current;
+    const show = (change: Partial<State>) => {
+      if (run === current.current) setState((before) => ({ ...before, ...change })); // else another one is shown
+    };
+    show({ stopping: true, stopError: undefined });
+    await run?.stop().catch((stopError: ServerError) => show({ stopError }));
+    show({ stopping: false });
+  }, []);
   const run = useCallback(
     (program: Program) => {
       void current.current?.stop().catch(() => {}); // it has its time limit
       sessionStorage.removeItem(key);
-      stop.clear();
       void make(program.environment).begin(program);
     },
-    [make, stop.clear],
+    [make],
   );
   /** Called when the program has ended. */
   const ended = useCallback(() => {

@@ -1,0 +1,45 @@
+import { act, cleanup, renderHook } from "@testing-library/react";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { ServerError } from "../../lib/ask";
+import { begin } from "./presets";
+import { server } from "./server";
+import { useRun } from "./userun";
+
+const program = begin({ id: "python", image: "host" });
+let cancelled: string[];
+/** Answers the calls that cancel, in their order; undefined: at once. */
+let answers: ((error?: ServerError) => void)[] | undefined;
+
+beforeEach(() => {
+  sessionStorage.clear();
+  cancelled = [];
+  answers = undefined;
+  let runs = 0;
+  vi.spyOn(server, "claim").mockImplementation(async () => ({ runnerId: "r", ticket: undefined }));
+  vi.spyOn(server, "write").mockResolvedValue();
+  vi.spyOn(server, "start").mockImplementation(async () => `x${++runs}`);
+  vi.spyOn(server, "feed").mockResolvedValue();
+  vi.spyOn(server, "ended").mockResolvedValue();
+  vi.spyOn(server, "release").mockResolvedValue();
+  vi.spyOn(server, "cancel").mockImplementation((id) => {
+    cancelled.push(id);
+    return new Promise((resolve, reject) => (answers ? answers.push((error) => (error ? reject(error) : resolve())) : resolve()));
+  });
+});
+afterEach(cleanup);
+
+test("a run can be stopped while the one before is being stopped, and has an error of its own", async () => {
+  answers = [];
+  const { result } = renderHook(() => useRun());
+  await act(async () => result.current.run(program));
+  await act(async () => void result.current.stop());
+  expect(result.current.stopping).toBe(true);
+  await act(async () => result.current.run(program));
+  expect(result.current.stopping).toBe(false);
+  await act(async () => void result.current.stop());
+  expect(cancelled).toEqual(["x1", "x1", "x2"]); // another run cancels the one before, too
+  await act(async () => answers![0]!(new ServerError("the first one's")));
+  expect(result.current).toMatchObject({ stopping: true, stopError: undefined });
+  await act(async () => answers![2]!(new ServerError("the second one's")));
+  expect(result.current).toMatchObject({ stopping: false, stopError: { message: "the second one's" } });
+});
