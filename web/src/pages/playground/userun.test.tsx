@@ -43,3 +43,28 @@ test("a run can be stopped while the one before is being stopped, and has an err
   await act(async () => answers![2]!(new ServerError("the second one's")));
   expect(result.current).toMatchObject({ stopping: false, stopError: { message: "the second one's" } });
 });
+
+test("another run cancels the one before, also after another view of the same page", async () => {
+  const first = renderHook(() => useRun());
+  await act(async () => first.result.current.run(program));
+  first.unmount();
+  const { result } = renderHook(() => useRun());
+  expect(result.current).toMatchObject({ underWay: true, phase: { executionId: "x1" } });
+  await act(async () => result.current.run(program));
+  expect(cancelled).toEqual(["x1"]);
+});
+
+test("a run that another page began is shown, and only Stop cancels it", async () => {
+  sessionStorage.setItem("rockpool.playground.run", JSON.stringify(["theirs", "r", "another page"])); // as in a copy of a tab
+  renderHook(() => useRun()).unmount();
+  const { result } = renderHook(() => useRun());
+  expect(result.current).toMatchObject({ underWay: true, phase: { executionId: "theirs" } });
+  await act(async () => result.current.run(program));
+  await act(async () => result.current.run(program));
+  expect(cancelled).toEqual(["x1"]);
+  cleanup();
+  sessionStorage.setItem("rockpool.playground.run", JSON.stringify(["theirs", "r", "another page"]));
+  const { result: again } = renderHook(() => useRun());
+  await act(async () => void again.current.stop());
+  expect(cancelled).toEqual(["x1", "theirs"]);
+});

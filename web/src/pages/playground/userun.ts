@@ -4,7 +4,8 @@ import type { Program } from "./program";
 import { Run, type Phase } from "./run";
 import { server } from "./server";
 
-const key = "rockpool.playground.run"; // of this tab: it is found again after a reload
+const key = "rockpool.playground.run"; // of this tab: it is found again after a reload, and in a copy of the tab
+const page = String(performance.timeOrigin); // other pages, also of this tab's, have loaded at another time
 
 interface State {
   /** Counts the runs. */
@@ -20,15 +21,19 @@ interface State {
 
 const fresh = { phase: undefined, over: false, stopping: false, stopError: undefined };
 
-/** The run of this page, if any. Another run stops the one before. One that hasn't started is stopped when the page is left. */
+/**
+ * The run of this tab, if any. Another run stops the one before, if this page began it: other pages may show the same
+ * one. One that hasn't started is stopped when the page is left.
+ */
 export function useRun() {
   const current = useRef<Run>(undefined);
+  const own = useRef(true);
   const [state, setState] = useState<State>({ number: 0, environment: "", ...fresh });
 
-  const make = useCallback((environment: string) => {
+  const make = useCallback((environment: string, by = page) => {
     const run: Run = new Run(server, (phase) => {
       if (current.current !== run) return;
-      if (phase.at === "started") sessionStorage.setItem(key, JSON.stringify([phase.executionId, phase.runnerId]));
+      if (phase.at === "started") sessionStorage.setItem(key, JSON.stringify([phase.executionId, phase.runnerId, by]));
       setState((before) => ({ ...before, phase }));
     });
     current.current = run;
@@ -38,7 +43,11 @@ export function useRun() {
 
   useEffect(() => {
     const before = stored();
-    if (before) make("").resume(...before);
+    if (before) {
+      const [executionId, runnerId, by] = before;
+      own.current = by === page;
+      make("", by).resume(executionId, runnerId);
+    }
     return () => {
       if (!current.current?.started) void current.current?.stop();
     };
@@ -55,7 +64,8 @@ export function useRun() {
   }, []);
   const run = useCallback(
     (program: Program) => {
-      void current.current?.stop().catch(() => {}); // it has its time limit
+      if (own.current) void current.current?.stop().catch(() => {}); // it has its time limit
+      own.current = true;
       sessionStorage.removeItem(key);
       void make(program.environment).begin(program);
     },
@@ -78,10 +88,10 @@ export function useRun() {
   return { ...shown, underWay, run, stop, ended, forget };
 }
 
-function stored(): [string, string] | undefined {
+function stored(): [string, string, string] | undefined {
   try {
     const value: unknown = JSON.parse(sessionStorage.getItem(key) ?? "null");
-    return Array.isArray(value) && value.length === 2 && value.every((one) => typeof one === "string") ? (value as [string, string]) : undefined;
+    return Array.isArray(value) && value.length === 3 && value.every((one) => typeof one === "string") ? (value as [string, string, string]) : undefined;
   } catch {
     return undefined;
   }
