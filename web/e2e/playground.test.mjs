@@ -99,7 +99,11 @@ test("a run that waits for a runner says why, and can be stopped", async () => {
   assert.equal(await waitingClaims(), 1);
   await head.locator("text=You are next").waitFor();
   await head.locator("text=/memory|room/").waitFor(); // the pool's own reason
-  await stop(page);
+  await page.focus("text=To the content");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector("main:focus");
+  assert.equal(new URL(page.url()).hash, "");
+  await stop(page); // it still waits
   await head.locator("text=It was stopped before it began.").waitFor();
   await none("claim waits", waitingClaims);
   await run(page);
@@ -269,8 +273,15 @@ test("an observer reads a program, and is told why it can't be run", async () =>
   await page.waitForSelector(".cm-content >> text=echo to be read");
   await page.waitForSelector("text=not run it: that needs the role CLIENT, and you are OBSERVER of tenant default");
   for (const name of ["Run", "Stop", "Share …"]) assert.equal(await page.locator(`role=button[name='${name}']`).count(), 0, name);
+  const asked = [];
+  page.on("request", (request) => asked.push(request.postData() ?? ""));
   await page.click(".cm-content");
   await page.keyboard.press("Control+Enter");
+  await page.click("nav >> text=Executions"); // whatever the key began has been asked for before this page asks
+  await until("the next page asks", () => asked.some((body) => /executions/.test(body)));
+  assert.ok(!asked.some((body) => /claimRunner|run\(/.test(body)), "it ran");
+  await page.goBack();
+  await page.waitForSelector(".cm-content >> text=to be read");
   assert.equal(await page.locator("[role=alert], .verdict").count(), 0);
   assert.deepEqual(await judge(page, "playground, as an observer"), []);
   await leave(author, page);

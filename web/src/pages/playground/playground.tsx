@@ -63,15 +63,16 @@ function useDraft(environments: readonly Place[] | undefined) {
     return next;
   };
   const arrive = useEffectEvent(async () => {
-    const { hash, search } = window.location;
+    const { search } = window.location;
+    const hash = window.location.hash.replace(/^#main$/, ""); // of the link to the content, in a new tab
     if (hash === "" && draft) return;
     const linked = await unpack(hash.slice(1));
     setBroken(hash.length > 1 && !linked);
-    if (hash !== "" || search !== "") window.history.replaceState(null, "", window.location.pathname); // a reload has the draft
+    if (window.location.hash !== "" || search !== "") window.history.replaceState(null, "", window.location.pathname); // a reload has the draft
     const before = latest.current ?? load();
     const next = linked ? opened(before, linked) : wished(before, environments ?? [], search);
     if (next) change(() => next);
-    setVersion((n) => n + 1);
+    if (linked) setVersion((n) => n + 1);
   });
   const known = environments !== undefined;
   useEffect(() => {
