@@ -139,7 +139,7 @@ export function Bench({ draft, onDraft, environments }: BenchProps) {
             <Field label="Command" hint="A shell's syntax works, too.">
               {(tie) => <input {...tie} className="input mono" value={program.command} spellCheck={false} autoComplete="off" onChange={(event) => set({ command: event.target.value })} />}
             </Field>
-            <Field label="Arguments" error={wrongArguments(program.args)} hint={`Split as by a shell, with quotes; nothing in them is run. They come at the command's end, or where it has "$@".`}>
+            <Field label="Arguments" error={wrongArguments(program)} hint={`Split as by a shell, with quotes; nothing in them is run. They come at the command's end, or where it has "$@".`}>
               {(tie) => <input {...tie} className="input mono" value={program.args} placeholder="None" spellCheck={false} autoComplete="off" onChange={(event) => set({ args: event.target.value })} />}
             </Field>
             <Field label="Standard input">

@@ -12,6 +12,8 @@ test.each([
   ["python3 main.py", `a 'b c' $(id) "*"`, ["python3", "main.py", "a", "b c", "$(id)", "*"]],
   ["cc *.c && ./a.out", "", ["sh", "-c", "cc *.c && ./a.out"]],
   ["cc *.c && ./a.out", "; 'rm x'", ["sh", "-c", 'cc *.c && ./a.out "$@"', "sh", ";", "rm x"]],
+  ["ls | awk '{print $1}'", "a", ["sh", "-c", `ls | awk '{print $1}' "$@"`, "sh", "a"]],
+  ["exit", "3", ["sh", "-c", 'exit "$@"', "sh", "3"]],
   ['cat "$@" | sort', "a", ["sh", "-c", 'cat "$@" | sort', "sh", "a"]],
 ])("the command %j with the arguments %j", (command, args, want) => expect(commandOf(of({ command, args }))).toEqual(want));
 
@@ -23,6 +25,10 @@ test("the call has a shell's line as it was typed", () => {
 test("what can't be run says why", () => {
   expect(problemOf(python)).toBeUndefined();
   expect(problemOf(of({ args: "'" }))).toBe("A quote in the arguments has no end");
+  const closed = 'The command takes no arguments at its end: write "$@" in it, where they belong';
+  expect(["a;", "a &", "a |", "a &&"].map((command) => problemOf(of({ command, args: "b" })))).toEqual([closed, closed, closed, closed]);
+  expect(problemOf(of({ command: "a &" }))).toBeUndefined();
+  expect(problemOf(of({ command: 'a "$@" &', args: "b" }))).toBeUndefined();
   expect(problemOf(of({ command: " " }))).toMatch(/^Give the command/);
   expect(problemOf(of({ files: [{ name: "a", text: "" }, { name: "a ", text: "" }] }))).toBe("Two files have the name a");
   expect(problemOf(of({ files: [{ name: " ", text: "" }] }))).toBe("A file needs a name");

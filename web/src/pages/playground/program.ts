@@ -25,7 +25,7 @@ export function commandOf({ command, args }: Program): string[] {
   const parsed = split(line);
   if (parsed?.plain) return [...parsed.words, ...values];
   if (values.length === 0) return ["sh", "-c", line];
-  return ["sh", "-c", /\$[@*#{1-9]/.test(line) ? line : line + forArguments, "sh", ...values];
+  return ["sh", "-c", parsed?.places ? line : line + forArguments, "sh", ...values];
 }
 
 /** What keeps a program from being run, in words. */
@@ -33,7 +33,7 @@ export function problemOf(program: Program): string | undefined {
   const wrong = program.files.map((_, at) => wrongName(program.files, at)).find(Boolean);
   if (wrong) return wrong;
   if (program.command.trim() === "") return "Give the command that runs the program";
-  return wrongArguments(program.args);
+  return wrongArguments(program);
 }
 
 /** Why a file can't have its name. The server knows more reasons. */
@@ -44,8 +44,12 @@ export function wrongName(files: readonly File[], at: number): string | undefine
   return undefined;
 }
 
-export function wrongArguments(args: string): string | undefined {
-  return split(args) ? undefined : "A quote in the arguments has no end";
+export function wrongArguments({ command, args }: Program): string | undefined {
+  const values = split(args)?.words;
+  if (!values) return "A quote in the arguments has no end";
+  const line = split(command);
+  if (values.length === 0 || !line?.closed || line.places) return undefined;
+  return 'The command takes no arguments at its end: write "$@" in it, where they belong';
 }
 
 /** The place of the main file, the first that the command names; undefined: it names none. */
