@@ -1,6 +1,7 @@
 import { textOf } from "../lib/ask";
 import { RunMutation, WatchSubscription } from "../lib/calls";
 import { graphql, type ResultOf, type VariablesOf } from "../lib/graphql";
+import { store } from "../lib/store";
 
 /** What the starter's variables are filled in from. */
 export const LatestQuery = graphql(`
@@ -99,7 +100,7 @@ interface Tab {
  */
 export function renew(storage: Pick<Storage, "getItem" | "setItem">, starter: Starter) {
   const filled = storage.getItem(filledIn) ?? "";
-  storage.setItem(filledIn, starter.id);
+  note(storage, starter.id);
   try {
     const state = JSON.parse(storage.getItem(`${prefix}tabState`) ?? "null") as { tabs: Tab[]; activeTabIndex: number } | null;
     if (!state) return storage.setItem(`${prefix}variables`, starter.variables); // of a first tab it takes only the query from the page
@@ -113,11 +114,11 @@ export function renew(storage: Pick<Storage, "getItem" | "setItem">, starter: St
     // It has the active tab's once more.
     if (active) for (const part of ["query", "variables"] as const) storage.setItem(prefix + part, active[part] ?? "");
   } catch {
-    // What can't be read is as a person left it.
+    // What can't be read, or stored, is as a person left it.
   }
 }
 
 /** Notes the id that the page has written into the starter. */
 export function note(storage: Pick<Storage, "setItem">, id: string) {
-  storage.setItem(filledIn, id);
+  store(storage, filledIn, id);
 }

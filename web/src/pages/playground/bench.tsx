@@ -18,11 +18,13 @@ export interface BenchProps {
   draft: Draft;
   /** Changes the draft as it is by then, and returns it. */
   onDraft: (change: (draft: Draft) => Draft) => Draft;
+  /** Called before a run. */
+  onRun: () => void;
   environments: readonly Place[];
 }
 
 /** Where a program is written, run and watched. */
-export function Bench({ draft, onDraft, environments }: BenchProps) {
+export function Bench({ draft, onDraft, onRun, environments }: BenchProps) {
   const { program, kept } = draft;
   const { caller, may } = useCaller();
   const { number, phase, environment, underWay, stopping, stopError, run, stop, ended, forget } = useRun();
@@ -58,7 +60,9 @@ export function Bench({ draft, onDraft, environments }: BenchProps) {
     const { program: latest } = onDraft((before) => before);
     const wrong = problemOf(latest);
     setProblem(wrong);
-    if (!wrong) run(latest);
+    if (wrong) return;
+    onRun();
+    run(latest);
   };
 
   return (

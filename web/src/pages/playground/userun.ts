@@ -1,5 +1,6 @@
 import { useCallback, useEffect, useRef, useState } from "react";
 import type { ServerError } from "../../lib/ask";
+import { store } from "../../lib/store";
 import type { Program } from "./program";
 import { Run, type Phase } from "./run";
 import { server } from "./server";
@@ -33,7 +34,7 @@ export function useRun() {
   const make = useCallback((environment: string, by = page) => {
     const run: Run = new Run(server, (phase) => {
       if (current.current !== run) return;
-      if (phase.at === "started") sessionStorage.setItem(key, JSON.stringify([phase.executionId, phase.runnerId, by]));
+      if (phase.at === "started") store(sessionStorage, key, JSON.stringify([phase.executionId, phase.runnerId, by]));
       setState((before) => ({ ...before, phase }));
     });
     current.current = run;
