@@ -226,7 +226,7 @@ test("a link loads a program, runs nothing, and keeps the reader's own", async (
   reader.on("request", (request) => asked.push(request.postData() ?? ""));
   await reader.goto(link);
   await reader.waitForSelector(".cm-content >> text=echo theirs");
-  await reader.waitForSelector("text=It hasn't been run yet");
+  await reader.waitForSelector("text=Loaded from a link. Not run yet.");
   assert.ok(!asked.some((body) => /claimRunner|run\(/.test(body)), "it ran");
   assert.equal(new URL(reader.url()).hash, "");
   assert.equal(await field(reader, "Arguments").inputValue(), "'a b'");
@@ -309,6 +309,12 @@ test("50 MB come through, and a pool of size 0 has a runner made", async () => {
   await leave(page);
 });
 
+/** Whether the first element that is found is in the window. */
+function inSight(selector) {
+  const { top, bottom } = document.querySelector(selector).getBoundingClientRect();
+  return top >= 0 && bottom <= innerHeight;
+}
+
 for (const colorScheme of ["light", "dark"]) {
   test(`the page can be used at 390 px, by keyboard, and axe finds nothing, ${colorScheme}`, async () => {
     const page = await visit("/playground?environment=shell", { viewport: { width: 390, height: 800 }, colorScheme, bypassCSP: true });
@@ -321,8 +327,12 @@ for (const colorScheme of ["light", "dark"]) {
     found.push(...(await judge(page, "after a run")));
     await page.click(".file-tabs >> text=main.sh");
     await write(page, "echo begin; sleep 1000");
-    await page.keyboard.press("Control+Enter");
+    await page.evaluate(() => window.scrollTo(0, 0));
+    assert.equal(await page.evaluate(inSight, ".verdict"), false);
+    await run(page);
     await page.waitForSelector(".output-line >> text=begin");
+    assert.equal(await page.evaluate(inSight, ".verdict"), true);
+    assert.equal(await page.evaluate(inSight, ".output-line"), true);
     found.push(...(await judge(page, "while it runs")));
     await page.focus("role=button[name=Stop]");
     await page.keyboard.press("Enter");

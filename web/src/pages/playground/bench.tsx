@@ -1,4 +1,4 @@
-import { useState } from "react";
+import { useRef, useState } from "react";
 import { described, inWords, needs } from "../../lib/access";
 import { useCaller } from "../../lib/caller";
 import { ServerError } from "../../lib/ask";
@@ -16,6 +16,8 @@ import { useRun } from "./userun";
 
 export interface BenchProps {
   draft: Draft;
+  /** Whether a link brought the program. */
+  linked: boolean;
   /** Changes the draft as it is by then, and returns it. */
   onDraft: (change: (draft: Draft) => Draft) => Draft;
   /** Called before a run. */
@@ -24,12 +26,13 @@ export interface BenchProps {
 }
 
 /** Where a program is written, run and watched. */
-export function Bench({ draft, onDraft, onRun, environments }: BenchProps) {
+export function Bench({ draft, linked, onDraft, onRun, environments }: BenchProps) {
   const { program, kept } = draft;
   const { caller, may } = useCaller();
-  const { number, phase, environment, underWay, stopping, stopError, run, stop, ended, forget } = useRun();
+  const { number, phase, environment, underWay, stopping, stopError, run, stop, ended, forget } = useRun(!linked);
   const [problem, setProblem] = useState<string>();
   const [asked, setAsked] = useState<Preset>();
+  const result = useRef<HTMLDivElement>(null);
   const [swapped, setSwapped] = useState(0); // another program has other editors
   const place = environments.find(({ id }) => id === program.environment);
 
@@ -60,6 +63,7 @@ export function Bench({ draft, onDraft, onRun, environments }: BenchProps) {
     const { program: latest } = onDraft((before) => before);
     const wrong = problemOf(latest);
     setProblem(wrong);
+    result.current?.scrollIntoView({ block: "nearest" }); // on a narrow screen it is far below
     if (wrong) return;
     onRun();
     run(latest);
@@ -152,8 +156,10 @@ export function Bench({ draft, onDraft, onRun, environments }: BenchProps) {
           </div>
         </Card>
         <div className="stack">
-          <Failure error={problem ? new ServerError(problem) : stopError} />
-          {may("use") && <Result key={number} phase={phase} environment={environment} onEnd={ended} onGone={forget} />}
+          <div ref={result} className="stack">
+            <Failure error={problem ? new ServerError(problem) : stopError} />
+            {may("use") && <Result key={number} linked={linked && swapped === 0} phase={phase} environment={environment} onEnd={ended} onGone={forget} />}
+          </div>
           <CallsView program={program} />
         </div>
       </div>

@@ -24,7 +24,7 @@ export default function Playground() {
   const { data, error, reload } = useQuery(ChoicesQuery, {});
   const { may } = useCaller();
   const environments = data?.environments;
-  const { draft, version, broken, unsaved, change, flush } = useDraft(environments);
+  const { draft, version, linked, broken, unsaved, change, flush } = useDraft(environments);
   return (
     <Page title="Playground">
       <Failure error={error} retry={reload} />
@@ -42,7 +42,7 @@ export default function Playground() {
           )}
         </Empty>
       )}
-      {draft && environments && environments.length > 0 && <Bench key={version} draft={draft} onDraft={change} onRun={flush} environments={environments} />}
+      {draft && environments && environments.length > 0 && <Bench key={version} linked={linked} draft={draft} onDraft={change} onRun={flush} environments={environments} />}
     </Page>
   );
 }
@@ -52,6 +52,7 @@ function useDraft(environments: readonly Place[] | undefined) {
   const [draft, setDraft] = useState<Draft>();
   const latest = useRef<Draft>(undefined); // what is shown can be older
   const [version, setVersion] = useState(0); // counts the programs that an address brought
+  const [linked, setLinked] = useState(false); // the latest address brought one
   const [broken, setBroken] = useState(false);
   const [unsaved, setUnsaved] = useState(false);
   const [saver] = useState(() => new Saver((kept) => setUnsaved(!kept)));
@@ -78,13 +79,15 @@ function useDraft(environments: readonly Place[] | undefined) {
     const { search } = window.location;
     const hash = window.location.hash.replace(/^#main$/, ""); // of the link to the content, in a new tab
     if (hash === "" && draft) return;
-    const linked = await unpack(hash.slice(1));
-    setBroken(hash.length > 1 && !linked);
+    const brought = await unpack(hash.slice(1));
+    setBroken(hash.length > 1 && !brought);
     if (window.location.hash !== "" || search !== "") window.history.replaceState(null, "", window.location.pathname); // a reload has the draft
     const before = latest.current ?? load();
-    const next = linked ? opened(before, linked) : wished(before, environments ?? [], search);
+    const next = brought ? opened(before, brought) : wished(before, environments ?? [], search);
     if (next) change(() => next);
-    if (linked) setVersion((n) => n + 1);
+    if (!brought) return;
+    setLinked(true);
+    setVersion((n) => n + 1);
   });
   const known = environments !== undefined;
   useEffect(() => {
@@ -94,7 +97,7 @@ function useDraft(environments: readonly Place[] | undefined) {
     window.addEventListener("hashchange", again);
     return () => window.removeEventListener("hashchange", again);
   }, [known]);
-  return { draft, version, broken, unsaved, change, flush };
+  return { draft, version, linked, broken, unsaved, change, flush };
 }
 
 /** The draft, in the environment that an address names, if it does. */

@@ -22,3 +22,7 @@ test("an input that is incomplete is said", () => {
   expect(failureOf(started)).toBeUndefined();
   expect(failureOf({ ...started, unfed: new ServerError("refused") })?.message).toBe("The program didn't get all of its standard input: refused");
 });
+
+test("a program from a link says that nobody has run it", () => {
+  expect(told(undefined, execution("PENDING"), undefined, true).says).toBe("Loaded from a link. Not run yet.");
+});

@@ -68,3 +68,13 @@ test("a run that another page began is shown, and only Stop cancels it", async (
   await act(async () => void again.current.stop());
   expect(cancelled).toEqual(["x1", "theirs"]);
 });
+
+test("beside a program that a link brought, no run from before is shown", async () => {
+  const first = renderHook(() => useRun());
+  await act(async () => first.result.current.run(program));
+  first.unmount();
+  const { result, unmount } = renderHook(() => useRun(false));
+  expect(result.current).toMatchObject({ underWay: false, phase: undefined });
+  unmount();
+  expect(renderHook(() => useRun()).result.current.phase).toBeUndefined();
+});

@@ -25,8 +25,9 @@ const fresh = { phase: undefined, over: false, stopping: false, stopError: undef
 /**
  * The run of this tab, if any. Another run stops the one before, if this page began it: other pages may show the same
  * one. One that hasn't started is stopped when the page is left.
+ * Without `resumes` a run from before isn't shown, and stays as it is.
  */
-export function useRun() {
+export function useRun(resumes = true) {
   const current = useRef<Run>(undefined);
   const own = useRef(true);
   const [state, setState] = useState<State>({ number: 0, environment: "", ...fresh });
@@ -43,6 +44,7 @@ export function useRun() {
   }, []);
 
   useEffect(() => {
+    if (!resumes) sessionStorage.removeItem(key);
     const before = stored();
     if (before) {
       const [executionId, runnerId, by] = before;
@@ -52,7 +54,7 @@ export function useRun() {
     return () => {
       if (!current.current?.started) void current.current?.stop();
     };
-  }, [make]);
+  }, [make, resumes]);
 
   const stop = useCallback(async () => {
     const run = current.current;
