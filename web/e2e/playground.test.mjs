@@ -203,7 +203,7 @@ test("a sample takes no program's place without a question, and there is a way b
   await field(page, "Standard input").fill("Ada");
   await run(page);
   await page.waitForSelector(".output-line >> text=Hello, Ada!");
-  await page.click("text=Back to it");
+  await page.click("text=Restore it");
   await page.waitForSelector(".cm-content >> text=mine");
   assert.equal(await field(page, "File name").inputValue(), "main.cpp");
   await leave(page);
@@ -233,9 +233,9 @@ test("a link loads a program, runs nothing, and keeps the reader's own", async (
   await write(reader, "echo theirs, changed");
   await reader.reload();
   await reader.waitForSelector(".cm-content >> text=theirs, changed");
-  await reader.click("text=Back to it");
+  await reader.click("text=Restore it");
   await reader.waitForSelector(".cm-content >> text=print('mine')");
-  await reader.click("text=Back to it");
+  await reader.click("text=Restore it");
   await reader.waitForSelector(".cm-content >> text=theirs, changed");
   await reader.goto(`${link.slice(0, -20)}`);
   await reader.waitForSelector("text=The link holds no program");

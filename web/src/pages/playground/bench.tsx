@@ -82,15 +82,15 @@ export function Bench({ draft, linked, onDraft, onRun, environments }: BenchProp
           action={
             <>
               <button type="button" className="button small" onClick={() => replace(back)}>
-                Back to it
+                Restore it
               </button>
               <button type="button" className="button small" onClick={() => onDraft((before) => ({ ...before, kept: [] }))}>
-                Forget it
+                Discard it
               </button>
             </>
           }
         >
-          The program that was here before is kept: <span className="mono">{kept.at(-1)!.files[0]!.name}</span>, for {kept.at(-1)!.environment}.
+          Your previous program is saved: <span className="mono">{kept.at(-1)!.files[0]!.name}</span>, for {kept.at(-1)!.environment}.
         </Notice>
       )}
       <div className="filters">
@@ -147,11 +147,11 @@ export function Bench({ draft, linked, onDraft, onRun, environments }: BenchProp
             <Field label="Command" hint="A shell's syntax works, too.">
               {(tie) => <input {...tie} className="input mono" value={program.command} spellCheck={false} autoComplete="off" onChange={(event) => set({ command: event.target.value })} />}
             </Field>
-            <Field label="Arguments" error={wrongArguments(program)} hint={`Split as by a shell, with quotes; nothing in them is run. They come at the command's end, or where it has "$@".`}>
+            <Field label="Arguments" error={wrongArguments(program)} hint={`Separated by blanks; quotes group words. They are added at the end of the command, or where it has "$@".`}>
               {(tie) => <input {...tie} className="input mono" value={program.args} placeholder="None" spellCheck={false} autoComplete="off" onChange={(event) => set({ args: event.target.value })} />}
             </Field>
             <Field label="Standard input">
-              {(tie) => <textarea {...tie} className="input mono" rows={2} value={program.stdin} placeholder="Nothing: it is at its end from the start" spellCheck={false} onChange={(event) => set({ stdin: event.target.value })} />}
+              {(tie) => <textarea {...tie} className="input mono" rows={2} value={program.stdin} placeholder="Empty" spellCheck={false} onChange={(event) => set({ stdin: event.target.value })} />}
             </Field>
           </div>
         </Card>
@@ -164,7 +164,7 @@ export function Bench({ draft, linked, onDraft, onRun, environments }: BenchProp
         </div>
       </div>
       <Dialog title={`Begin with the sample for ${asked?.name}?`} open={asked !== undefined} onClose={() => setAsked(undefined)}>
-        <p>It takes the place of your program, which is kept: a button brings it back.</p>
+        <p>It replaces your program. You can restore yours.</p>
         <div className="row">
           <button type="button" className="button" onClick={() => setAsked(undefined)}>
             Keep my program
