@@ -137,9 +137,11 @@ test("the way back is the page as it is now, with its filters", async () => {
 test("a person who signed in signs out, and the page loads anew", async () => {
   const reload = vi.spyOn(window.location, "reload").mockImplementation(() => {});
   const asked = serves("SESSION");
+  localStorage.setItem("rockpool.playground", "a program");
   show();
   fireEvent.click(await waitFor(() => screen.getByRole("button", { name: "Sign out" })));
   await waitFor(() => expect(reload).toHaveBeenCalledTimes(1));
+  expect(localStorage.length).toBe(0);
   expect(asked).toEqual(["POST /graphql", "POST /auth/logout"]);
 });
 
