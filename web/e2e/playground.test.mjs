@@ -100,7 +100,11 @@ test("a run that waits for a runner says why, and can be stopped", async () => {
   assert.equal(await waitingClaims(), 1);
   await head.locator("text=You are next").waitFor();
   await head.locator("text=/memory|room/").waitFor(); // the pool's own reason
-  await stop(page);
+  await page.focus("text=To the content");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector("main:focus");
+  assert.equal(new URL(page.url()).hash, "");
+  await stop(page); // it still waits
   await head.locator("text=It was stopped before it began.").waitFor();
   await none("claim waits", waitingClaims);
   await run(page);
@@ -118,7 +122,16 @@ test("what is written survives a reload, another page and a failed run", async (
   await run(page);
   await page.waitForSelector("[role=alert]");
   await page.waitForSelector(".tag >> text=Not run");
-  await field(page, "File name").fill("mine.sh");
+  const name = field(page, "File name");
+  await name.click();
+  await name.press("End");
+  for (const _ of "../../proc/x") await page.keyboard.press("Backspace");
+  await page.keyboard.type("sh mine.sh");
+  for (const _ of "sh mine.sh") await page.keyboard.press("Backspace");
+  await page.waitForSelector(".wrong >> text=A file needs a name");
+  await page.keyboard.type("mine.sh");
+  assert.equal(await field(page, "Command").inputValue(), "sh ../../proc/x");
+  await page.keyboard.press("Enter");
   await page.reload();
   await page.waitForSelector(".cm-content >> text=echo mine");
   assert.equal(await field(page, "Standard input").inputValue(), "in");
@@ -192,7 +205,7 @@ test("a sample takes no program's place without a question, and there is a way b
   await field(page, "Standard input").fill("Ada");
   await run(page);
   await page.waitForSelector(".output-line >> text=Hello, Ada!");
-  await page.click("text=Back to it");
+  await page.click("text=Restore it");
   await page.waitForSelector(".cm-content >> text=mine");
   assert.equal(await field(page, "File name").inputValue(), "main.cpp");
   await leave(page);
@@ -215,16 +228,16 @@ test("a link loads a program, runs nothing, and keeps the reader's own", async (
   reader.on("request", (request) => asked.push(request.postData() ?? ""));
   await reader.goto(link);
   await reader.waitForSelector(".cm-content >> text=echo theirs");
-  await reader.waitForSelector("text=It hasn't been run yet");
+  await reader.waitForSelector("text=Loaded from a link. Not run yet.");
   assert.ok(!asked.some((body) => /claimRunner|run\(/.test(body)), "it ran");
   assert.equal(new URL(reader.url()).hash, "");
   assert.equal(await field(reader, "Arguments").inputValue(), "'a b'");
   await write(reader, "echo theirs, changed");
   await reader.reload();
   await reader.waitForSelector(".cm-content >> text=theirs, changed");
-  await reader.click("text=Back to it");
+  await reader.click("text=Restore it");
   await reader.waitForSelector(".cm-content >> text=print('mine')");
-  await reader.click("text=Back to it");
+  await reader.click("text=Restore it");
   await reader.waitForSelector(".cm-content >> text=theirs, changed");
   await reader.goto(`${link.slice(0, -20)}`);
   await reader.waitForSelector("text=The link holds no program");
@@ -262,8 +275,15 @@ test("an observer reads a program, and is told why it can't be run", async () =>
   await page.waitForSelector(".cm-content >> text=echo to be read");
   await page.waitForSelector("text=not run it: that needs the role CLIENT, and you are OBSERVER of tenant default");
   for (const name of ["Run", "Stop", "Share …"]) assert.equal(await page.locator(`role=button[name='${name}']`).count(), 0, name);
+  const asked = [];
+  page.on("request", (request) => asked.push(request.postData() ?? ""));
   await page.click(".cm-content");
   await page.keyboard.press("Control+Enter");
+  await page.click("nav >> text=Executions"); // whatever the key began has been asked for before this page asks
+  await until("the next page asks", () => asked.some((body) => /executions/.test(body)));
+  assert.ok(!asked.some((body) => /claimRunner|run\(/.test(body)), "it ran");
+  await page.goBack();
+  await page.waitForSelector(".cm-content >> text=to be read");
   assert.equal(await page.locator("[role=alert], .verdict").count(), 0);
   assert.deepEqual(await judge(page, "playground, as an observer"), []);
   await leave(author, page);
@@ -291,6 +311,12 @@ test("50 MB come through, and a pool of size 0 has a runner made", async () => {
   await leave(page);
 });
 
+/** Whether the first element that is found is in the window. */
+function inSight(selector) {
+  const { top, bottom } = document.querySelector(selector).getBoundingClientRect();
+  return top >= 0 && bottom <= innerHeight;
+}
+
 for (const colorScheme of ["light", "dark"]) {
   test(`the page can be used at 390 px, by keyboard, and axe finds nothing, ${colorScheme}`, async () => {
     const page = await visit("/playground?environment=shell", { viewport: { width: 390, height: 800 }, colorScheme, bypassCSP: true });
@@ -303,8 +329,12 @@ for (const colorScheme of ["light", "dark"]) {
     found.push(...(await judge(page, "after a run")));
     await page.click(".file-tabs >> text=main.sh");
     await write(page, "echo begin; sleep 1000");
-    await page.keyboard.press("Control+Enter");
+    await page.evaluate(() => window.scrollTo(0, 0));
+    assert.equal(await page.evaluate(inSight, ".verdict"), false);
+    await run(page);
     await page.waitForSelector(".output-line >> text=begin");
+    assert.equal(await page.evaluate(inSight, ".verdict"), true);
+    assert.equal(await page.evaluate(inSight, ".output-line"), true);
     found.push(...(await judge(page, "while it runs")));
     await page.focus("role=button[name=Stop]");
     await page.keyboard.press("Enter");

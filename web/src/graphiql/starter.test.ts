@@ -82,3 +82,11 @@ test("a storage that nobody understands is left alone", () => {
   renew({ getItem: (key) => items.get(key) ?? null, setItem: (key, value) => void items.set(key, value) }, starterOf(empty));
   expect(items.get("graphiql:tabState")).toBe("nonsense");
 });
+
+test("a storage that is full changes nothing, and stops nothing", () => {
+  const before = starterOf(empty);
+  const { getItem } = stored(before.query, before.variables);
+  const full = { getItem, setItem: () => { throw new DOMException("full", "QuotaExceededError"); } };
+  renew(full, starterOf(latest("x1")));
+  note(full, "x1");
+});

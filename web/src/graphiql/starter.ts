@@ -1,6 +1,7 @@
 import { textOf } from "../lib/ask";
 import { RunMutation, WatchSubscription } from "../lib/calls";
 import { graphql, type ResultOf, type VariablesOf } from "../lib/graphql";
+import { store } from "../lib/store";
 
 /** What the starter's variables are filled in from. */
 export const LatestQuery = graphql(`
@@ -113,7 +114,7 @@ export function renew(storage: Pick<Storage, "getItem" | "setItem">, starter: St
     // It has the active tab's once more.
     if (active) for (const part of ["query", "variables"] as const) storage.setItem(prefix + part, active[part] ?? "");
   } catch {
-    // What can't be read is as a person left it.
+    // What can't be read, or stored, is as a person left it.
   }
 }
 
@@ -124,5 +125,5 @@ export function noted(storage: Pick<Storage, "getItem">): string {
 
 /** Notes the id that the page has written into the starter. */
 export function note(storage: Pick<Storage, "setItem">, id: string) {
-  storage.setItem(filledIn, id);
+  store(storage, filledIn, id);
 }

@@ -42,3 +42,12 @@ test("a person may want another token", () => {
   expect([session.wanted(), session.asked()]).toEqual([true, false]);
   session.without();
 });
+
+test("a token that isn't kept is still wanted", () => {
+  session.want();
+  vi.stubGlobal("localStorage", { getItem: () => null, removeItem: () => {}, setItem: () => expect.fail("full") });
+  expect(session.set("secret", true)).toBe(false);
+  expect(session.wanted()).toBe(true);
+  vi.unstubAllGlobals();
+  session.without();
+});

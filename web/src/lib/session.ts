@@ -1,3 +1,5 @@
+import { store } from "./store";
+
 // The token, where the server wants one. It lives as long as the tab does, or,
 // where a person asked for that, in this browser until it is forgotten. It is in
 // no address.
@@ -53,12 +55,13 @@ export const session = {
     wanted = false;
     changed();
   },
-  set(token: string, remember: boolean) {
-    sessionStorage.setItem(key, token);
-    if (remember) localStorage.setItem(key, token);
-    else localStorage.removeItem(key);
+  /** Keeps a token; it returns whether the browser's storage had room for it. */
+  set(token: string, remember: boolean): boolean {
+    if (!remember) localStorage.removeItem(key);
+    if (!store(sessionStorage, key, token) || (remember && !store(localStorage, key, token))) return false;
     wanted = false;
     changed();
+    return true;
   },
   forget() {
     sessionStorage.removeItem(key);

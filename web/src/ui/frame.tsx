@@ -1,4 +1,4 @@
-import { useEffect, useState, type ReactNode } from "react";
+import { useEffect, useState, type MouseEvent, type ReactNode } from "react";
 import { Link, useLocation, useRoute } from "wouter";
 import icon from "../icon.svg";
 import { useCaller } from "../lib/caller";
@@ -17,9 +17,7 @@ export function Frame({ children }: { children: ReactNode }) {
   }, [location]);
   return (
     <div className="frame">
-      <a className="skip" href="#main">
-        To the content
-      </a>
+      <SkipLink />
       <header className="side">
         <Link href="/" className="brand">
           <img src={icon} alt="" width="26" height="26" />
@@ -61,6 +59,20 @@ export function Frame({ children }: { children: ReactNode }) {
       <LinkBanner />
       <TokenDialog />
     </div>
+  );
+}
+
+/** Leads past the navigation. The address keeps its fragment, which can be a program, a moment or lines. */
+export function SkipLink() {
+  const skip = (event: MouseEvent) => {
+    if (event.ctrlKey || event.metaKey) return; // a new tab
+    event.preventDefault();
+    document.getElementById("main")?.focus();
+  };
+  return (
+    <a className="skip" href="#main" onClick={skip}>
+      To the content
+    </a>
   );
 }
 

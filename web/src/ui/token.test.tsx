@@ -3,7 +3,7 @@ import { afterEach, expect, test, vi } from "vitest";
 import type { Caller } from "../lib/access";
 import { CallerProvider, useCaller } from "../lib/caller";
 import { session } from "../lib/session";
-import { SignIn, TokenDialog } from "./token";
+import { ForgetToken, SignIn, TokenDialog } from "./token";
 
 afterEach(() => {
   cleanup();
@@ -137,10 +137,36 @@ test("the way back is the page as it is now, with its filters", async () => {
 test("a person who signed in signs out, and the page loads anew", async () => {
   const reload = vi.spyOn(window.location, "reload").mockImplementation(() => {});
   const asked = serves("SESSION");
+  localStorage.setItem("rockpool.playground", "a program");
   show();
   fireEvent.click(await waitFor(() => screen.getByRole("button", { name: "Sign out" })));
   await waitFor(() => expect(reload).toHaveBeenCalledTimes(1));
+  expect(localStorage.length).toBe(0);
   expect(asked).toEqual(["POST /graphql", "POST /auth/logout"]);
+});
+
+test("a token is forgotten with the programs that were written under it, also those of the last moment", () => {
+  const reload = vi.spyOn(window.location, "reload").mockImplementation(() => {});
+  session.set("a-token", true);
+  const late = session.listen(() => localStorage.setItem("rockpool.playground", "late"));
+  for (const storage of [sessionStorage, localStorage]) storage.setItem("rockpool.playground", "a program");
+  render(<ForgetToken />);
+  fireEvent.click(screen.getByRole("button", { name: "Forget the token" }));
+  late();
+  expect(reload).toHaveBeenCalledTimes(1);
+  expect([sessionStorage.length, localStorage.length]).toEqual([0, 0]);
+});
+
+test("a token that the browser has no room for isn't dropped in silence", () => {
+  const reload = vi.spyOn(window.location, "reload").mockImplementation(() => {});
+  serves(undefined);
+  render(<TokenDialog />);
+  act(() => session.want());
+  vi.spyOn(session, "set").mockReturnValue(false);
+  fireEvent.change(screen.getByLabelText("Token"), { target: { value: "a-token" } });
+  fireEvent.submit(screen.getByLabelText("Token").closest("form")!);
+  screen.getByText(/its storage is full/);
+  expect(reload).not.toHaveBeenCalled();
 });
 
 test("a sign-out that fails says that the session goes on", async () => {

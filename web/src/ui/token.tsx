@@ -4,6 +4,7 @@ import { ServerError } from "../lib/ask";
 import { useCaller } from "../lib/caller";
 import { useAction } from "../lib/hooks";
 import { session } from "../lib/session";
+import { forgetDrafts } from "../lib/store";
 import { Dialog, Field } from "./parts";
 
 const tryEvery = 3_000;
@@ -63,6 +64,7 @@ function SignOut() {
   const out = useAction(async () => {
     const response = await fetch("/auth/logout", { method: "POST" });
     if (!response.ok) throw new ServerError(await response.text());
+    forgetDrafts();
     window.location.reload();
   });
   return (
@@ -84,6 +86,7 @@ export function TokenDialog() {
   const wanted = useSyncExternalStore(session.listen, session.wanted);
   const [token, setToken] = useState("");
   const [remember, setRemember] = useState(false);
+  const [full, setFull] = useState(false);
   const provider = useProvider(wanted);
   const there = session.token() !== "";
   const valid = there && session.asked();
@@ -94,11 +97,12 @@ export function TokenDialog() {
         className="stack"
         onSubmit={(event) => {
           event.preventDefault();
-          session.set(token.trim(), remember);
-          window.location.reload();
+          const kept = session.set(token.trim(), remember);
+          setFull(!kept);
+          if (kept) window.location.reload();
         }}
       >
-        <Field label="Token" hint="An administrator of the server makes tokens; the first one is in the file of its --token-file. It goes to this server only, and is never in an address.">
+        <Field label="Token" error={full ? "This browser can't keep the token: its storage is full. Clear this site's data." : undefined} hint="An administrator of the server makes tokens; the first one is in the file of its --token-file. It goes to this server only, and is never in an address.">
           {(tie) => (
             <input {...tie} className="input" type="password" autoComplete="off" required value={token} onChange={(event) => setToken(event.target.value)} />
           )}
@@ -124,12 +128,13 @@ export function TokenDialog() {
   );
 }
 
-/** What ends it, where there is a token. */
+/** What ends it, where there is a token, with what was written under it. */
 export function ForgetToken() {
   const there = useSyncExternalStore(session.listen, session.token) !== "";
   if (!there) return null;
   const forget = () => {
     session.forget();
+    forgetDrafts(); // whoever comes next sees no program of this person's
     window.location.reload();
   };
   return (

@@ -46,7 +46,7 @@ export function ShareButton({ id, small = false }: { id: string; small?: boolean
         {made ? (
           <>
             <Copy label="The link" text={made.link} hint={`It works until ${moment(made.until)}.`} />
-            <Notice>Anybody with this link sees the command and the output, live, and can do nothing else. To end it earlier, the token with which you made it must be revoked.</Notice>
+            <Notice>Anybody with this link sees the command and the output, live, and can do nothing else. To end it earlier, revoke the token that made it.</Notice>
             <div className="row">
               <button type="button" className="button" onClick={close}>
                 Close

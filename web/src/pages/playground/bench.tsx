@@ -1,4 +1,4 @@
-import { useState } from "react";
+import { useRef, useState } from "react";
 import { described, inWords, needs } from "../../lib/access";
 import { useCaller } from "../../lib/caller";
 import { ServerError } from "../../lib/ask";
@@ -16,18 +16,23 @@ import { useRun } from "./userun";
 
 export interface BenchProps {
   draft: Draft;
+  /** Whether a link brought the program. */
+  linked: boolean;
   /** Changes the draft as it is by then, and returns it. */
   onDraft: (change: (draft: Draft) => Draft) => Draft;
+  /** Called before a run. */
+  onRun: () => void;
   environments: readonly Place[];
 }
 
 /** Where a program is written, run and watched. */
-export function Bench({ draft, onDraft, environments }: BenchProps) {
+export function Bench({ draft, linked, onDraft, onRun, environments }: BenchProps) {
   const { program, kept } = draft;
   const { caller, may } = useCaller();
-  const { number, phase, environment, underWay, run, stop, ended, forget } = useRun();
+  const { number, phase, environment, underWay, stopping, stopError, run, stop, ended, forget } = useRun(!linked);
   const [problem, setProblem] = useState<string>();
   const [asked, setAsked] = useState<Preset>();
+  const result = useRef<HTMLDivElement>(null);
   const [swapped, setSwapped] = useState(0); // another program has other editors
   const place = environments.find(({ id }) => id === program.environment);
 
@@ -58,7 +63,10 @@ export function Bench({ draft, onDraft, environments }: BenchProps) {
     const { program: latest } = onDraft((before) => before);
     const wrong = problemOf(latest);
     setProblem(wrong);
-    if (!wrong) run(latest);
+    result.current?.scrollIntoView({ block: "nearest" }); // on a narrow screen it is far below
+    if (wrong) return;
+    onRun();
+    run(latest);
   };
 
   return (
@@ -74,15 +82,15 @@ export function Bench({ draft, onDraft, environments }: BenchProps) {
           action={
             <>
               <button type="button" className="button small" onClick={() => replace(back)}>
-                Back to it
+                Restore it
               </button>
               <button type="button" className="button small" onClick={() => onDraft((before) => ({ ...before, kept: [] }))}>
-                Forget it
+                Discard it
               </button>
             </>
           }
         >
-          The program that was here before is kept: <span className="mono">{kept.at(-1)!.files[0]!.name}</span>, for {kept.at(-1)!.environment}.
+          Your previous program is saved: <span className="mono">{kept.at(-1)!.files[0]!.name}</span>, for {kept.at(-1)!.environment}.
         </Notice>
       )}
       <div className="filters">
@@ -120,8 +128,8 @@ export function Bench({ draft, onDraft, environments }: BenchProps) {
           </button>
         )}
         {underWay && (
-          <button type="button" className="button danger" disabled={stop.busy} onClick={() => void stop.run()}>
-            {stop.busy ? "Stopping …" : "Stop"}
+          <button type="button" className="button danger" disabled={stopping} onClick={() => void stop()}>
+            {stopping ? "Stopping …" : "Stop"}
           </button>
         )}
         <LinkButton program={program} />
@@ -139,22 +147,24 @@ export function Bench({ draft, onDraft, environments }: BenchProps) {
             <Field label="Command" hint="A shell's syntax works, too.">
               {(tie) => <input {...tie} className="input mono" value={program.command} spellCheck={false} autoComplete="off" onChange={(event) => set({ command: event.target.value })} />}
             </Field>
-            <Field label="Arguments" error={wrongArguments(program.args)} hint={`Split as by a shell, with quotes; nothing in them is run. They come at the command's end, or where it has "$@".`}>
+            <Field label="Arguments" error={wrongArguments(program)} hint={`Separated by blanks; quotes group words. They are added at the end of the command, or where it has "$@".`}>
               {(tie) => <input {...tie} className="input mono" value={program.args} placeholder="None" spellCheck={false} autoComplete="off" onChange={(event) => set({ args: event.target.value })} />}
             </Field>
             <Field label="Standard input">
-              {(tie) => <textarea {...tie} className="input mono" rows={2} value={program.stdin} placeholder="Nothing: it is at its end from the start" spellCheck={false} onChange={(event) => set({ stdin: event.target.value })} />}
+              {(tie) => <textarea {...tie} className="input mono" rows={2} value={program.stdin} placeholder="Empty" spellCheck={false} onChange={(event) => set({ stdin: event.target.value })} />}
             </Field>
           </div>
         </Card>
         <div className="stack">
-          <Failure error={problem ? new ServerError(problem) : stop.error} />
-          {may("use") && <Result key={number} phase={phase} environment={environment} onEnd={ended} onGone={forget} />}
+          <div ref={result} className="stack">
+            <Failure error={problem ? new ServerError(problem) : stopError} />
+            {may("use") && <Result key={number} linked={linked && swapped === 0} phase={phase} environment={environment} onEnd={ended} onGone={forget} />}
+          </div>
           <CallsView program={program} />
         </div>
       </div>
       <Dialog title={`Begin with the sample for ${asked?.name}?`} open={asked !== undefined} onClose={() => setAsked(undefined)}>
-        <p>It takes the place of your program, which is kept: a button brings it back.</p>
+        <p>It replaces your program. You can restore yours.</p>
         <div className="row">
           <button type="button" className="button" onClick={() => setAsked(undefined)}>
             Keep my program

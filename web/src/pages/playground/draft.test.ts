@@ -1,5 +1,5 @@
 import { beforeEach, expect, test, vi } from "vitest";
-import { back, load, opened, save } from "./draft";
+import { back, load, opened, save, Saver } from "./draft";
 import { begin } from "./presets";
 import { wished } from "./playground";
 
@@ -27,6 +27,35 @@ test("what a browser doesn't keep is said", () => {
   vi.stubGlobal("localStorage", { setItem: () => expect.fail("full") });
   expect(save({ program: mine, kept: [] })).toBe(false);
   vi.unstubAllGlobals();
+});
+
+test("a draft that would leave no room for others isn't kept", () => {
+  const sized = (size: number) => ({ program: { ...sample, stdin: "x".repeat(size) }, kept: [] });
+  expect(save(sized(1_000_000))).toBe(false);
+  expect(load()).toBeUndefined();
+  expect(save(sized(990_000))).toBe(true);
+});
+
+test("while somebody writes nothing is stored, and then the latest", () => {
+  vi.useFakeTimers();
+  const said: boolean[] = [];
+  const saver = new Saver((kept) => said.push(kept));
+  saver.save({ program: mine, kept: [] });
+  vi.advanceTimersByTime(299);
+  saver.save({ program: theirs, kept: [] });
+  vi.advanceTimersByTime(299);
+  expect(load()).toBeUndefined();
+  vi.advanceTimersByTime(1);
+  expect(load()?.program).toEqual(theirs);
+  saver.save({ program: mine, kept: [] });
+  saver.flush();
+  expect(load()?.program).toEqual(mine);
+  localStorage.clear();
+  sessionStorage.clear();
+  saver.flush();
+  vi.runAllTimers();
+  expect([said, load()]).toEqual([[true, true], undefined]);
+  vi.useRealTimers();
 });
 
 test("another program never takes the place of one's own without a way back", () => {

@@ -1,3 +1,4 @@
+import { draftKey, store } from "../../lib/store";
 import { untouched } from "./presets";
 import { programFrom, same, type Program } from "./program";
 
@@ -8,8 +9,9 @@ export interface Draft {
   kept: Program[];
 }
 
-const key = "rockpool.playground";
 const mostKept = 5;
+const largest = 1_000_000; // characters: GraphiQL and the token need room, too
+const pause = 300;
 
 /** The draft of this tab, or else the last one of this browser. */
 export function load(): Draft | undefined {
@@ -19,18 +21,37 @@ export function load(): Draft | undefined {
 /** Keeps a draft for as long as the browser does; it returns whether that worked. */
 export function save(draft: Draft): boolean {
   const text = JSON.stringify(draft);
-  try {
-    sessionStorage.setItem(key, text);
-    localStorage.setItem(key, text);
-    return true;
-  } catch {
-    return false; // it is larger than what a page may keep, or nothing may be kept
+  return text.length <= largest && [sessionStorage, localStorage].every((storage) => store(storage, draftKey, text));
+}
+
+/** Saves the latest of many drafts, once there was no other for a moment. */
+export class Saver {
+  private waiting: Draft | undefined;
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private readonly saved: (kept: boolean) => void;
+
+  constructor(saved: (kept: boolean) => void) {
+    this.saved = saved;
   }
+
+  save(draft: Draft) {
+    this.waiting = draft;
+    clearTimeout(this.timer);
+    this.timer = setTimeout(this.flush, pause);
+  }
+
+  /** Saves what waits at once. */
+  flush = () => {
+    if (!this.waiting) return;
+    clearTimeout(this.timer);
+    this.saved(save(this.waiting));
+    this.waiting = undefined;
+  };
 }
 
 function read(storage: Storage): Draft | undefined {
   try {
-    const value: unknown = JSON.parse(storage.getItem(key) ?? "null");
+    const value: unknown = JSON.parse(storage.getItem(draftKey) ?? "null");
     if (typeof value !== "object" || value === null) return undefined;
     const { program, kept } = value as Record<string, unknown>;
     const found = programFrom(program);

@@ -1,6 +1,6 @@
 import { lazy, Suspense, useState } from "react";
 import { Dialog, Field, Loading } from "../../ui/parts";
-import { freshName, languageOf, mainOf, rename, withMain, wrongName, type Program } from "./program";
+import { freshName, languageOf, mainOf, rename, withMain, wrongName, type File, type Program } from "./program";
 
 const Editor = lazy(() => import("./editor"));
 
@@ -20,7 +20,6 @@ export function Files({ program, onChange, onRun }: FilesProps) {
   const at = Math.min(shown.at, files.length - 1);
   const file = files[at]!;
   const main = mainOf(program);
-  const wrong = wrongName(files, at);
 
   const add = () => {
     onChange((before) => ({ ...before, files: [...before.files, { name: freshName(before.files, file.name), text: "" }] }));
@@ -45,9 +44,7 @@ export function Files({ program, onChange, onRun }: FilesProps) {
         </button>
       </div>
       <div className="file-facts">
-        <Field label="File name" error={wrong}>
-          {(tie) => <input {...tie} className="input mono" value={file.name} spellCheck={false} autoComplete="off" onChange={({ target: { value } }) => onChange((before) => rename(before, at, value))} />}
-        </Field>
+        <FileName key={shown.opened} files={files} at={at} onName={(name, from) => onChange((before) => rename(before, at, name, from))} />
         {files.length > 1 && (
           <div className="row tight">
             {main !== undefined && main !== at && (
@@ -85,5 +82,42 @@ export function Files({ program, onChange, onRun }: FilesProps) {
         </div>
       </Dialog>
     </>
+  );
+}
+
+interface FileNameProps {
+  files: readonly File[];
+  at: number;
+  /** Gives the file another name in place of the last right one. */
+  onName: (name: string, from: string) => void;
+}
+
+/** The name of a file. It is the file's once it is written: what is typed on the way is in no command. */
+function FileName({ files, at, onName }: FileNameProps) {
+  const given = files[at]!.name;
+  const [typed, setTyped] = useState(given);
+  const [right, setRight] = useState(given);
+  const wrong = (name: string) => wrongName(files.map((file, other) => (other === at ? { ...file, name } : file)), at);
+  const give = () => {
+    const name = typed.trim();
+    if (name === given) return;
+    onName(name, right);
+    if (!wrong(name)) setRight(name);
+  };
+  return (
+    <Field label="File name" error={wrong(typed)}>
+      {(tie) => (
+        <input
+          {...tie}
+          className="input mono"
+          value={typed}
+          spellCheck={false}
+          autoComplete="off"
+          onChange={({ target }) => setTyped(target.value)}
+          onBlur={give}
+          onKeyDown={({ key }) => key === "Enter" && give()}
+        />
+      )}
+    </Field>
   );
 }

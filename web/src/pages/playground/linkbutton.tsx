@@ -21,8 +21,8 @@ export function LinkButton({ program }: { program: Program }) {
           </Notice>
         ) : (
           <>
-            <Copy label="The link" text={link ?? ""} hint="Opening it loads the program, and runs nothing." />
-            <p>It holds the files, the command, the arguments and the input, and nothing of what was printed. No server keeps it.</p>
+            <Copy label="The link" text={link ?? ""} hint="Opening it loads the program and doesn't run it." />
+            <p>It holds the files, the command, the arguments and the input. It contains no output. It isn't stored on a server.</p>
           </>
         )}
         <div className="row">

@@ -3,9 +3,10 @@ import { Link } from "wouter";
 import { useCaller } from "../../lib/caller";
 import { graphql } from "../../lib/graphql";
 import { useQuery } from "../../lib/hooks";
+import { session } from "../../lib/session";
 import { Empty, Failure, Loading, Notice, Page } from "../../ui/parts";
 import { Bench } from "./bench";
-import { load, opened, save, type Draft } from "./draft";
+import { load, opened, Saver, type Draft } from "./draft";
 import { begin, type Place } from "./presets";
 import { unpack } from "./programlink";
 
@@ -23,12 +24,12 @@ export default function Playground() {
   const { data, error, reload } = useQuery(ChoicesQuery, {});
   const { may } = useCaller();
   const environments = data?.environments;
-  const { draft, version, broken, unsaved, change } = useDraft(environments);
+  const { draft, version, linked, broken, unsaved, change, flush } = useDraft(environments);
   return (
     <Page title="Playground">
       <Failure error={error} retry={reload} />
       {broken && <Notice kind="warn">The link holds no program: a part of it may be missing.</Notice>}
-      {unsaved && <Notice kind="warn">This browser can't keep the program: it is too large, or nothing may be stored. A reload loses it.</Notice>}
+      {unsaved && <Notice kind="warn">The latest changes aren't saved: the program has more than 1 MB, or this browser's storage is full. A reload loses them.</Notice>}
       {!draft && !error && <Loading what="the environments" />}
       {environments?.length === 0 && (
         <Empty title="There is nothing to run programs in yet">
@@ -41,7 +42,7 @@ export default function Playground() {
           )}
         </Empty>
       )}
-      {draft && environments && environments.length > 0 && <Bench key={version} draft={draft} onDraft={change} environments={environments} />}
+      {draft && environments && environments.length > 0 && <Bench key={version} linked={linked} draft={draft} onDraft={change} onRun={flush} environments={environments} />}
     </Page>
   );
 }
@@ -51,26 +52,41 @@ function useDraft(environments: readonly Place[] | undefined) {
   const [draft, setDraft] = useState<Draft>();
   const latest = useRef<Draft>(undefined); // what is shown can be older
   const [version, setVersion] = useState(0); // counts the programs that an address brought
+  const [linked, setLinked] = useState(false); // the latest address brought one
   const [broken, setBroken] = useState(false);
   const [unsaved, setUnsaved] = useState(false);
+  const [saver] = useState(() => new Saver((kept) => setUnsaved(!kept)));
+  const { flush } = saver;
+  useEffect(() => {
+    window.addEventListener("pagehide", flush);
+    const unlisten = session.listen(flush); // a token that is forgotten takes with it what is saved by then
+    return () => {
+      flush();
+      unlisten();
+      window.removeEventListener("pagehide", flush);
+    };
+  }, [flush]);
   const change = (update: (draft: Draft) => Draft): Draft => {
     const next = update(latest.current!);
     if (next !== latest.current) {
       latest.current = next;
       setDraft(next);
-      setUnsaved(!save(next));
+      saver.save(next);
     }
     return next;
   };
   const arrive = useEffectEvent(async () => {
-    const { hash, search } = window.location;
+    const { search } = window.location;
+    const hash = window.location.hash.replace(/^#main$/, ""); // of the link to the content, in a new tab
     if (hash === "" && draft) return;
-    const linked = await unpack(hash.slice(1));
-    setBroken(hash.length > 1 && !linked);
-    if (hash !== "" || search !== "") window.history.replaceState(null, "", window.location.pathname); // a reload has the draft
+    const brought = await unpack(hash.slice(1));
+    setBroken(hash.length > 1 && !brought);
+    if (window.location.hash !== "" || search !== "") window.history.replaceState(null, "", window.location.pathname); // a reload has the draft
     const before = latest.current ?? load();
-    const next = linked ? opened(before, linked) : wished(before, environments ?? [], search);
+    const next = brought ? opened(before, brought) : wished(before, environments ?? [], search);
     if (next) change(() => next);
+    if (!brought) return;
+    setLinked(true);
     setVersion((n) => n + 1);
   });
   const known = environments !== undefined;
@@ -81,7 +97,7 @@ function useDraft(environments: readonly Place[] | undefined) {
     window.addEventListener("hashchange", again);
     return () => window.removeEventListener("hashchange", again);
   }, [known]);
-  return { draft, version, broken, unsaved, change };
+  return { draft, version, linked, broken, unsaved, change, flush };
 }
 
 /** The draft, in the environment that an address names, if it does. */

@@ -12,6 +12,8 @@ test.each([
   ["python3 main.py", `a 'b c' $(id) "*"`, ["python3", "main.py", "a", "b c", "$(id)", "*"]],
   ["cc *.c && ./a.out", "", ["sh", "-c", "cc *.c && ./a.out"]],
   ["cc *.c && ./a.out", "; 'rm x'", ["sh", "-c", 'cc *.c && ./a.out "$@"', "sh", ";", "rm x"]],
+  ["ls | awk '{print $1}'", "a", ["sh", "-c", `ls | awk '{print $1}' "$@"`, "sh", "a"]],
+  ["exit", "3", ["sh", "-c", 'exit "$@"', "sh", "3"]],
   ['cat "$@" | sort', "a", ["sh", "-c", 'cat "$@" | sort', "sh", "a"]],
 ])("the command %j with the arguments %j", (command, args, want) => expect(commandOf(of({ command, args }))).toEqual(want));
 
@@ -33,6 +35,10 @@ test("the call has a shell's line as it was typed", () => {
 test("what can't be run says why", () => {
   expect(problemOf(python)).toBeUndefined();
   expect(problemOf(of({ args: "'" }))).toBe("A quote in the arguments has no end");
+  const closed = 'The command takes no arguments at its end: write "$@" in it, where they belong';
+  expect(["a;", "a &", "a |", "a &&"].map((command) => problemOf(of({ command, args: "b" })))).toEqual([closed, closed, closed, closed]);
+  expect(problemOf(of({ command: "a &" }))).toBeUndefined();
+  expect(problemOf(of({ command: 'a "$@" &', args: "b" }))).toBeUndefined();
   expect(problemOf(of({ command: " " }))).toMatch(/^Give the command/);
   expect(problemOf(of({ files: [{ name: "a", text: "" }, { name: "a ", text: "" }] }))).toBe("Two files have the name a");
   expect(problemOf(of({ files: [{ name: " ", text: "" }] }))).toBe("A file needs a name");
@@ -42,11 +48,20 @@ test("the main file is the one that the command names", () => {
   const two = of({ files: [...python.files, { name: "util.py", text: "" }] });
   expect(mainOf(two)).toBe(0);
   expect(withMain(two, 1).command).toBe("python3 util.py");
-  expect(rename(two, 0, "start.py").command).toBe("python3 start.py");
-  expect(rename(two, 1, "more.py").command).toBe("python3 main.py");
-  expect(rename(java, 0, "Start.java").command).toBe("javac Start.java && java Start");
+  expect(rename(two, 0, "start.py", "main.py").command).toBe("python3 start.py");
+  expect(rename(two, 1, "more.py", "util.py").command).toBe("python3 main.py");
+  expect(rename(java, 0, "Start.java", "Main.java").command).toBe("javac Start.java && java Start");
   expect(mainOf(of({ command: "make" }))).toBeUndefined();
   expect(freshName([{ name: "main.py", text: "" }, { name: "file3.py", text: "" }], "main.py")).toBe("file4.py");
+});
+
+test("after a wrong name the command follows the next right one", () => {
+  const two = of({ files: [{ name: "util.py", text: "" }, ...python.files] });
+  for (const wrong of ["", "util.py"]) {
+    const between = rename(two, 1, wrong, "main.py");
+    expect(between).toMatchObject({ command: "python3 main.py", files: [{ name: "util.py" }, { name: wrong }] });
+    expect(rename(between, 1, "start.py", "main.py").command).toBe("python3 start.py");
+  }
 });
 
 test("a file's name tells the language", () => expect(["a/b.mjs", "x.HPP", "y.go", "none"].map(languageOf)).toEqual(["js", "c", "go", "none"]));

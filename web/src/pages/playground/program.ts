@@ -27,7 +27,7 @@ export function commandOf({ command, args }: Program): string[] {
   const parsed = split(line);
   if (parsed?.plain) return [...parsed.words, ...values];
   if (values.length === 0) return ["sh", "-c", line];
-  return ["sh", "-c", /\$[@*#{1-9]/.test(line) ? line : line + forArguments, "sh", ...values];
+  return ["sh", "-c", parsed?.places ? line : line + forArguments, "sh", ...values];
 }
 
 /** What to show as the command line, where the command is a script; undefined: it is none, or the server can't take it. */
@@ -43,7 +43,7 @@ export function problemOf(program: Program): string | undefined {
   const wrong = program.files.map((_, at) => wrongName(program.files, at)).find(Boolean);
   if (wrong) return wrong;
   if (program.command.trim() === "") return "Give the command that runs the program";
-  return wrongArguments(program.args);
+  return wrongArguments(program);
 }
 
 /** Why a file can't have its name. The server knows more reasons. */
@@ -54,8 +54,12 @@ export function wrongName(files: readonly File[], at: number): string | undefine
   return undefined;
 }
 
-export function wrongArguments(args: string): string | undefined {
-  return split(args) ? undefined : "A quote in the arguments has no end";
+export function wrongArguments({ command, args }: Program): string | undefined {
+  const values = split(args)?.words;
+  if (!values) return "A quote in the arguments has no end";
+  const line = split(command);
+  if (values.length === 0 || !line?.closed || line.places) return undefined;
+  return 'The command takes no arguments at its end: write "$@" in it, where they belong';
 }
 
 /** The place of the main file, the first that the command names; undefined: it names none. */
@@ -67,11 +71,12 @@ export function mainOf({ files, command }: Program): number | undefined {
   return undefined;
 }
 
-/** Renames a file, also where the command names it. */
-export function rename(program: Program, at: number, name: string): Program {
-  const from = program.files[at]!.name;
-  const files = program.files.map((file, other) => (other === at ? { ...file, name } : file));
-  return { ...program, files, command: mainOf(program) === at ? named(program.command, from, name) : program.command };
+/** Renames a file, also where the command names it as `from`. A wrong name doesn't change the command: a right one can follow it. */
+export function rename(program: Program, at: number, name: string, from: string): Program {
+  const as = (own: string) => program.files.map((file, other) => (other === at ? { ...file, name: own } : file));
+  const files = as(name);
+  const follows = !wrongName(files, at) && mainOf({ ...program, files: as(from) }) === at;
+  return { ...program, files, command: follows ? named(program.command, from, name) : program.command };
 }
 
 /** Makes another file the main one: the command names it instead. */

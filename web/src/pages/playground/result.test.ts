@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { ServerError } from "../../lib/ask";
-import { told } from "./result";
+import { failureOf, told } from "./result";
 import type { Phase } from "./run";
 
 const execution = (state: "PENDING" | "RUNNING" | "FINISHED") =>
@@ -17,3 +17,12 @@ test.each<[Phase | undefined, Parameters<typeof told>[1], string, string]>([
   [started, execution("RUNNING"), "Running", "It runs."],
   [started, execution("FINISHED"), "Cancelled", "It was cancelled."],
 ])("%#", (phase, of, text, says) => expect(told(phase, of, undefined)).toMatchObject({ text, says }));
+
+test("an input that is incomplete is said", () => {
+  expect(failureOf(started)).toBeUndefined();
+  expect(failureOf({ ...started, unfed: new ServerError("refused") })?.message).toBe("The program didn't get all of its standard input: refused");
+});
+
+test("a program from a link says that nobody has run it", () => {
+  expect(told(undefined, execution("PENDING"), undefined, true).says).toBe("Loaded from a link. Not run yet.");
+});

@@ -1,5 +1,6 @@
 import { useEffect, useState } from "react";
 import { Link } from "wouter";
+import { ServerError } from "../../lib/ask";
 import { useFollow } from "../../lib/hooks";
 import { sentence, verdict, type OutcomeParts } from "../../lib/outcome";
 import { useOutput } from "../../lib/useoutput";
@@ -15,6 +16,8 @@ import { WaitedForSubscription, whyWaiting, type WaitedFor } from "./waiting";
 const pending: OutcomeParts = { state: "PENDING", outcome: null, exitCode: null, signal: null, goneReason: null, message: null, usage: null };
 
 export interface ResultProps {
+  /** Whether a link brought the program. */
+  linked: boolean;
   phase: Phase | undefined;
   /** The environment in which the program runs. */
   environment: string;
@@ -25,7 +28,7 @@ export interface ResultProps {
 }
 
 /** What came of a run: why it waits, what it prints, how it ended. */
-export function Result({ phase, environment, onEnd, onGone }: ResultProps) {
+export function Result({ linked, phase, environment, onEnd, onGone }: ResultProps) {
   const id = phase?.at === "started" ? phase.executionId : undefined;
   const followed = useOutput(id);
   const { end, error } = followed;
@@ -35,7 +38,7 @@ export function Result({ phase, environment, onEnd, onGone }: ResultProps) {
     if (gone) onGone();
   }, [end, gone, onEnd, onGone]);
   const pool = usePool(environment, phase?.at === "waiting");
-  const { tone, text, says } = told(phase, end ?? { ...pending, state: followed.started ? "RUNNING" : "PENDING" }, pool);
+  const { tone, text, says } = told(phase, end ?? { ...pending, state: followed.started ? "RUNNING" : "PENDING" }, pool, linked);
   return (
     <Card title="Output" bare aside={id && <Link href={`/executions/${id}`}>All about it</Link>}>
       <div className="card-head row verdict" aria-live="polite">
@@ -49,7 +52,7 @@ export function Result({ phase, environment, onEnd, onGone }: ResultProps) {
           </Offer>
         )}
       </div>
-      <Failure error={gone ? undefined : phase?.at === "failed" ? phase.error : error} />
+      <Failure error={gone ? undefined : (failureOf(phase) ?? error)} />
       <OutputView
         output={followed.output}
         version={followed.version}
@@ -70,11 +73,19 @@ function usePool(environmentId: string, wanted: boolean): WaitedFor | undefined 
   return pool;
 }
 
+/** What a run failed of, as a whole or in its input. */
+export function failureOf(phase: Phase | undefined): ServerError | undefined {
+  if (phase?.at === "failed") return phase.error;
+  if (phase?.at !== "started" || !phase.unfed) return undefined;
+  const { message, code } = phase.unfed;
+  return new ServerError(`The program didn't get all of its standard input: ${message}`, code);
+}
+
 /** How a run is, in a word or two, in a colour and in a sentence. */
-export function told(phase: Phase | undefined, execution: OutcomeParts, pool: WaitedFor | undefined): { tone: Tone; text: string; says: string } {
+export function told(phase: Phase | undefined, execution: OutcomeParts, pool: WaitedFor | undefined, linked = false): { tone: Tone; text: string; says: string } {
   switch (phase?.at) {
     case undefined:
-      return { tone: "quiet", text: "", says: "It hasn't been run yet." };
+      return { tone: "quiet", text: "", says: linked ? "Loaded from a link. Not run yet." : "It hasn't been run yet." };
     case "waiting":
       return { tone: "busy", text: "Waiting for a runner", says: whyWaiting(pool, phase.turn) };
     case "preparing":

@@ -111,6 +111,13 @@ test.each<[string, Partial<Calls>, string[]]>([
   expect(said).toEqual(want);
 });
 
+test("an input that doesn't get through is reported, and the program goes on", async () => {
+  const { run, said, phases, at } = fake({ feed: () => Promise.reject(new ServerError("refused", "FORBIDDEN")) });
+  await run.begin(program);
+  await vi.waitFor(() => expect(phases.at(-1)).toMatchObject({ at: "started", executionId: "x", unfed: { message: "refused" } }));
+  expect([at(), said]).toEqual(["started", ["claim python", "write r", "start r"]]);
+});
+
 test("a ticket that ends without a runner fails the run", async () => {
   const { run, phases, at, on } = fake(waits);
   const begun = run.begin(program);

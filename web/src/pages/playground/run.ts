@@ -11,7 +11,7 @@ export interface Calls {
   leave: (ticketId: string) => Promise<string | undefined>;
   write: (runnerId: string, program: Program) => Promise<void>;
   start: (runnerId: string, program: Program) => Promise<string>;
-  /** Gives an execution all of its standard input. */
+  /** Gives an execution all of its standard input, unless that ends before. */
   feed: (executionId: string, program: Program) => Promise<void>;
   cancel: (executionId: string) => Promise<void>;
   /** Waits for the end of an execution, for a while. */
@@ -19,11 +19,11 @@ export interface Calls {
   release: (runnerId: string) => Promise<void>;
 }
 
-/** Where a run is. It moves forward only; the last three are ends, of which "started" has the execution's own. */
+/** Where a run is. It moves forward only; the last three are ends, of which "started" has the execution's own. `unfed`: why its input is incomplete. */
 export type Phase =
   | { at: "preparing" }
   | { at: "waiting"; turn: Turn }
-  | { at: "started"; executionId: string; runnerId: string }
+  | { at: "started"; executionId: string; runnerId: string; unfed?: ServerError }
   | { at: "stopped" }
   | { at: "failed"; error: ServerError };
 
@@ -56,8 +56,9 @@ export class Run {
       if (this.left()) return await this.release();
       this.executionId = await this.calls.start(this.runnerId, program);
       if (this.left()) return await this.end();
-      this.report({ at: "started", executionId: this.executionId, runnerId: this.runnerId });
-      void this.calls.feed(this.executionId, program);
+      const started = { at: "started", executionId: this.executionId, runnerId: this.runnerId } as const;
+      this.report(started);
+      this.calls.feed(this.executionId, program).catch((unfed: ServerError) => this.report({ ...started, unfed }));
     } catch (error) {
       if (!this.left()) this.report({ at: "failed", error: error as ServerError });
       await this.release().catch(() => {}); // it ends by its timeout

@@ -2,7 +2,8 @@ import { ask, ServerError } from "../../lib/ask";
 import { follow } from "../../lib/follow";
 import { graphql } from "../../lib/graphql";
 import { filesOf } from "./calls";
-import { commandOf, shownOf, type Program } from "./program";
+import { feed } from "./feed";
+import { commandOf, shownOf } from "./program";
 import type { Calls } from "./run";
 
 const ClaimMutation = graphql(`
@@ -134,17 +135,7 @@ export const server: Calls = {
     const input = { runnerId, command: commandOf(program), commandLine: shownOf(program), workingDirectory: "/workspace", stdin: program.stdin !== "" };
     return (await ask(StartMutation, { input })).startExecution.execution.id;
   },
-  async feed(executionId, { stdin }: Program) {
-    if (stdin === "") return;
-    for (;;) {
-      try {
-        await ask(FeedMutation, { input: { executionId, text: stdin, offset: 0, close: true } });
-        return;
-      } catch (error) {
-        if (!(error instanceof ServerError && error.code === "LIMIT_EXCEEDED")) return; // it has all, or has ended
-      }
-    }
-  },
+  feed: (executionId, { stdin }) => feed(stdin, async (input) => (await ask(FeedMutation, { input: { executionId, ...input } })).writeStdin.offset),
   async cancel(executionId) {
     await ask(CancelMutation, { id: executionId });
   },

@@ -1,10 +1,12 @@
 import { useCallback, useEffect, useRef, useState } from "react";
-import { useAction } from "../../lib/hooks";
+import type { ServerError } from "../../lib/ask";
+import { store } from "../../lib/store";
 import type { Program } from "./program";
 import { Run, type Phase } from "./run";
 import { server } from "./server";
 
-const key = "rockpool.playground.run"; // of this tab: it is found again after a reload
+const key = "rockpool.playground.run"; // of this tab: it is found again after a reload, and in a copy of the tab
+const page = String(performance.timeOrigin); // other pages, also of this tab's, have loaded at another time
 
 interface State {
   /** Counts the runs. */
@@ -13,41 +15,64 @@ interface State {
   phase: Phase | undefined;
   /** Whether its program has ended. */
   over: boolean;
+  stopping: boolean;
+  /** Why it could not be stopped. */
+  stopError: ServerError | undefined;
 }
 
-/** The run of this page, if any. Another run stops the one before. One that hasn't started is stopped when the page is left. */
-export function useRun() {
-  const current = useRef<Run>(undefined);
-  const [state, setState] = useState<State>({ number: 0, environment: "", phase: undefined, over: false });
+const fresh = { phase: undefined, over: false, stopping: false, stopError: undefined };
 
-  const make = useCallback((environment: string) => {
+/**
+ * The run of this tab, if any. Another run stops the one before, if this page began it: other pages may show the same
+ * one. One that hasn't started is stopped when the page is left.
+ * Without `resumes` a run from before isn't shown, and stays as it is.
+ */
+export function useRun(resumes = true) {
+  const current = useRef<Run>(undefined);
+  const own = useRef(true);
+  const [state, setState] = useState<State>({ number: 0, environment: "", ...fresh });
+
+  const make = useCallback((environment: string, by = page) => {
     const run: Run = new Run(server, (phase) => {
       if (current.current !== run) return;
-      if (phase.at === "started") sessionStorage.setItem(key, JSON.stringify([phase.executionId, phase.runnerId]));
+      if (phase.at === "started") store(sessionStorage, key, JSON.stringify([phase.executionId, phase.runnerId, by]));
       setState((before) => ({ ...before, phase }));
     });
     current.current = run;
-    setState((before) => ({ number: before.number + 1, environment, phase: undefined, over: false }));
+    setState((before) => ({ number: before.number + 1, environment, ...fresh }));
     return run;
   }, []);
 
   useEffect(() => {
+    if (!resumes) sessionStorage.removeItem(key);
     const before = stored();
-    if (before) make("").resume(...before);
+    if (before) {
+      const [executionId, runnerId, by] = before;
+      own.current = by === page;
+      make("", by).resume(executionId, runnerId);
+    }
     return () => {
       if (!current.current?.started) void current.current?.stop();
     };
-  }, [make]);
+  }, [make, resumes]);
 
-  const stop = useAction(async () => current.current?.stop());
+  const stop = useCallback(async () => {
+    const run = current.current;
+    const show = (change: Partial<State>) => {
+      if (run === current.current) setState((before) => ({ ...before, ...change })); // else another one is shown
+    };
+    show({ stopping: true, stopError: undefined });
+    await run?.stop().catch((stopError: ServerError) => show({ stopError }));
+    show({ stopping: false });
+  }, []);
   const run = useCallback(
     (program: Program) => {
-      void current.current?.stop().catch(() => {}); // it has its time limit
+      if (own.current) void current.current?.stop().catch(() => {}); // it has its time limit
+      own.current = true;
       sessionStorage.removeItem(key);
-      stop.clear();
       void make(program.environment).begin(program);
     },
-    [make, stop.clear],
+    [make],
   );
   /** Called when the program has ended. */
   const ended = useCallback(() => {
@@ -66,10 +91,10 @@ export function useRun() {
   return { ...shown, underWay, run, stop, ended, forget };
 }
 
-function stored(): [string, string] | undefined {
+function stored(): [string, string, string] | undefined {
   try {
     const value: unknown = JSON.parse(sessionStorage.getItem(key) ?? "null");
-    return Array.isArray(value) && value.length === 2 && value.every((one) => typeof one === "string") ? (value as [string, string]) : undefined;
+    return Array.isArray(value) && value.length === 3 && value.every((one) => typeof one === "string") ? (value as [string, string, string]) : undefined;
   } catch {
     return undefined;
   }

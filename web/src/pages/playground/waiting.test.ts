@@ -8,8 +8,8 @@ test.each([
   [undefined, turn, "None is idle."],
   [pool, turn, "None is idle: 2 runners are in use."],
   [{ ...pool, starting: 1 }, { ...turn, position: 1 }, "1 runner is being started. You are next."],
-  [{ ...pool, size: 0, claimed: 0 }, turn, "None is kept warm, so one has to be started."],
-  [{ ...pool, size: 0, starting: 1 }, turn, "1 runner is being started, since none is kept warm."],
+  [{ ...pool, size: 0, claimed: 0 }, turn, "The pool keeps no warm runner; one must be started."],
+  [{ ...pool, size: 0, starting: 1 }, turn, "1 runner is being started: the pool keeps no warm runner."],
   [{ ...pool, image: { state: "PULLING" as const } }, turn, "The environment's image is being fetched."],
   [{ ...pool, starting: 1, reason: "no room: 900 GiB are wanted." }, { position: 3, estimatedWaitMs: 12_300 }, "no room: 900 GiB are wanted. 2 claims are before you, in about 12 s."],
 ])("%#", (of, at, want) => expect(whyWaiting(of, at)).toBe(want));

@@ -32,8 +32,8 @@ function reason(pool: WaitedFor | undefined): string {
   if (!pool) return "None is idle";
   if (pool.reason) return pool.reason.replace(/\.$/, "");
   if (pool.image?.state === "PULLING") return "The environment's image is being fetched";
-  if (pool.starting > 0) return `${plural(pool.starting, "runner")} ${pool.starting === 1 ? "is" : "are"} being started${pool.size === 0 ? ", since none is kept warm" : ""}`;
-  if (pool.size === 0) return "None is kept warm, so one has to be started";
+  if (pool.starting > 0) return `${plural(pool.starting, "runner")} ${pool.starting === 1 ? "is" : "are"} being started${pool.size === 0 ? ": the pool keeps no warm runner" : ""}`;
+  if (pool.size === 0) return "The pool keeps no warm runner; one must be started";
   if (pool.claimed > 0) return `None is idle: ${plural(pool.claimed, "runner")} ${pool.claimed === 1 ? "is" : "are"} in use`;
   return "None is idle";
 }

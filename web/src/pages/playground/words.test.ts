@@ -14,6 +14,41 @@ test.each([
   ["a | b", ["a", "|", "b"], false],
   ["a\nb", ["a", "b"], false],
   ["a\\", ["a\\"], true],
-])("%j", (text, words, plain) => expect(split(text)).toEqual({ words, plain }));
+  ["exit 3", ["exit", "3"], false],
+  [". ./a", [".", "./a"], false],
+  ["ulimit -a", ["ulimit", "-a"], false],
+  ["echo exit", ["echo", "exit"], true],
+])("%j", (text, words, plain) => expect(split(text)).toMatchObject({ words, plain }));
 
 test.each(["'", '"', `a "b\\"`, "'a' 'b"])("%j has an open quote", (text) => expect(split(text)).toBeUndefined());
+
+test.each([
+  ['a "$@"', true],
+  ["a $1; b", true],
+  ['"x ${1:-y} ${#}"', true],
+  ["a $#", true],
+  ["awk '{print $1}'", false],
+  ["echo '$@' | cat", false],
+  ["a \\$1", false],
+  ['a "\\$1"', false],
+  ["echo ${HOME} $x", false],
+])("%j has a place for arguments: %j", (text, places) => expect(split(text)?.places).toBe(places));
+
+test.each([
+  ["a;", true],
+  ["a & ", true],
+  ["a |", true],
+  ["a &&", true],
+  ["(a)", true],
+  ["(a $(b))", true],
+  ["a $(b; (c))", false],
+  ["a >", true],
+  ["for x in 1; do a; done", true],
+  ["if a; then { b; } fi", true],
+  ["a # b", true],
+  ["a; b", false],
+  ["a \\;", false],
+  ["a ';'", false],
+  ["x=1 echo done", false],
+  ["a '#' b#", false],
+])("%j is closed to arguments: %j", (text, closed) => expect(split(text)?.closed).toBe(closed));

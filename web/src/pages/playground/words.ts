@@ -1,8 +1,19 @@
 export interface Words {
   words: string[];
-  /** Whether a shell would do no more with the text than split it. */
+  /** Whether a shell would do no more with the text than split it, and start the program that it names. */
   plain: boolean;
+  /** Whether the text has a place for a script's arguments, as `"$@"` or `$1`. */
+  places: boolean;
+  /** Whether nothing that follows the text is an argument: it ends with an operator, the end of a block, or a comment. */
+  closed: boolean;
 }
+
+// What a shell does itself. What is also a program, as echo, stays one.
+const builtins = new Set(
+  ". : alias bg break cd command continue eval exec exit export fc fg getopts hash jobs local read readonly return set shift source times trap type ulimit umask unalias unset wait".split(" "),
+);
+const place = /\$(?:[@*#1-9]|\{[#!]?[@*1-9]|\{#\})/;
+const block = /[;&\n)}]\s*(?:\}|(?:done|fi|esac)(?:\s+(?:\}|done|fi|esac))*)$/;
 
 /**
  * Splits a text as a POSIX shell does: at blanks, with quotes and backslashes. It expands
@@ -11,21 +22,30 @@ export interface Words {
 export function split(text: string): Words | undefined {
   const words: string[] = [];
   let plain = true;
+  let places = false;
+  let comment = false;
+  let operator = -1; // where the last one is
+  const open: boolean[] = []; // the parentheses: whether they are a substitution's, which is a word
   let word: string | undefined;
   for (let at = 0; at < text.length; at++) {
     const char = text[at]!;
     if (/\s/.test(char)) {
-      if (char === "\n") plain = false; // it ends a command
+      if (char === "\n") plain = comment = false; // it ends a command
       if (word !== undefined) words.push(word);
       word = undefined;
       continue;
     }
     if (/[|&;<>()$`*?[\]#~{}!]/.test(char) || (char === "=" && words.length === 0)) plain = false;
+    if (char === "(") open.push(/[$<>]/.test(text[at - 1] ?? ""));
+    if (/[|&;<>(]/.test(char) || (char === ")" && !open.pop())) operator = at;
+    if (char === "#" && word === undefined) comment = true;
+    if (char === "$" && text.slice(at).search(place) === 0) places = true;
     if (char === "'" || char === '"') {
       const end = endOf(text, at);
       if (end < 0) return undefined;
       const quoted = text.slice(at + 1, end);
       if (char === '"' && /[$`]/.test(quoted)) plain = false;
+      if (char === '"' && place.test(quoted.replace(/\\./g, ""))) places = true;
       word = (word ?? "") + (char === '"' ? quoted.replace(/\\(["\\$`])/g, "$1") : quoted);
       at = end;
     } else {
@@ -33,7 +53,8 @@ export function split(text: string): Words | undefined {
     }
   }
   if (word !== undefined) words.push(word);
-  return { words, plain: plain && words.length > 0 };
+  const closed = comment || (operator >= 0 && operator === text.trimEnd().length - 1) || block.test(text.trimEnd());
+  return { words, plain: plain && words.length > 0 && !builtins.has(words[0]!), places, closed };
 }
 
 /** Where the quote that begins there ends; negative: nowhere. */
