@@ -99,7 +99,7 @@ test("the queue shows what waits, and each caller its own tenant's", async () =>
   // What is used stands beside the quota, and follows.
   await page.click(".tabs >> text=Tenants");
   const card = page.locator(".card", { hasText: "physics" });
-  await card.locator("dd >> text=1 of 1").waitFor();
+  await card.locator("dd >> text=0 of 1").waitFor(); // what waits holds none
   await card.locator("dd >> text=2 of 5").waitFor();
   last.abort();
   await card.locator("dd >> text=1 of 5").waitFor();
