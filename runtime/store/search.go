@@ -183,7 +183,7 @@ func (q ExecutionFilter) among(s *selection) {
 
 // searches reports whether there is a condition that executions don't have.
 func (q ExecutionFilter) searches() bool {
-	return len(q.Outcomes)+len(q.Labels) > 0 || q.Failed != nil || q.Command != "" || !q.From.IsZero() || !q.To.IsZero()
+	return len(q.Outcomes)+len(q.Labels) > 0 || q.Failed != nil || q.Command != "" || q.Text != "" || !q.From.IsZero() || !q.To.IsZero()
 }
 
 // idSlack is by how much the time in an execution's id and the time at which it was queued differ at most: an id may be

@@ -96,7 +96,7 @@ export function useLog(id: string, stream: Stream | undefined): Log {
           if (!page.counted) grown = true;
           show({ ready: true, error: undefined, ...(page.total > 0 && { started: true }), ...(ended && { end: ended, started: true }) });
           // Before its first output its start is to come, too. The total of one stream doesn't say whether there is output.
-          following ??= subscribe(stream === undefined && page.total === 0 ? null : page.cursor);
+          if (page.counted) following ??= subscribe(stream === undefined && page.total === 0 ? null : page.cursor);
           if ("skip" in wanted && page.lines.length === 0) break;
         }
       } catch (failure) {
