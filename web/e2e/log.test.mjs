@@ -196,7 +196,7 @@ test("a line leads to its moment of the replay, which has a link of its own", as
   const page = await visit(`/executions/${id}`, { viewport: { width: 390, height: 800 } });
   await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
   await page.waitForSelector(".output-line >> text=second");
-  await page.click("button:text-is('Times')");
+  await page.click("button:text-is('Timestamps')");
   const first = (await page.getAttribute(".output-line[data-line='1'] .line-time", "href")).replace(/.*#/, "");
   await page.click(".output-line[data-line='2'] .line-time");
   await page.waitForFunction(() => document.querySelector(".xterm-rows")?.textContent.includes("second"));

@@ -73,7 +73,7 @@ export function sentence(of: OutcomeParts): string {
     case "EXITED":
       return of.exitCode === 0 ? `It succeeded${after}.` : `It ended${after} with exit status ${of.exitCode}.`;
     case "SIGNALED":
-      return `It was ended${after} by ${of.signal ?? "a signal"}, which nobody here sent.`;
+      return `It was ended${after} by ${of.signal ?? "a signal"}, not sent through Rockpool.`;
     case "TIME_LIMIT":
     case "CPU_LIMIT":
     case "MEMORY_LIMIT":
@@ -85,7 +85,7 @@ export function sentence(of: OutcomeParts): string {
     case "RUNNER_GONE":
       return `It ended${after}, since ${of.goneReason ? gone[of.goneReason] : "its runner went"}.`;
     case "LOST":
-      return "Nobody knows how it ended: no evidence survived.";
+      return "How it ended is unknown: the record is lost.";
     default:
       return `It failed${of.message ? `: ${of.message}` : "."}`;
   }

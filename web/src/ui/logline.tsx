@@ -24,7 +24,7 @@ export function LogRow({ line, wanted, moment: replay, stop, onNumber }: LogRowP
       {replay !== undefined && <Link className="line-time" tabIndex={-1} href={replay} data-shown={clock(line.at)} title={`${moment(line.at)}: show this moment in the replay`} aria-label={`Line ${line.number} in the replay`} />}
       <span className="line-text">
         <OutputLine line={asShown(line)} wanted={wanted} />
-        {line.truncated && <span className="lost"> … the line is longer: download it to read the rest</span>}
+        {line.truncated && <span className="lost"> … cut; download the output for the rest</span>}
       </span>
     </>
   );

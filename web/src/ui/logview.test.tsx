@@ -30,7 +30,7 @@ test("a line's number, time and stream are no text of it, but have names", () =>
 
 test("a line that was cut says so", () => {
   const { container } = render(<LogRow line={{ ...line, truncated: true }} wanted="" moment={undefined} stop onNumber={() => {}} />);
-  expect(container.textContent).toContain("download it to read the rest");
+  expect(container.textContent).toContain("cut; download the output for the rest");
 });
 
 test("what was found is put into words", () => {
@@ -66,7 +66,7 @@ const numberOf = (n: number) => screen.getByRole("link", { name: `Line ${n}` });
 
 test("Tab comes to one line of all, and the arrow keys lead from there to the others", async () => {
   const { container } = shown();
-  fireEvent.click(screen.getByRole("button", { name: "Times" }));
+  fireEvent.click(screen.getByRole("button", { name: "Timestamps" }));
   await screen.findByRole("link", { name: "Line 1" });
   const stops = () => [...container.querySelectorAll<HTMLElement>(".output-scroll a")].filter((link) => link.tabIndex === 0).map((link) => link.getAttribute("aria-label"));
   expect(stops()).toEqual(["Line 1"]);
@@ -139,14 +139,14 @@ test("wrap and times are remembered, and what is copied is what is marked", asyn
   const log = { id: "1", stream: undefined, rows, version: 1, ready: true, started: true, end: undefined, error: undefined, show: () => {}, find: (number: number) => Promise.resolve(number - 1), read };
   const view = () => <LogView log={log} wanted="" found={{ numbers: [], done: true, many: false, error: undefined }} onWanted={() => {}} onStream={() => {}} began={null} label="Output" nothing="nothing" />;
   const { unmount } = render(view());
-  fireEvent.click(screen.getByRole("button", { name: "Times" }));
+  fireEvent.click(screen.getByRole("button", { name: "Timestamps" }));
   fireEvent.click(screen.getByRole("button", { name: "Wrap" }));
   fireEvent.click(screen.getByRole("button", { name: "Copy lines 12–14" }));
   await waitFor(() => expect(screen.getByText("Copied")).toBeTruthy());
   expect([read.mock.calls[0], await write.mock.results[0]!.value]).toEqual([[{ from: 12, to: 14 }], "oh no"]);
   unmount();
   render(view());
-  expect(["Times", "Wrap"].map((name) => screen.getByRole("button", { name }).getAttribute("aria-pressed"))).toEqual(["true", "false"]);
+  expect(["Timestamps", "Wrap"].map((name) => screen.getByRole("button", { name }).getAttribute("aria-pressed"))).toEqual(["true", "false"]);
   window.history.replaceState(null, "", "#");
   vi.unstubAllGlobals();
 });

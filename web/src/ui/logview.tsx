@@ -210,10 +210,10 @@ export function LogView({ log, wanted, found, onWanted, onStream, began, label, 
               <span className="small soft num" role="status">
                 {found.error ? <Told text={found.error.message} /> : words(found, hit)}
               </span>
-              <button type="button" className="button small" onClick={() => visit(hit < 0 ? -1 : hit - 1)} aria-label="The one before">
+              <button type="button" className="button small" onClick={() => visit(hit < 0 ? -1 : hit - 1)} aria-label="Previous match">
                 ↑
               </button>
-              <button type="submit" className="button small" aria-label="The next one">
+              <button type="submit" className="button small" aria-label="Next match">
                 ↓
               </button>
             </>
@@ -243,7 +243,7 @@ export function LogView({ log, wanted, found, onWanted, onStream, began, label, 
           Wrap
         </button>
         <button type="button" className="button small" aria-pressed={times} onClick={() => setTimes(!times)}>
-          Times
+          Timestamps
         </button>
         <button type="button" className="button small" disabled={total === 0} onClick={() => void copy()}>
           {marked ? (marked.from === marked.to ? `Copy line ${marked.from}` : `Copy lines ${marked.from}–${marked.to}`) : "Copy all"}

@@ -10,8 +10,8 @@ export function Maintenance() {
     <div role="status">
       {data?.draining && (
         <div className="maintenance">
-          <b>Maintenance</b> No runner starts, and claims wait, until the drain is ended.
-          {may("cluster") && <Link href="/operations">How far it is</Link>}
+          <b>The cluster is draining.</b> New runners don't start; claims wait.
+          {may("cluster") && <Link href="/operations">Show progress</Link>}
         </div>
       )}
     </div>

@@ -90,10 +90,10 @@ export function OutputView({ output, version, live, label, tools, nothing, heigh
                 </button>
               ) : (
                 <>
-                  <button type="button" className="button small" onClick={() => goTo(hit - 1)} aria-label="The one before">
+                  <button type="button" className="button small" onClick={() => goTo(hit - 1)} aria-label="Previous match">
                     ↑
                   </button>
-                  <button type="submit" className="button small" aria-label="The next one">
+                  <button type="submit" className="button small" aria-label="Next match">
                     ↓
                   </button>
                 </>

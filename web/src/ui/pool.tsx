@@ -65,7 +65,7 @@ export function Meter({ label, used, of, text }: { label: string; used: number; 
         <div className="soft">{label}</div>
         <div className="num">{words}</div>
       </div>
-      <div className="meter-bar" role="img" aria-label={`${label}: ${words}`} title={over ? "More is promised to runners than there is: not all of them use theirs at once." : undefined}>
+      <div className="meter-bar" role="img" aria-label={`${label}: ${words}`} title={over ? "Overcommitted: runners are promised more than the machine has." : undefined}>
         <span style={{ width: `${Math.min(100, share * 100)}%` }} />
         <i style={{ left: `${100 / share}%` }} hidden={!over} />
       </div>

@@ -24,7 +24,7 @@ const says = (draining: boolean, of = pool) => {
 test("a pool without runners is held up, but one that is drained is meant to be empty", () => {
   expect(says(false)).toBe("Held upno room");
   cleanup();
-  expect(says(true)).toBe("Maintenance No runner starts, and claims wait, until the drain is ended.Drained");
+  expect(says(true)).toBe("The cluster is draining. New runners don't start; claims wait.Drained");
   for (const left of [{ claimed: 1 }, { stopping: 1 }]) {
     cleanup();
     expect(says(true, { ...pool, ...left })).toMatch(/Draining$/);

@@ -13,7 +13,7 @@ export interface PoolStateProps {
 export function PoolState({ pool, alert }: PoolStateProps) {
   const draining = useActivity().data?.draining;
   if (draining) return pool.claimed + pool.stopping > 0 ? <Tag tone="busy">Draining</Tag> : <Tag tone="quiet">Drained</Tag>;
-  if (alert) return <Tag tone="bad">{alert.state === "RELOADING" ? "Too few; looking again" : "Too few idle"}</Tag>;
+  if (alert) return <Tag tone="bad">{alert.state === "RELOADING" ? "Too few idle; checking again" : "Too few idle"}</Tag>;
   if (pool.reason) return <Tag tone="warn">Held up</Tag>;
   if (pool.size === 0) return <Tag tone="quiet">On demand</Tag>;
   if (pool.idle >= pool.size) return <Tag tone="good">Ready</Tag>;

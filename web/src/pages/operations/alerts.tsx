@@ -41,10 +41,10 @@ export function Alerts({ standing, history, error, retry }: AlertsProps) {
   const now = [...standing.values()].sort((a, b) => Date.parse(b.since) - Date.parse(a.since));
   const shown = all ? before : before.slice(0, few);
   return (
-    <Card title="Alerts" bare aside={<span className="small soft">The history begins with the server</span>}>
+    <Card title="Alerts" bare aside={<span className="small soft">History since the server started</span>}>
       <Failure error={error} retry={retry} />
       {history && standing.size === 0 && before.length === 0 && (
-        <Empty title="No alert stands, and none did">
+        <Empty title="No alerts since the server started">
           <p>A pool alerts when too few of its runners have been idle for too long.</p>
         </Empty>
       )}
@@ -68,7 +68,7 @@ export function Alerts({ standing, history, error, retry }: AlertsProps) {
 function Row({ alert, stands = false }: { alert: Past; stands?: boolean }) {
   return (
     <li>
-      {stands ? <Tag tone="bad">Stands</Tag> : <Tag tone="quiet">{alert.state === "RESOLVED" ? "Resolved" : "Raised"}</Tag>}
+      {stands ? <Tag tone="bad">Active</Tag> : <Tag tone="quiet">{alert.state === "RESOLVED" ? "Resolved" : "Raised"}</Tag>}
       <Link className="break" href={`/environments/${encodeURIComponent(alert.environmentId)}`}>
         {alert.environmentId}
       </Link>

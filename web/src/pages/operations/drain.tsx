@@ -47,7 +47,7 @@ export function Progress({ draining }: { draining: Draining }) {
     <Card title="Drain" aside={<Tag tone={left.length > 0 ? "busy" : "good"}>{left.length > 0 ? "Draining" : "Drained"}</Tag>}>
       <div className="stack">
         <p>
-          Since {moment(draining.since)}, also over restarts. {left.length > 0 ? "Claimed runners end as their holders release them." : "Nothing is left: the server can be stopped, or the machine."}
+          Started {moment(draining.since)}. A server restart doesn't end it. {left.length > 0 ? "Claimed runners continue until they are released." : "No runner is left: you can stop the server or the machine."}
         </p>
         {left.length > 0 && <Facts>{left}</Facts>}
       </div>
@@ -80,8 +80,8 @@ export function DrainDialog({ open, onClose, onDone }: DrainDialogProps) {
   });
   return (
     <Dialog title="Drain the cluster" open={open} onClose={onClose}>
-      <Notice kind="warn">No runner starts any more, and nobody new gets one: claims wait, then fail.</Notice>
-      <p>Idle runners go at once. Claimed ones, and what runs in them, end as they would. It lasts, over restarts too, until you end it.</p>
+      <Notice kind="warn">New claims wait, then fail.</Notice>
+      <p>Idle runners stop at once. Claimed runners continue until they are released. The drain continues after a restart, until you end it.</p>
       <Failure error={drain.error} />
       <div className="row">
         <button type="button" className="button" onClick={onClose}>

@@ -24,14 +24,14 @@ test("a drain says what is left, without zeros", () => {
   expect(container.querySelector(".tag")!.textContent).toBe("Draining");
   rerender(<Progress draining={{ since: "2026-11-21T00:00:00Z", claimed: 0, leaving: 0, executions: 0 }} />);
   expect(container.querySelector(".tag")!.textContent).toBe("Drained");
-  screen.getByText(/Nothing is left/);
+  screen.getByText(/No runner is left/);
 });
 
 test("an alert that stands is listed once, before what came and went", () => {
   const standing = past("a", "RAISED", "2026-11-21T00:00:03Z");
   const history = [standing, past("b", "RESOLVED", "2026-11-21T00:00:02Z"), past("b", "RAISED", "2026-11-21T00:00:01Z")];
   const { container } = render(<Alerts standing={new Map([["a", standing]])} history={history} />);
-  expect([...container.querySelectorAll("li")].map((row) => `${row.querySelector("a")!.textContent} ${row.querySelector(".tag")!.textContent}`)).toEqual(["a Stands", "b Resolved", "b Raised"]);
+  expect([...container.querySelectorAll("li")].map((row) => `${row.querySelector("a")!.textContent} ${row.querySelector(".tag")!.textContent}`)).toEqual(["a Active", "b Resolved", "b Raised"]);
 });
 
 test("only the latest of many alerts are shown at first", () => {
@@ -65,7 +65,7 @@ test("where the alerts' history fails the rest of the page stands", async () => 
   const failed = await screen.findByText("no history here");
   expect(failed.closest(".card")!.querySelector("h2")!.textContent).toBe("Alerts");
   screen.getByText("Pools");
-  expect(screen.queryByText("No alert stands, and none did")).toBeNull(); // that isn't known
+  expect(screen.queryByText("No alerts since the server started")).toBeNull(); // that isn't known
 });
 
 test.each([true, false])("a drain that the activity doesn't know is asked for, known: %s", async (known) => {

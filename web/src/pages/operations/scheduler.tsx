@@ -69,18 +69,18 @@ const statuses = [
   ["BLOCKED", "Blocked"],
   ["COMPLETE", "Done"],
   ["FAILED", "Failed"],
-  ["CANCELLED", "Overtaken"],
+  ["CANCELLED", "Replaced by a newer one"],
 ] as const;
 const words = Object.fromEntries(statuses) as Record<Evaluation["status"], string>;
-const types: Record<Evaluation["type"], string> = { PLACE: "Find a place", STOP: "Take a place away", COLLECT: "Forget what ended" };
+const types: Record<Evaluation["type"], string> = { PLACE: "Place a runner", STOP: "Stop a runner", COLLECT: "Clean up" };
 const triggers: Record<Evaluation["trigger"], string> = {
   REGISTER: "a runner is wanted",
   DEREGISTER: "a runner isn't wanted any more",
   RESTORE: "the server came back",
   ALLOCATION_LOST: "its place was lost",
   NO_ROOM: "there was no room",
-  FAILED_FOLLOW_UP: "one before failed",
-  INTERVAL: "it was time for it",
+  FAILED_FOLLOW_UP: "an earlier evaluation failed",
+  INTERVAL: "periodic check",
   NODE_CHANGED: "a node changed",
   PREEMPTED: "one of a higher priority took its place",
   OTHER: "something else",
@@ -192,7 +192,7 @@ function Lack({ of }: { of: Shortage }) {
   const unit = dimensions[of.dimension];
   return (
     <span>
-      {unit(of.wanted)} wanted, {unit(of.free)} free{of.kept > 0 && `, ${unit(of.kept)} kept for those before it`} <span className="soft">(of the {unit(of.capacity)} that can be promised)</span>
+      {unit(of.wanted)} wanted, {unit(of.free)} free{of.kept > 0 && `, ${unit(of.kept)} reserved for runners ahead of it`} <span className="soft">(of the {unit(of.capacity)} that can be promised)</span>
     </span>
   );
 }
