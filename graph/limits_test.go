@@ -71,7 +71,7 @@ func TestCosts(t *testing.T) {
 		`{ poolAlertHistory { environmentId since } }`:                                      {201, 201},
 		`{ activity { claimsWaiting } }`:                                                    {1001, 2},
 		`{ environments { id } }`:                                                           {200, 200},
-		`{ execution(id: "x") { labels { name value } } }`:                                  {1 + 1 + 2*64, 1 + 1 + 2*64},
+		`{ execution(id: "x") { labels { name value } } }`:                                  {1 + 1 + 2*32, 1 + 1 + 2*32},
 		`{ runner(id: "x") { claim { labels { name value } } } }`:                           {1 + 1 + 1 + 2*32, 1 + 1 + 1 + 2*32},
 		`{ executions(failed: true, first: 10) { totalCount } }`:                            {10_011, 11},
 		`{ waitingClaims(first: 10) { totalCount } }`:                                       {1011, 11},
