@@ -209,12 +209,12 @@ func testUsage(t *testing.T, dial Dial) {
 		x, runs := usage.Executions[id]
 		return usage.Runner, x, runs
 	}
-	wait.For(t, "the command is measured", func() bool { // a process may not have any memory of its own yet
+	wait.For(t, "the command is measured", func() bool { // the kernel counts memory in pieces that this small command may never fill
 		runner, x, ok := usage()
 		if !ok {
 			t.Fatal("it isn't measured while it runs")
 		}
-		return x.Wall > 0 && x.Memory > 0 && x.Processes > 0 && runner.Memory > 0 && runner.Processes > 0 && runner.User+runner.System > 0
+		return x.Wall > 0 && x.Processes > 0 && runner.Memory > 0 && runner.Processes > 0 && runner.User+runner.System > 0
 	})
 	go feed(t, session, 0, "")
 	drain(t, session)

@@ -57,7 +57,7 @@ export async function open(browser, options = {}) {
     page.mistakes.push(`${error.message}\n${error.stack}`);
   });
   page.on("console", (message) => {
-    if (message.type() === "error" && !/ERR_CONNECTION_(REFUSED|RESET)|ERR_EMPTY_RESPONSE|WebSocket connection to/.test(message.text())) page.mistakes.push(`${message.text()} (${message.location().url})`);
+    if (message.type() === "error" && !/ERR_CONNECTION_(REFUSED|RESET)|ERR_SOCKET_NOT_CONNECTED|ERR_EMPTY_RESPONSE|WebSocket connection to/.test(message.text())) page.mistakes.push(`${message.text()} (${message.location().url})`);
   });
   page.on("requestfailed", (request) => {
     if (request.failure()?.errorText === "csp") page.mistakes.push(`refused: ${request.url()}`);

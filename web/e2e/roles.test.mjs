@@ -168,7 +168,7 @@ test("a link that has expired says so, and doesn't fall back on the viewer's own
 });
 
 // What changes something, by the words on it.
-const changes = /Claim|Release|Shell|Signal|Cancel|Delete|Save|Undo|Copy|New |Create|Run|Send|End of input|Share|terminal|Revoke|Change|Remove|Add/i;
+const changes = /Claim|Release|Shell|Signal|Cancel|Delete|Save|Undo|^Copy$|New |Create|Run|Send|End of input|Share|terminal|Revoke|Change|Remove|Add/i;
 
 test("an observer of a tenant sees everything of it and no button that it can't use", async () => {
   const execution = await echoing();

@@ -237,7 +237,7 @@ test("files and directories are made, renamed and moved, and nothing is replaced
   // The API takes this name for all that there is.
   await page.click("[aria-label='Delete *']");
   await page.click("dialog >> role=button[name=Delete]");
-  await page.waitForSelector("dialog >> text=Rename the file first.");
+  await page.waitForSelector("dialog >> text=Rename it first.");
   await page.click("dialog >> role=button[name='Keep it']");
   await page.click("[aria-label='Rename *']");
   await page.fill("dialog input", "place");
