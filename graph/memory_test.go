@@ -49,7 +49,7 @@ func TestOperationsTakeWhatTheyRead(t *testing.T) {
 	}
 }
 
-// TestLinesTakeWhatTheyRead: as output does. What has no room comes with the next page.
+// TestLinesTakeWhatTheyRead: lines are charged as output is. Lines that don't fit come with the next page.
 func TestLinesTakeWhatTheyRead(t *testing.T) {
 	fake := clustertest.NewFake()
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})

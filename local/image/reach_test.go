@@ -54,7 +54,7 @@ func TestMuteRegistries(t *testing.T) {
 	}
 }
 
-// What kept a registry from being asked is told in our words.
+// Errors of connecting to a registry have plain words.
 func TestWhyRegistriesCannotBeReached(t *testing.T) {
 	at := func(err error) error {
 		return &url.Error{Op: "Get", URL: "https://r", Err: &net.OpError{Op: "dial", Err: err}}

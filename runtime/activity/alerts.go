@@ -17,7 +17,7 @@ type Alerts struct {
 	of map[runtime.TenantID][]alert
 }
 
-// An alert is one with the environment as it was then: whoever saw that sees the alert.
+// An alert keeps the environment of its time. A caller that saw the environment sees the alert.
 type alert struct {
 	runtime.PoolAlert
 	environment runtime.Environment // Tenant and Shared only

@@ -24,7 +24,7 @@ type world struct {
 	end     context.CancelFunc
 }
 
-// newWorld has agents that answer as they are told.
+// newWorld returns agents whose answers the test chooses.
 func newWorld(t *testing.T, answer func(n int64, id runtime.RunnerID, conn net.Conn)) *world {
 	w := &world{}
 	ctx, end := context.WithCancel(t.Context())

@@ -34,7 +34,7 @@ const fetched = createGraphiQLFetcher({
   }),
 });
 
-/** Who wants to know that an execution was started here. */
+/** Called with the id of an execution that was started here. */
 let started: ((id: string) => void) | undefined;
 
 const fetcher: typeof fetched = async (...request) => {

@@ -1,6 +1,6 @@
 import schema from "../../../schema.graphqls?url";
 
-/** Stands for GraphiQL where it has no room: its editors need a wide window and a keyboard. */
+/** Replaces GraphiQL in a narrow window: its editors need a wide one and a keyboard. */
 export function Narrow() {
   return (
     <main id="main" className="narrow">

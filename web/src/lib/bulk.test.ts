@@ -32,7 +32,7 @@ test("once it is stopped, nothing more begins", async () => {
   expect(tallied(tally, "released", "were already gone")).toBe(`${tally.done} released, ${tally.left} not tried`);
 });
 
-test("different reasons are told apart", () => {
+test("each reason is reported by itself", () => {
   const reasons = new Map([["busy", 2], ["forbidden", 1], ["c", 1], ["d", 1]]);
   expect(tallied({ done: 0, ended: 0, failed: 5, left: 0, reasons }, "cancelled", "")).toBe("0 cancelled, 5 failed: busy (2); forbidden (1); c (1); other reasons");
 });

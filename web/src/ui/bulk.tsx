@@ -41,7 +41,7 @@ export function BulkDialog<Row>({ rows, title, agree, keep, children, nameOf, ac
     onDone();
   };
   const close = () => {
-    if (stop) return stop.abort(); // what was begun comes to its end, and is told of
+    if (stop) return stop.abort(); // what has begun goes on, and is reported
     setTally(undefined);
     onClose();
   };

@@ -45,7 +45,7 @@ test("all that are shown are chosen at once", () => {
   expect(result.current.all).toBe(false);
 });
 
-test("many are ended once that was meant, and what became of each is told", async () => {
+test("many are ended after a confirmation, and each result is reported", async () => {
   const onDone = vi.fn();
   const onClose = vi.fn();
   const act = vi.fn(async (row: Row) => {

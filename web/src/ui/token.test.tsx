@@ -157,7 +157,7 @@ test("a token is forgotten with the programs that were written under it, also th
   expect([sessionStorage.length, localStorage.length]).toEqual([0, 0]);
 });
 
-test("a token that the browser has no room for isn't dropped in silence", () => {
+test("a token that the browser cannot store is reported", () => {
   const reload = vi.spyOn(window.location, "reload").mockImplementation(() => {});
   serves(undefined);
   render(<TokenDialog />);

@@ -79,7 +79,7 @@ test("a click on a label asks for it, and going back does not any more", async (
   expect(window.location.search).toBe("?outcome=failed");
 });
 
-test("what the address has that can't be used is told of, and not asked for", async () => {
+test("an unusable filter in the address is reported and ignored", async () => {
   window.history.replaceState(null, "", "/executions?state=NO&outcome=TIME_LIMIT&label=%3D&label=user&from=x");
   const asked = serve("OBSERVER", []);
   await screen.findByText(/so it is ignored.*state=NO.*label==.*from=x/);
