@@ -105,8 +105,8 @@ func warm() []Attack {
 		},
 		{
 			Name: "random numbers of the one before, warm", Class: Residue, Defence: Forked, Tries: "to know the random numbers of another program",
-			Steps: []Step{python("import random\nprint(random.random())"), python("import random\nprint(random.random())")},
-			Held:  "^warm True\n0\\.\\d+\n=> EXITED 0\nwarm True\n0\\.\\d+\n=> EXITED 0", Apart: true,
+			Steps: []Step{python("import random\nprint(random.getrandbits(64))"), python("import random\nprint(random.getrandbits(64))")},
+			Held:  "^warm True\n\\d+\n=> EXITED 0\nwarm True\n\\d+\n=> EXITED 0", Apart: true,
 		},
 		{
 			Name: "the seed of another's hashes", Class: Residue, Defence: Forked, Tries: "to know how the interpreter of another runner mixes hashes",

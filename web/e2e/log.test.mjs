@@ -208,6 +208,8 @@ test("a line leads to its moment of the replay, which has a link of its own", as
   assert.ok(copied.startsWith(`${server.url}/executions/${id}/replay#t=`), copied);
   assert.ok(Math.abs(Number(new URL(copied).hash.replace("#t=", "")) - moment) < 0.05, copied);
   const other = await page.context().newPage();
+  await other.goto(copied);
+  await other.waitForFunction(() => document.querySelector(".xterm-rows")?.textContent.includes("second"));
   await other.goto(copied.replace(/t=.*/, first));
   await other.waitForFunction(() => document.querySelector(".xterm-rows")?.textContent.includes("first"));
   assert.ok(!(await other.textContent(".xterm-rows")).includes("second"));

@@ -81,7 +81,7 @@ export default function Replay({ id }: { id: string }) {
       {cast && !printed && <Empty title="It printed nothing" />}
       {cast && printed && (
         <Suspense fallback={<Loading what="the player" />}>
-          <Stage cast={cast} moment={moment} />
+          <Stage key={moment} cast={cast} moment={moment} />
         </Suspense>
       )}
     </Page>

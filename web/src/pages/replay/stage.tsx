@@ -12,7 +12,7 @@ const speeds = [0.5, 1, 2, 4, 8];
 export default function Stage({ cast, moment }: { cast: Cast; /** Where it begins, in seconds of the execution, and stands still. */ moment?: number | undefined }) {
   const host = useRef<HTMLDivElement>(null);
   const player = useRef<Player>(undefined);
-  const [playing, setPlaying] = useState(true);
+  const [playing, setPlaying] = useState(moment === undefined);
   const [speed, setSpeed] = useState(1);
   const [position, setPosition] = useState(0);
   const [said, setSaid] = useState("");
@@ -39,10 +39,10 @@ export default function Stage({ cast, moment }: { cast: Cast; /** Where it begin
 
   useEffect(() => {
     if (!playing) return;
-    let last = performance.now();
+    let last: number | undefined; // a frame's time can be before the present
     let frame = 0;
     const step = (now: number) => {
-      player.current?.advance(((now - last) / 1000) * speed);
+      player.current?.advance(((now - (last ?? now)) / 1000) * speed);
       last = now;
       setPosition(player.current?.position ?? 0);
       if (player.current?.ended) setPlaying(false);
@@ -62,7 +62,7 @@ export default function Stage({ cast, moment }: { cast: Cast; /** Where it begin
   };
   const copy = async () => {
     const address = new URL(window.location.href);
-    address.hash = `t=${Number(momentOf(cast, position).toFixed(3))}`;
+    address.hash = `t=${Math.ceil(momentOf(cast, position) * 1000) / 1000}`; // not before what is shown
     try {
       await copyText(address.href);
       setSaid("Copied");
