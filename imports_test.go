@@ -118,7 +118,9 @@ var mayImport = map[string][]string{
 	"nomad/outcome":     {"agent", "nomad/connection", "nomad/job", "runtime"},
 	"nomad/record":      {"nomad/connection", "nomad/job", "runtime"},
 
-	"graph":                    {"graph/download", "graph/feed", "graph/gate", "graph/generated", "graph/model", "graph/pagination", "graph/presenter", "graph/transport", "graph/transport/framing", "graph/transport/peers", "graph/transport/response", "graph/transport/socket", "runtime", "runtime/access", "runtime/activity", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/guard", "runtime/identity", "runtime/runnerfeed", "runtime/ticket"},
+	"doors": {"graph/transport/peers", "runtime/guard", "runtime/identity", "runtime/timing"},
+
+	"graph":                    {"doors", "graph/download", "graph/feed", "graph/gate", "graph/generated", "graph/model", "graph/pagination", "graph/presenter", "graph/transport", "graph/transport/framing", "graph/transport/peers", "graph/transport/response", "graph/transport/socket", "runtime", "runtime/access", "runtime/activity", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/guard", "runtime/identity", "runtime/runnerfeed", "runtime/ticket"},
 	"graph/download":           {"runtime", "runtime/access", "runtime/engine", "runtime/identity"},
 	"graph/feed":               {"runtime", "runtime/events"},
 	"graph/gate":               {"graph/presenter", "graph/transport", "graph/transport/peers", "runtime", "runtime/access", "runtime/identity"},
@@ -138,9 +140,9 @@ var mayImport = map[string][]string{
 
 	"config/quantity": {},
 
-	"server":           {"agent/embedded", "client", "config", "graph", "graph/download", "graph/transport", "graph/transport/peers", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/finding", "runtime/identity", "runtime/pool", "runtime/quota", "runtime/store", "server/accesslog", "server/metrics", "server/peering", "server/secure", "server/signin", "web"},
+	"server":           {"agent/embedded", "client", "config", "doors", "graph", "graph/download", "graph/transport", "graph/transport/peers", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/finding", "runtime/identity", "runtime/pool", "runtime/quota", "runtime/store", "server/accesslog", "server/metrics", "server/peering", "server/secure", "server/signin", "web"},
 	"server/accesslog": {"runtime/linefile"},
-	"server/metrics":   {"graph/transport/peers", "local", "local/scheduler", "nomad", "nomad/outcome", "runtime", "runtime/engine", "runtime/tasks", "runtime/timing"},
+	"server/metrics":   {"doors", "graph/transport/peers", "local", "local/scheduler", "nomad", "nomad/outcome", "runtime", "runtime/engine", "runtime/tasks", "runtime/timing"},
 	"server/peering":   {"graph/transport/socket"},
 	"server/private":   {"config", "local", "runtime/lockfile", "server"},
 	"server/secure":    {"graph/transport/socket"},

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -52,6 +53,7 @@ type Config struct {
 	LogLevel         string        `env:"ROCKPOOL_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"Least level to log: debug, info, warn or error. (${default}; $$${env})"`
 	LogFormat        string        `env:"ROCKPOOL_LOG_FORMAT" default:"console" placeholder:"FORMAT" help:"How to log, to stderr: console or json. (${default}; $$${env})"`
 	AccessLog        string        `env:"ROCKPOOL_ACCESS_LOG" default:"off" placeholder:"FILE" help:"Where each request is logged as a line of JSON: off, a file, or - for stdout. Renaming the file starts a new one. (${default}; $$${env})"`
+	Doors            []string      `env:"ROCKPOOL_DOORS" placeholder:"DOOR,…" help:"APIs of other systems to serve beside the own one: poseidon (for CodeOcean), jobe (for Moodle CodeRunner), mcp (for AI agents). ($$${env})"`
 	DebugAddress     string        `env:"ROCKPOOL_DEBUG_ADDRESS" placeholder:"ADDRESS" help:"Loopback address and port to serve Go's profiles on, at /debug/pprof/; else none are. ($$${env})"`
 
 	TLS      TLS      `embed:"" prefix:"tls-"`
@@ -72,6 +74,16 @@ const (
 	StopKeeps   = "keep"
 	StopRemoves = "remove"
 )
+
+// The values of Config.Doors.
+const (
+	DoorJobe     = "jobe"
+	DoorMCP      = "mcp"
+	DoorPoseidon = "poseidon"
+)
+
+// AllDoors returns what Config.Doors can have.
+func AllDoors() []string { return []string{DoorPoseidon, DoorJobe, DoorMCP} }
 
 // Check completes the configuration, and returns a Error for the
 // first setting that can't be used.
@@ -143,6 +155,11 @@ func (c *Config) Check() error {
 	for _, origin := range c.AllowedOrigins {
 		if u, err := url.Parse(origin); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || origin != u.Scheme+"://"+u.Host {
 			return &Error{"allowed-origins", origin, "origins: a scheme and a host, without a path or *, for example https://admin.example.org"}
+		}
+	}
+	for _, door := range c.Doors {
+		if !slices.Contains(AllDoors(), door) {
+			return &Error{"doors", door, strings.Join(AllDoors(), ", ")}
 		}
 	}
 	for _, name := range c.AllowedHosts {

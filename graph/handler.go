@@ -20,6 +20,7 @@ import (
 	"github.com/rs/cors"
 	"go.uber.org/zap"
 
+	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/graph/download"
 	"github.com/rockpool/rockpool/graph/gate"
 	"github.com/rockpool/rockpool/graph/generated"
@@ -48,6 +49,8 @@ type Options struct {
 	// nil: there are no sessions.
 	Session func(r *http.Request) (secret string, ok bool)
 	Started <-chan struct{} // closed when the engine knows what there is; nil: it does
+	Doors   []doors.Door    // other systems' APIs
+	Counts  *doors.Counts   // of their requests; nil only without doors
 	Agents  http.Handler    // what is below /agent/, for everybody; nil: nothing
 	Logger  *zap.Logger
 	Metrics http.Handler // served at /metrics; nil: nothing is
@@ -113,6 +116,11 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	download.Handler{Links: resolver.links, Source: guarded, Callers: admission, Refuse: present.Refuse}.Register(downloads)
 	for _, path := range []string{"/files/", "/outputs/"} {
 		mux.Handle(path, starting{options.Started}.guard(downloads))
+	}
+	others := http.NewServeMux()
+	doors.Open(others, doors.Host{Guard: guarded, Version: options.Version, MaxBody: settings.MaxBody, Logger: options.Logger}, admission, options.Counts, options.Doors...)
+	for _, door := range options.Doors {
+		mux.Handle(door.Path(), starting{options.Started}.guard(others))
 	}
 	if options.Agents != nil {
 		mux.Handle("/agent/", options.Agents)

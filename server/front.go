@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/config"
+	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/graph"
 	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/server/accesslog"
@@ -62,10 +63,13 @@ func (s *Server) newHTTP(streams context.Context, known *peers.Peers, requests r
 		Version: Version(), AllowedHosts: c.AllowedHosts, AllowedOrigins: c.AllowedOrigins, NoIntrospection: c.NoIntrospection, Book: s.book,
 		Settings: graph.Settings{MaxBody: c.MaxBody, Peers: known, Operation: accesslog.Operation}, SigningKey: s.key, Started: s.Engine.Restored(), Logger: s.logger.Named("graph"),
 	}
+	if len(c.Doors) > 0 {
+		options.Doors, options.Counts = openDoors(c.Doors), new(doors.Counts)
+	}
 	if s.agents != nil {
 		options.Agents = s.agents
 	}
-	sources := metrics.Sources{Version: Version(), Engine: s.Engine.Stats, Peers: known.Usage, Logger: s.logger.Named("metrics")}
+	sources := metrics.Sources{Doors: options.Counts, Version: Version(), Engine: s.Engine.Stats, Peers: known.Usage, Logger: s.logger.Named("metrics")}
 	switch here := s.cluster.(type) {
 	case countedLocal:
 		sources.Local = here.Stats

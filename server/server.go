@@ -73,7 +73,7 @@ type Server struct {
 	store   *store.Store
 	cluster cluster
 	agents  *embedded.Files // that Nomad fetches; nil: nobody does
-	doors
+	listeners
 	callers
 
 	// Socket is a Unix socket to serve on, instead of Config.Listen; "": none. Set it
@@ -114,7 +114,7 @@ func (s *Server) Open(ctx context.Context) (err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if err := s.openDoors(ctx); err != nil {
+	if err := s.openListeners(ctx); err != nil {
 		return err
 	}
 	if err := s.openCluster(ctx); err != nil {
@@ -405,7 +405,7 @@ func unlessStopping(err error) error {
 
 // Close gives back what Open took; Run does so itself.
 func (s *Server) Close() error {
-	s.doors.close()
+	s.listeners.close()
 	if s.store == nil {
 		return nil
 	}

@@ -83,11 +83,11 @@ func (a *Admission) Authenticate(r *http.Request) (identity.Caller, error) {
 	if err != nil && !a.Book.Open() {
 		return identity.Caller{}, err
 	}
-	return a.known(r, shown)
+	return a.Known(r, shown)
 }
 
-// known returns who shows a text.
-func (a *Admission) known(r *http.Request, shown string) (identity.Caller, error) {
+// Known returns who shows a text with a request; "" is nothing.
+func (a *Admission) Known(r *http.Request, shown string) (identity.Caller, error) {
 	caller, err := a.Book.Authenticate(shown)
 	if err != nil && shown != "" {
 		a.failed(r.Context(), err)
@@ -101,7 +101,7 @@ func (a *Admission) Shown(r *http.Request) (caller identity.Caller, shown bool, 
 	if err != nil || text == "" {
 		return caller, false, err
 	}
-	caller, err = a.known(r, text)
+	caller, err = a.Known(r, text)
 	return caller, true, err
 }
 

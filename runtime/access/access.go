@@ -99,6 +99,7 @@ type Principal struct {
 	Role       Role // "" for a grant
 	Grant      *Grant
 	Address    netip.Addr // where the caller is; zero: nobody knows
+	Door       string     // the other system's API that it uses, as package doors names it; "": ours
 }
 
 // Server is the server itself, which may do everything.

@@ -50,8 +50,16 @@ func record[I ~string](ctx context.Context, g *Guard, op access.Operation, kind 
 	}
 	g.log.Append(audit.Entry{
 		Tenant: tenant, Actor: actor(p), Role: string(p.Role), Action: string(op), ObjectKind: kind, ObjectID: string(id),
-		Address: p.Address, Outcome: audit.OutcomeOf(ctx, err), Detail: details,
+		Address: p.Address, Outcome: audit.OutcomeOf(ctx, err), Detail: withDoor(details, p),
 	})
+}
+
+// withDoor adds the other system's API that the caller used, if it did.
+func withDoor(details []audit.Detail, p access.Principal) []audit.Detail {
+	if p.Door == "" {
+		return details
+	}
+	return append(details, audit.Words("door", []string{p.Door}))
 }
 
 // recording returns a function that records an operation on an object, with the outcome. The object need not exist.

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
+	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/local"
 	"github.com/rockpool/rockpool/nomad"
@@ -29,6 +30,7 @@ type Sources struct {
 	Local   func() local.Stats // nil: the cluster isn't this machine
 	Nomad   func() nomad.Stats // nil: it isn't Nomad
 	Peers   func() peers.Usage // nil: nobody is bounded
+	Doors   *doors.Counts      // nil: there are none
 	Logger  *zap.Logger
 }
 
@@ -61,6 +63,9 @@ func registry(sources Sources) *prometheus.Registry {
 	)
 	if sources.Peers != nil {
 		registry.MustRegister(collector[peers.Usage]{sources.Peers, peerFamilies()})
+	}
+	if sources.Doors != nil {
+		registry.MustRegister(collector[[]doors.Count]{sources.Doors.Read, doorFamilies()})
 	}
 	if sources.Local != nil {
 		registry.MustRegister(collector[local.Stats]{sources.Local, localFamilies()})

@@ -1,0 +1,76 @@
+// Package doors lets clients of other systems use Rockpool. A door speaks another system's API, maps its authentication
+// to a token of ours, and calls the engine as its guard. A door keeps no state that belongs to the engine.
+//
+// Each door is a package below this one. A server opens those that the setting doors names.
+package doors
+
+import (
+	"net/http"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/runtime/guard"
+	"github.com/rockpool/rockpool/runtime/identity"
+)
+
+// A Door is another system's API.
+type Door interface {
+	// Name returns its name, as the setting doors, the metrics and the audit log have it.
+	Name() string
+	// Path is a pattern of http.ServeMux that matches all its routes, for example "/api/v1/".
+	Path() string
+	// Register adds the door's routes. What the handlers do ends with their requests' contexts.
+	Register(host Host, routes *Routes)
+}
+
+// A Host is what a door needs of the server.
+type Host struct {
+	Guard   *guard.Guard
+	Version string
+	MaxBody int64 // bytes of a request
+	Logger  *zap.Logger
+
+	callers Callers
+	door    string
+}
+
+// Callers know who shows a token. gate.Admission does.
+type Callers interface {
+	// Known returns who shows a text with a request; "" is nothing.
+	Known(r *http.Request, text string) (identity.Caller, error)
+}
+
+// An Authentication is how a system's clients show who they are.
+type Authentication struct {
+	Shown  func(r *http.Request) string // the token of ours that a request shows; "": none
+	Refuse func(w http.ResponseWriter, r *http.Request, err error)
+}
+
+// Authenticated serves next to callers who are known. The context of next's request has the caller, and ends when
+// the caller's token does.
+func (h Host) Authenticated(by Authentication, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		caller, err := h.callers.Known(r, by.Shown(r))
+		if err != nil {
+			by.Refuse(w, r, err)
+			return
+		}
+		caller.Door = h.door
+		ctx, release := caller.Bind(r.Context())
+		defer release()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// Encrypted reports whether a request came by TLS: to this server, or to a trusted proxy in front of it.
+func Encrypted(r *http.Request) bool { return peers.Encrypted(r) }
+
+// Open adds the routes of doors to mux. Each counts in counts.
+func Open(mux *http.ServeMux, host Host, callers Callers, counts *Counts, open ...Door) {
+	host.callers = callers
+	for _, door := range open {
+		host.door = door.Name()
+		door.Register(host, &Routes{mux: mux, counts: counts, door: door.Name()})
+	}
+}
