@@ -21,8 +21,10 @@ func (r *Routes) Handle(pattern string, handler http.Handler) {
 	r.mux.Handle(pattern, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		began := time.Now()
 		answer := &answer{ResponseWriter: w}
-		defer func() { route.add(answer.class(), time.Since(began)) }() // also where the handler panics
+		returned := false
+		defer func() { route.add(answer.class(returned), time.Since(began)) }()
 		handler.ServeHTTP(answer, req)
+		returned = true
 	}))
 }
 
@@ -106,10 +108,14 @@ func (a *answer) Write(p []byte) (int, error) {
 	return a.ResponseWriter.Write(p)
 }
 
-// class is the index of the status' class.
-func (a *answer) class() int {
-	if a.status < 100 || a.status > 599 {
-		return 1 // net/http answers with 200 where a handler writes nothing
+// class is the index of the status' class. A handler that writes nothing answers with 200, unless it panics.
+func (a *answer) class(returned bool) int {
+	switch {
+	case a.status >= 100 && a.status <= 599:
+		return a.status/100 - 1
+	case a.status == 0 && returned:
+		return 1
+	default:
+		return 4
 	}
-	return a.status/100 - 1
 }

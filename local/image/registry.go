@@ -145,8 +145,8 @@ func (r *registries) options(ctx context.Context, ref name.Reference) []remote.O
 	}
 }
 
-// brief reports whether a request that failed may work at once: a connection broke. One
-// that got no answer is for whoever waits to try again.
+// brief reports whether a failed request is repeated at once. It is if its connection broke, but not if it timed out:
+// then the caller decides.
 func brief(err error) bool {
 	var slow net.Error
 	if errors.As(err, &slow) && slow.Timeout() {

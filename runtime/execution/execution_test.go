@@ -62,8 +62,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestEveryLimitHasItsValue: who reads why an execution was ended reads the limit, its value and
-// its unit.
+// A message about a limit that ended an execution names the limit, its value and its unit.
 func TestEveryLimitHasItsValue(t *testing.T) {
 	limits := Limits{Time: 1500 * time.Millisecond, CPU: time.Minute, Output: 3 << 20, MemoryMiB: 64, Processes: 32}
 	own := limits

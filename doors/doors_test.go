@@ -1,0 +1,84 @@
+package doors
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/identity"
+)
+
+// testDoor is a door with one route, which tells who calls.
+type testDoor struct{ called access.Principal }
+
+func (*testDoor) Name() string { return "test" }
+func (*testDoor) Path() string { return "/test/" }
+
+func (d *testDoor) Register(host Host, routes *Routes) {
+	by := Authentication{
+		Shown:  func(r *http.Request) string { return r.Header.Get("X-Token") },
+		Refuse: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusUnauthorized) },
+	}
+	routes.Handle("GET /test/{id}", host.Authenticated(by, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d.called = access.Of(r.Context())
+		switch r.PathValue("id") {
+		case "panic":
+			panic(http.ErrAbortHandler)
+		case "missing":
+			w.WriteHeader(http.StatusNotFound)
+		}
+	})))
+}
+
+type testCallers struct{ book *identity.Book }
+
+func (c testCallers) Known(_ *http.Request, text string) (identity.Caller, error) {
+	return c.book.Authenticate(text)
+}
+
+func TestRequestsAreAuthenticatedAndCounted(t *testing.T) {
+	const token = "a token of enough characters"
+	book := identity.New(identity.Config{FirstToken: token, Key: make([]byte, 32), Logger: zap.NewNop()})
+	mux, door, counts := http.NewServeMux(), new(testDoor), new(Counts)
+	Open(mux, Host{}, testCallers{book}, counts, door)
+	request := func(id, shown string) (status int) {
+		r := httptest.NewRequest(http.MethodGet, "/test/"+id, nil)
+		r.Header.Set("X-Token", shown)
+		w := httptest.NewRecorder()
+		defer func() {
+			if panicked := recover(); panicked != nil && !errors.Is(panicked.(error), http.ErrAbortHandler) {
+				panic(panicked)
+			}
+		}()
+		mux.ServeHTTP(w, r)
+		return w.Code
+	}
+	for _, test := range []struct {
+		id, shown string
+		want      int
+	}{{"one", token, 200}, {"two", token, 200}, {"missing", token, 404}, {"one", "wrong", 401}, {"one", "", 401}, {"panic", token, 0}} {
+		if got := request(test.id, test.shown); got != test.want {
+			t.Errorf("%+v is answered with %d", test, got)
+		}
+	}
+	if door.called.Role != access.Admin || door.called.Door != "test" {
+		t.Errorf("the caller is %+v", door.called)
+	}
+	got := map[string]int64{}
+	for _, c := range counts.Read() {
+		got[c.Door+" "+c.Pattern+" "+c.Class] = c.Took.Count()
+	}
+	want := map[string]int64{"test GET /test/{id} 2xx": 2, "test GET /test/{id} 4xx": 3, "test GET /test/{id} 5xx": 1}
+	if len(got) != len(want) {
+		t.Errorf("counted are %v", got)
+	}
+	for route, n := range want {
+		if got[route] != n {
+			t.Errorf("%s was counted %d times, not %d", route, got[route], n)
+		}
+	}
+}
