@@ -68,12 +68,13 @@ export async function open(browser, options = {}) {
 /**
  * Scrolls a table, which asks for its rows as its end comes near, down to the
  * last of n, and returns what it took, in words. Judged is how much is in the page
- * and how often it asks.
+ * and how often it asks for the next rows. Refreshes don't count: isNext tells both apart by their cursors.
  */
-export async function scrollDown(page, n, step) {
+export async function scrollDown(page, n, step, isNext = () => true) {
   let pages = 0;
   const count = (request) => {
-    if (request.postDataJSON()?.variables?.first === 500) pages++; // the refreshes ask for other numbers
+    const { first, after } = request.postDataJSON()?.variables ?? {};
+    if (first === 500 && isNext(after)) pages++;
   };
   page.on("request", count);
   let steps = 0;

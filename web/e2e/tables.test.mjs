@@ -97,7 +97,9 @@ test("10,000 runners scroll, and only those that are seen are in the page", asyn
   await page.click("role=navigation >> text=Runners");
   await page.waitForSelector("text=100 of 10,000 runners");
   await page.focus(".table-scroll");
-  t.diagnostic(await scrollDown(page, n, () => page.keyboard.press("End"))); // the keyboard scrolls it
+  // A refresh begins with the first runner and asks for 500 at a time. Scrolling goes on after the first 100.
+  const isNext = (after) => after !== null && (n - Number(after)) % 500 === 100;
+  t.diagnostic(await scrollDown(page, n, () => page.keyboard.press("End"), isNext)); // the keyboard scrolls it
 });
 
 test("executions are signalled and cancelled from their table, with the keyboard alone", async () => {
