@@ -79,7 +79,7 @@ func TestCasesAreBuiltByTheRecipe(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if out, errs, code := s.command("run", "--cases", "cases", "x.built"); code != 0 || !strings.Contains(out, "1 passed") || !strings.Contains(errs, "building x.built") {
+	if out, errs, code := s.command("run", "--cases", "cases", "x.built"); code != 0 || !strings.Contains(out, "1 of 1 cases passed") || !strings.Contains(errs, "building x.built") {
 		t.Errorf("%q %q %d", out, errs, code)
 	}
 	if out, errs, code := s.command("run", "--cases", "cases", "x.broken"); code != 1 || !strings.Contains(errs, "line 7") {
