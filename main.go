@@ -26,7 +26,7 @@ const description = `Rockpool runs other people's programs, each in an isolated 
 First start a server, then run something on it:
 
     rockpool serve
-    rockpool run --env python hello.py
+    rockpool run hello.py
 
 Every command has examples in its own help: rockpool COMMAND --help`
 

@@ -21,6 +21,8 @@ func spoken() *language.Set {
 			Run: []string{"echo", "ran", "{file}"}, Environments: []runtime.EnvironmentID{"speaking"}},
 		language.Recipe{ID: "broken", Name: "Broken", Extensions: []string{".broken"}, FileName: "a.broken", Build: []string{"stderr", "line", "7"},
 			Run: []string{"echo", "ran"}, Environments: []runtime.EnvironmentID{"speaking"}},
+		language.Recipe{ID: "placed", Name: "Placed", Extensions: []string{".placed"}, FileName: "a.placed", Build: []string{"pwd"}, Run: []string{"pwd"},
+			Environments: []runtime.EnvironmentID{"speaking"}},
 		language.Recipe{ID: "lonely", Name: "Lonely", Extensions: []string{".lonely"}, FileName: "a.lonely", Run: []string{"true"},
 			Environments: []runtime.EnvironmentID{"absent"}, Image: "lonely:1", Limits: language.Limits{MemoryMiB: 600}},
 	)
@@ -66,6 +68,14 @@ func TestRunBuildsFirst(t *testing.T) {
 	}
 	if out, errs, code := s.command("run", "x.broken"); out != "" || errs != "line 7\n" || code != 1 {
 		t.Errorf("a build that fails: %q %q %d", out, errs, code)
+	}
+}
+
+// An image may have another working directory than the one that files are uploaded to.
+func TestAFileRunsWhereItIs(t *testing.T) {
+	s := speaking(t, "x.placed")
+	if out, errs, code := s.command("run", "x.placed"); out != runtime.Workspace+"\n" || errs != out || code != 0 {
+		t.Errorf("%q %q %d", out, errs, code)
 	}
 }
 
