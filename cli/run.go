@@ -45,7 +45,8 @@ What follows -- is the command to run instead of a file:
     rockpool run --env python --file tests.py hello.py -- python3 -m unittest tests
     seq 10 | rockpool run --env shell --stdin -- sort -rn
     rockpool run --env python --tty -- python3 -i
-    rockpool run --env c --build 'cc -O2 -o main main.c' --cases tests --file main.c -- ./main
+    rockpool run --cases tests main.c
+    rockpool run --env c --build 'make main' --cases tests --file main.c --file Makefile -- ./main
 
 Without --env, it runs in the environment that serves the language of the file: ` + "`rockpool languages`" + ` lists them. A compiler's own exit code is the command's where it fails, and what it prints goes to stderr.
 
