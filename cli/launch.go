@@ -101,17 +101,18 @@ func (e *unservedError) put() string {
 	if len(r.Environments) == 0 || r.Image == "" {
 		return ""
 	}
-	put := fmt.Sprintf("rockpool env put %s --image %s", r.Environments[0], r.Image)
+	var put strings.Builder
+	fmt.Fprintf(&put, "rockpool env put %s --image %s", r.Environments[0], r.Image)
 	for _, l := range []struct {
 		flag  string
 		value int
 		unit  string
 	}{{"memory", r.Limits.MemoryMiB, "MiB"}, {"processes", r.Limits.Processes, ""}, {"workspace", r.Limits.WorkspaceMiB, "MiB"}} {
 		if l.value > 0 {
-			put += fmt.Sprintf(" --%s %d%s", l.flag, l.value, l.unit)
+			fmt.Fprintf(&put, " --%s %d%s", l.flag, l.value, l.unit)
 		}
 	}
-	return put
+	return put.String()
 }
 
 // alone is the error where the server was started for this run, from what this machine has.
