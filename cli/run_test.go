@@ -21,6 +21,8 @@ func spoken() *language.Set {
 			Run: []string{"echo", "ran", "{file}"}, Environments: []runtime.EnvironmentID{"speaking"}},
 		language.Recipe{ID: "broken", Name: "Broken", Extensions: []string{".broken"}, FileName: "a.broken", Build: []string{"stderr", "line", "7"},
 			Run: []string{"echo", "ran"}, Environments: []runtime.EnvironmentID{"speaking"}},
+		language.Recipe{ID: "offline", Name: "Offline", Extensions: []string{".offline"}, FileName: "a.offline", Build: []string{"stderr", "could not resolve host"},
+			Run: []string{"true"}, Environments: []runtime.EnvironmentID{"speaking"}},
 		language.Recipe{ID: "placed", Name: "Placed", Extensions: []string{".placed"}, FileName: "a.placed", Build: []string{"pwd"}, Run: []string{"pwd"},
 			Environments: []runtime.EnvironmentID{"speaking"}},
 		language.Recipe{ID: "lonely", Name: "Lonely", Extensions: []string{".lonely"}, FileName: "a.lonely", Run: []string{"true"},
@@ -77,6 +79,12 @@ func TestAFileRunsWhereItIs(t *testing.T) {
 	if out, errs, code := s.command("run", "x.placed"); out != runtime.Workspace+"\n" || errs != out || code != 0 {
 		t.Errorf("%q %q %d", out, errs, code)
 	}
+}
+
+func TestABuildThatFailsGetsAHint(t *testing.T) {
+	t.Setenv("ROCKPOOL_HINTS", "1")
+	s := speaking(t, "x.offline")
+	s.fails("hint: the environment speaking has no access to the network", "run", "x.offline")
 }
 
 func TestCasesAreBuiltByTheRecipe(t *testing.T) {

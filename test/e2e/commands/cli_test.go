@@ -223,6 +223,19 @@ func TestE2ERunFindsEnvironmentAndCompiler(t *testing.T) {
 	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", unserved); code != 125 || !strings.Contains(errs, "no environment for lua: start one with `rockpool serve`") {
 		t.Errorf("%q %d", errs, code)
 	}
+
+	languages := filepath.Join(t.TempDir(), "languages.yaml")
+	if err := os.WriteFile(languages, []byte(`languages: [{id: read, extensions: [.read], fileName: a.read, run: [cat, "{file}"], environments: [shell]}]`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("ROCKPOOL_LANGUAGES", languages)
+	own := filepath.Join(t.TempDir(), "x.read")
+	if err := os.WriteFile(own, []byte("read"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", own); out != "read" || code != 0 {
+		t.Errorf("a language of one's own: %q %q %d", out, errs, code)
+	}
 }
 
 // TestE2EListsGoOnToTheirEnd needs more executions than a page has.
