@@ -52,6 +52,7 @@ var mayImport = map[string][]string{
 	"runtime/guard":       {"runtime", "runtime/access", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/identity", "runtime/quota", "runtime/runnerfeed", "runtime/store", "runtime/ticket"},
 	"runtime/identity":    {"runtime", "runtime/access"},
 	"runtime/hints":       {"runtime"},
+	"runtime/language":    {"runtime"},
 	"runtime/latest":      {},
 	"runtime/linefile":    {},
 	"runtime/lines":       {"runtime", "runtime/output", "runtime/turns"},
@@ -73,6 +74,7 @@ var mayImport = map[string][]string{
 	"runtime/timing":      {"runtime"},
 	"runtime/turns":       {"runtime"},
 	"runtime/usage":       {"agent", "runtime"},
+	"runtime/versions":    {"runtime", "runtime/engine", "runtime/events", "runtime/guard", "runtime/language"},
 
 	"local":                   {"local/driver", "local/evidence", "local/host", "local/image", "local/network/access", "local/placing", "local/sandbox", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/spec", "local/scheduler", "local/taskrunner", "local/tiers", "runtime", "runtime/hints", "runtime/past", "runtime/problems", "runtime/tasks", "runtime/turns"},
 	"local/driver":            {"agent", "local/evidence", "local/host", "local/network/access", "local/process", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/helper", "local/taskrunner", "runtime"},
@@ -118,13 +120,13 @@ var mayImport = map[string][]string{
 	"nomad/outcome":     {"agent", "nomad/connection", "nomad/job", "runtime"},
 	"nomad/record":      {"nomad/connection", "nomad/job", "runtime"},
 
-	"doors": {"graph/transport/peers", "runtime/guard", "runtime/identity", "runtime/timing"},
+	"doors": {"graph/transport/peers", "runtime/guard", "runtime/identity", "runtime/language", "runtime/timing", "runtime/versions"},
 
-	"graph":                    {"doors", "graph/download", "graph/feed", "graph/gate", "graph/generated", "graph/model", "graph/pagination", "graph/presenter", "graph/transport", "graph/transport/framing", "graph/transport/peers", "graph/transport/response", "graph/transport/socket", "runtime", "runtime/access", "runtime/activity", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/guard", "runtime/identity", "runtime/runnerfeed", "runtime/ticket"},
+	"graph":                    {"doors", "graph/download", "graph/feed", "graph/gate", "graph/generated", "graph/model", "graph/pagination", "graph/presenter", "graph/transport", "graph/transport/framing", "graph/transport/peers", "graph/transport/response", "graph/transport/socket", "runtime", "runtime/access", "runtime/activity", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/guard", "runtime/identity", "runtime/language", "runtime/runnerfeed", "runtime/ticket", "runtime/versions"},
 	"graph/download":           {"runtime", "runtime/access", "runtime/engine", "runtime/identity"},
 	"graph/feed":               {"runtime", "runtime/events"},
 	"graph/gate":               {"graph/presenter", "graph/transport", "graph/transport/peers", "runtime", "runtime/access", "runtime/identity"},
-	"graph/generated":          {"graph/model", "graph/pagination", "graph/transport", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/events", "runtime/files", "runtime/runnerfeed", "runtime/ticket"},
+	"graph/generated":          {"graph/model", "graph/pagination", "graph/transport", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/events", "runtime/files", "runtime/language", "runtime/runnerfeed", "runtime/ticket"},
 	"graph/model":              {"graph/pagination", "runtime", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events"},
 	"graph/pagination":         {"runtime"},
 	"graph/presenter":          {"graph/transport", "graph/transport/response", "runtime"},
@@ -136,7 +138,7 @@ var mayImport = map[string][]string{
 
 	"web": {},
 
-	"config": {"agent/embedded", "config/quantity", "graph/transport", "local/network", "local/sandbox/oci", "runtime", "runtime/access"},
+	"config": {"agent/embedded", "config/quantity", "graph/transport", "local/network", "local/sandbox/oci", "runtime", "runtime/access", "runtime/language"},
 
 	"config/quantity": {},
 
@@ -150,7 +152,7 @@ var mayImport = map[string][]string{
 
 	"client": {"runtime"},
 
-	"cli":            {"cli/advice", "cli/cases", "cli/completion", "cli/connection", "cli/copying", "cli/execution", "cli/output", "cli/terminal", "cli/top", "client", "config/quantity", "runtime"},
+	"cli":            {"cli/advice", "cli/cases", "cli/completion", "cli/connection", "cli/copying", "cli/execution", "cli/output", "cli/terminal", "cli/top", "client", "config/quantity", "runtime", "runtime/language"},
 	"cli/advice":     {"client", "runtime"},
 	"cli/cases":      {"cli/connection", "cli/output", "client", "runtime"},
 	"cli/completion": {"cli/connection", "config/quantity"},
@@ -235,7 +237,7 @@ var onlyIn = map[string][]string{
 	"github.com/go-jose/go-jose":             {"runtime/identity"},
 	"github.com/rs/cors":                     {"graph"},
 	"github.com/alecthomas/kong":             {".", "cli/...", "config/...", "test/..."},
-	"github.com/goccy/go-yaml":               {"cli/...", "config", "test/e2e/scraping"},
+	"github.com/goccy/go-yaml":               {"cli/...", "config", "runtime/language", "test/e2e/scraping"},
 	"golang.org/x/term":                      {"cli/..."},
 	"github.com/prometheus":                  {"server/metrics", "test/e2e/scraping"},
 	"github.com/coreos/go-oidc":              {"server/signin"},

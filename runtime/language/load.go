@@ -1,0 +1,287 @@
+package language
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// An Error says what is wrong with a file of recipes.
+type Error struct {
+	File     string
+	Language string // its id; "": none is to blame
+	Field    string // "": the whole
+	Wrong    string
+}
+
+func (e *Error) Error() string { return e.File + ": " + e.InFile() }
+
+// InFile returns what is wrong, without the name of the file.
+func (e *Error) InFile() (text string) {
+	if e.Language != "" {
+		text += "language " + e.Language + ": "
+	}
+	if e.Field != "" {
+		text += e.Field + " "
+	}
+	return text + e.Wrong
+}
+
+// maxFile bounds a file of recipes.
+const maxFile = 1 << 20
+
+// Load returns the default set as a file changes it. A recipe of a known id has the fields that the file names, and
+// otherwise stays as it was; any other is added. The error is an [*Error].
+func Load(file string) (*Set, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, unreadable(file, err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	switch {
+	case err != nil:
+		return nil, unreadable(file, err)
+	case len(text) > maxFile:
+		return nil, &Error{File: file, Wrong: fmt.Sprintf("must have at most %d bytes", maxFile)}
+	}
+	return Default().extend(file, text)
+}
+
+func unreadable(file string, err error) *Error {
+	var of *fs.PathError
+	if errors.As(err, &of) {
+		err = of.Err
+	}
+	return &Error{File: file, Wrong: "can't be read: " + err.Error()}
+}
+
+// An entry is a recipe as a file has it; nil: the file doesn't say.
+type entry struct {
+	ID              string                   `yaml:"id"`
+	Name            *string                  `yaml:"name"`
+	Aliases         *[]string                `yaml:"aliases"`
+	Extensions      *[]string                `yaml:"extensions"`
+	FileName        *string                  `yaml:"fileName"`
+	FileNamePattern *string                  `yaml:"fileNamePattern"`
+	Build           *[]string                `yaml:"build"`
+	Run             *[]string                `yaml:"run"`
+	Version         *[]string                `yaml:"version"`
+	VersionPattern  *string                  `yaml:"versionPattern"`
+	Environments    *[]runtime.EnvironmentID `yaml:"environments"`
+	Image           *string                  `yaml:"image"`
+	Limits          *limits                  `yaml:"limits"`
+}
+
+type limits struct {
+	MemoryMiB    *int `yaml:"memoryMiB"`
+	Processes    *int `yaml:"processes"`
+	WorkspaceMiB *int `yaml:"workspaceMiB"`
+	Seconds      *int `yaml:"seconds"`
+}
+
+// extend returns the set as a file's text changes it.
+func (s *Set) extend(file string, text []byte) (*Set, error) {
+	var in struct {
+		Languages []entry `yaml:"languages"`
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict())
+	if err := decoder.Decode(&in); err != nil && !errors.Is(err, io.EOF) { // it is that for an empty file
+		return nil, &Error{File: file, Wrong: strings.TrimSpace(yaml.FormatError(err, false, false))}
+	}
+	set := &Set{recipes: s.All()}
+	seen := map[string]bool{}
+	for _, e := range in.Languages {
+		if seen[e.ID] {
+			return nil, &Error{file, e.ID, "id", "is there twice"}
+		}
+		seen[e.ID] = true
+		at := slices.IndexFunc(set.recipes, func(r Recipe) bool { return r.ID == e.ID })
+		if at < 0 {
+			at = len(set.recipes)
+			set.recipes = append(set.recipes, Recipe{ID: e.ID, Name: e.ID})
+		}
+		e.change(&set.recipes[at])
+		if err := set.recipes[at].Check(); err != nil {
+			err.File = file
+			return nil, err
+		}
+	}
+	return set, set.unambiguous(file)
+}
+
+// change gives a recipe what an entry has.
+func (e entry) change(r *Recipe) {
+	take(&r.Name, e.Name)
+	take(&r.Aliases, e.Aliases)
+	take(&r.Extensions, e.Extensions)
+	take(&r.FileName, e.FileName)
+	take(&r.FileNamePattern, e.FileNamePattern)
+	take(&r.Build, e.Build)
+	take(&r.Run, e.Run)
+	take(&r.Version, e.Version)
+	take(&r.VersionPattern, e.VersionPattern)
+	take(&r.Environments, e.Environments)
+	take(&r.Image, e.Image)
+	if e.Limits != nil {
+		take(&r.Limits.MemoryMiB, e.Limits.MemoryMiB)
+		take(&r.Limits.Processes, e.Limits.Processes)
+		take(&r.Limits.WorkspaceMiB, e.Limits.WorkspaceMiB)
+		take(&r.Limits.Seconds, e.Limits.Seconds)
+	}
+}
+
+func take[T any](to *T, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+var (
+	ids        = regexp.MustCompile(`^[a-z0-9][a-z0-9+._-]{0,31}$`)
+	extensions = regexp.MustCompile(`^\.[A-Za-z0-9+_-]{1,16}$`)
+)
+
+// most is how many aliases, extensions, environments, and arguments of a command a recipe may have.
+const most = 64
+
+// Check returns what is wrong with a recipe, without its file; nil: nothing is.
+func (r Recipe) Check() *Error {
+	wrong := func(field, format string, args ...any) *Error {
+		return &Error{Language: r.ID, Field: field, Wrong: fmt.Sprintf(format, args...)}
+	}
+	for _, l := range []struct {
+		field string
+		n     int
+	}{{"aliases", len(r.Aliases)}, {"extensions", len(r.Extensions)}, {"environments", len(r.Environments)}} {
+		if l.n > most {
+			return wrong(l.field, "must be at most %d, not %d", most, l.n)
+		}
+	}
+	for _, name := range slices.Concat([]string{r.ID}, r.Aliases) {
+		if !ids.MatchString(name) {
+			field := "aliases"
+			if name == r.ID {
+				field = "id"
+			}
+			return wrong(field, "must be 1 to 32 small letters, digits, '+', '.', '_' and '-', beginning with a letter or a digit, not %q", name)
+		}
+	}
+	if r.Name == "" || len(r.Name) > 64 || !plain(r.Name) {
+		return wrong("name", "must be 1 to 64 bytes of text in one line")
+	}
+	for _, extension := range r.Extensions {
+		if !extensions.MatchString(extension) {
+			return wrong("extensions", "must be a dot and 1 to 16 letters, digits, '+', '_' and '-', for example .py, not %q", extension)
+		}
+	}
+	if r.FileName == "" || len(r.FileName) > 64 || r.FileName != path.Base(r.FileName) || strings.HasPrefix(r.FileName, ".") || !plain(r.FileName) {
+		return wrong("fileName", "must be a file's name without a directory, for example main.py, not %q", r.FileName)
+	}
+	for _, t := range []struct {
+		field    string
+		template []string
+		places   bool
+	}{{"build", r.Build, true}, {"run", r.Run, true}, {"version", r.Version, false}} {
+		if why := wrongTemplate(t.template, t.places); why != "" {
+			return wrong(t.field, "%s", why)
+		}
+	}
+	if len(r.Run) == 0 {
+		return wrong("run", `must be a command, for example [python3, "{file}", "{args}"]`)
+	}
+	for _, p := range []struct {
+		field, pattern string
+		needed         bool
+	}{{"fileNamePattern", r.FileNamePattern, false}, {"versionPattern", r.VersionPattern, len(r.Version) > 0}} {
+		if p.pattern == "" && !p.needed {
+			continue
+		}
+		if pattern, err := regexp.Compile(p.pattern); err != nil || pattern.NumSubexp() != 1 {
+			return wrong(p.field, "must be a regular expression (RE2) with one group, not %q", p.pattern)
+		}
+	}
+	for _, id := range r.Environments {
+		if id.Validate() != nil {
+			return wrong("environments", "must be ids of environments, not %q", id)
+		}
+	}
+	if len(r.Image) > 512 || !plain(r.Image) {
+		return wrong("image", "must be at most 512 bytes of text in one line")
+	}
+	for _, l := range []struct {
+		field string
+		value int
+		high  int
+	}{
+		{"limits.memoryMiB", r.Limits.MemoryMiB, 1 << 20}, {"limits.processes", r.Limits.Processes, 1 << 16},
+		{"limits.workspaceMiB", r.Limits.WorkspaceMiB, 1 << 20}, {"limits.seconds", r.Limits.Seconds, 86400},
+	} {
+		if l.value < 0 || l.value > l.high {
+			return wrong(l.field, "must be 0 to %d, not %d", l.high, l.value)
+		}
+	}
+	return nil
+}
+
+// wrongTemplate says what is wrong with a template; "": nothing is.
+func wrongTemplate(template []string, allowed bool) string {
+	if len(template) > most {
+		return fmt.Sprintf("must be at most %d arguments", most)
+	}
+	for i, argument := range template {
+		if !utf8.ValidString(argument) || strings.ContainsRune(argument, 0) || argument == "" && i == 0 {
+			return "must be a command: a list of arguments, the first of which isn't empty"
+		}
+		for _, place := range places.FindAllString(argument, -1) {
+			switch {
+			case !allowed:
+				return "can have no places such as " + place
+			case values[place] != nil:
+			case lists[place] == nil:
+				return "has the place " + place + "; there are {file} {stem} {directory} {program} {class} {buildArgs} {linkArgs} {interpreterArgs} {args}"
+			case i == 0:
+				return "can't begin with " + place
+			case argument != place:
+				return place + " must be an argument by itself: it becomes any number of them"
+			}
+		}
+	}
+	return ""
+}
+
+func plain(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+// unambiguous returns an error unless each name and each extension is of one language.
+func (s *Set) unambiguous(file string) error {
+	names, endings := map[string]string{}, map[string]string{}
+	for _, r := range s.recipes {
+		for _, name := range slices.Concat([]string{r.ID}, r.Aliases) {
+			if other, taken := names[name]; taken {
+				return &Error{file, r.ID, "aliases", fmt.Sprintf("has %s, a name of the language %s; give that one other aliases", name, other)}
+			}
+			names[name] = r.ID
+		}
+		for _, extension := range r.Extensions {
+			if other, taken := endings[extension]; taken {
+				return &Error{file, r.ID, "extensions", fmt.Sprintf("has %s, an extension of the language %s; give that one other extensions", extension, other)}
+			}
+			endings[extension] = r.ID
+		}
+	}
+	return nil
+}

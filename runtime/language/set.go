@@ -1,0 +1,65 @@
+// Package language says how programs in each language are built and run: by which commands, under which name of their
+// source, and in which environments. Commands are lists of arguments; no shell is in between.
+//
+// The recipes are data, in languages.yaml; an operator's file changes and extends them.
+package language
+
+import (
+	_ "embed"
+	"path"
+	"slices"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+//go:embed languages.yaml
+var builtIn []byte
+
+// A Set has the recipes of a server. It never changes, and is safe for concurrent use.
+type Set struct {
+	recipes []Recipe
+}
+
+// Default returns the set of the languages that Rockpool knows by itself.
+func Default() *Set {
+	set, err := new(Set).extend("languages.yaml", builtIn)
+	if err != nil {
+		panic(err) // a test reads it
+	}
+	return set
+}
+
+// Of returns a set of recipes that were checked.
+func Of(recipes ...Recipe) *Set { return &Set{recipes} }
+
+// All returns all recipes: Rockpool's own first, in their order, and then an operator's.
+func (s *Set) All() []Recipe { return slices.Clone(s.recipes) }
+
+// ByID returns the recipe with this id or alias.
+func (s *Set) ByID(id string) (Recipe, bool) {
+	return s.first(func(r Recipe) bool { return r.ID == id || slices.Contains(r.Aliases, id) })
+}
+
+// ByFile returns the recipe for a source with this name or path, by its extension.
+func (s *Set) ByFile(name string) (Recipe, bool) {
+	extension := path.Ext(name)
+	return s.first(func(r Recipe) bool { return slices.Contains(r.Extensions, extension) })
+}
+
+// ByEnvironment returns the recipe that prefers this environment most.
+func (s *Set) ByEnvironment(id runtime.EnvironmentID) (best Recipe, found bool) {
+	for _, r := range s.recipes {
+		at := slices.Index(r.Environments, id)
+		if at >= 0 && (!found || at < slices.Index(best.Environments, id)) {
+			best, found = r, true
+		}
+	}
+	return best, found
+}
+
+func (s *Set) first(is func(Recipe) bool) (Recipe, bool) {
+	if i := slices.IndexFunc(s.recipes, is); i >= 0 {
+		return s.recipes[i], true
+	}
+	return Recipe{}, false
+}

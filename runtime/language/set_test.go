@@ -1,0 +1,50 @@
+package language_test
+
+import (
+	"testing"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/language"
+)
+
+func TestTheDefaultSetHasTheLanguages(t *testing.T) {
+	set := language.Default()
+	for id, file := range map[string]string{
+		"python3": "x.py", "c": "a/b.c", "cpp": "x.cpp", "java": "Main.java", "nodejs": "x.mjs", "php": "x.php", "pascal": "x.pas", "octave": "x.m",
+		"go": "x.go", "rust": "x.rs", "shell": "x.sh", "bash": "x.bash", "ruby": "x.rb", "perl": "x.pl", "lua": "x.lua",
+	} {
+		byID, known := set.ByID(id)
+		byFile, found := set.ByFile(file)
+		own, _ := set.ByFile(byID.FileName)
+		if !known || !found || byFile.ID != id || own.ID != id || byID.Image == "" || len(byID.Environments) == 0 {
+			t.Errorf("%s: %+v, by %s: %s, by its own file: %s", id, byID, file, byFile.ID, own.ID)
+		}
+		if len(byID.Version) == 0 && id != "shell" {
+			t.Errorf("%s prints no version", id)
+		}
+	}
+	if r, _ := set.ByID("node"); r.ID != "nodejs" {
+		t.Errorf("the alias node is of %q", r.ID)
+	}
+	for _, name := range []string{"", "x", "x.", ".", "x.unknown", "py"} {
+		if r, found := set.ByFile(name); found {
+			t.Errorf("%q is taken for %s", name, r.ID)
+		}
+	}
+}
+
+func TestALanguageOfAnEnvironmentIsTheOneThatPrefersIt(t *testing.T) {
+	for id, want := range map[runtime.EnvironmentID]string{"python": "python3", "c": "c", "cpp": "cpp", "gcc": "c", "shell": "shell", "bash": "bash", "10": ""} {
+		if r, found := language.Default().ByEnvironment(id); r.ID != want || found != (want != "") {
+			t.Errorf("%s: %q, want %q", id, r.ID, want)
+		}
+	}
+}
+
+func TestAllIsACopy(t *testing.T) {
+	set := language.Default()
+	set.All()[0].ID = "changed"
+	if set.All()[0].ID == "changed" {
+		t.Error("a caller changed the set")
+	}
+}
