@@ -88,7 +88,7 @@ export class Rows {
   put(page: LinePage) {
     this.total = Math.max(this.total, page.total, page.before + page.lines.length);
     const previous = this.known.get(page.before - 1);
-    let style = previous ? after(previous.line.text, previous.style) : this.style(page.before);
+    let style = previous ? after(previous.line.text, previous.style) : plain;
     for (const [at, line] of page.lines.entries()) {
       this.known.set(page.before + at, { line, style, version: this.version });
       style = after(line.text, style);
