@@ -74,6 +74,25 @@ test("Stop ends a program that never ends, says so, and leaves no runner behind"
   await leave(page);
 });
 
+test("what a program prints shows while it runs: also a line without an end, and each stream alone", async () => {
+  const page = await visit("/playground?environment=shell");
+  await write(page, "printf part; echo oh no >&2; sleep 1000");
+  await run(page);
+  await page.waitForSelector(".output-line:not(.stderr) >> text=/^part$/");
+  await page.waitForSelector(".output-line.stderr >> text=/^oh no$/");
+  await page.click("button:text-is('stderr')");
+  await page.waitForSelector(".output-line >> text=part", { state: "detached" });
+  await page.waitForSelector(".output-line.stderr >> text=/^oh no$/");
+  await page.click("role=button[name=/^Line ., standard error$/]"); // its number, which is no link here
+  await page.waitForSelector("button:text-matches('^Copy line .$')");
+  assert.equal(new URL(page.url()).hash, ""); // which is for programs
+  await page.fill("[aria-label='Search the output']", "OH");
+  await page.waitForSelector("role=status >> text=1 line");
+  await stop(page);
+  await page.waitForSelector("text=It was cancelled after");
+  await leave(page);
+});
+
 test("running again cancels the run before", async () => {
   const page = await visit("/playground?environment=shell");
   await write(page, "echo begin; sleep 1000");
@@ -295,9 +314,8 @@ test("50 MB come through, and a pool of size 0 has a runner made", async () => {
   await field(page, "Command").fill("sh main.sh");
   await run(page);
   await page.waitForSelector("text=It succeeded after");
-  await page.waitForSelector("text=Only the latest");
-  await page.press("[role=log]", "End");
   await page.waitForSelector(".output-line >> text=/^end$/");
+  await page.waitForSelector("button:has-text('Show the lines before')"); // none is left out
 
   await page.selectOption("label:has-text('Environment') select", "cold");
   await write(page, "cat | wc -c");

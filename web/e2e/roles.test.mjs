@@ -108,7 +108,13 @@ test("a link shows one execution live to its holder, and gives no other right", 
   await page.waitForSelector(".tag >> text=Running");
   assert.equal(await page.locator("a, nav, dialog[open]").count(), 0, "it leads elsewhere");
   const buttons = await page.locator("button").allTextContents();
-  assert.deepEqual(buttons.filter((text) => !["both", "stdout", "stderr", "Wrap", "Download", "Jump to the end"].includes(text)), []);
+  assert.deepEqual(buttons.filter((text) => !["both", "stdout", "stderr", "Wrap", "Timestamps", "Copy all", "Download", "Jump to the end", ""].includes(text)), []);
+  assert.equal(await page.locator("button:text-is('')").count(), 2); // the numbers of lines
+  await page.click("role=button[name='Line 2']");
+  await page.waitForSelector("button:text-is('Copy line 2')");
+  assert.equal(page.url(), link);
+  await page.fill("[aria-label='Search the output']", "GOT");
+  await page.waitForSelector("role=status >> text=1 line");
   const [download] = await Promise.all([page.waitForEvent("download"), page.click("text=Download")]);
   assert.equal(await readFile(await download.path(), "utf8"), "begin\ngot this\n");
   assert.equal(await page.evaluate(() => JSON.stringify([Object.entries(localStorage), Object.entries(sessionStorage)])), "[[],[]]");

@@ -35,27 +35,45 @@ function shown(page) {
 
 const numbers = (n) => Array.from({ length: n }, (_, i) => String(i + 1));
 
-test("cut connections and a killed server leave no gap and no duplicate in the shown output", async () => {
-  // The events say that there is more; the lines come by requests.
-  const proxy = await cutter(server.url, () => (proxy.cuts() < 3 ? 2_000 : Infinity), /graphql-transport-ws/);
-  const page = await open(browser);
-  try {
-    const n = 6_000;
-    const id = await server.run(`i=0; while [ $i -lt 120 ]; do seq $((i*50+1)) $((i*50+50)); sleep 0.05; i=$((i+1)); done`);
-    await page.goto(`${new URL(proxy.url).origin}/executions/${id}`);
-    await page.waitForSelector(".output-line");
-    await server.crash(async () => {
-      await page.waitForSelector("text=Reconnecting");
-    });
-    await page.waitForSelector(".tag >> text=Succeeded");
-    assert.deepEqual(await shown(page), numbers(n));
-    assert.ok(proxy.cuts() >= 1, `${proxy.cuts()} cuts`);
-    await page.waitForSelector(".link-state", { state: "detached" });
-  } finally {
-    await page.context().close();
-    await proxy.stop();
-  }
-});
+const n = 6_000;
+const printing = `i=0; while [ $i -lt 120 ]; do seq $((i*50+1)) $((i*50+50)); sleep 0.05; i=$((i+1)); done`;
+const views = {
+  "an execution's page": async (page, origin) => page.goto(`${origin}/executions/${await server.run(printing)}`),
+  "the playground": async (page, origin) => {
+    await page.goto(`${origin}/playground?environment=shell`);
+    await page.click(".cm-content");
+    await page.keyboard.press("Control+A");
+    await page.keyboard.press("Delete"); // what Chromium inserts in the place of colours has a style, which the policy refuses
+    await page.keyboard.insertText(printing);
+    await page.click("role=button[name=Run]");
+  },
+  "a shared page": async (page, origin) => {
+    const id = await server.run(printing);
+    const { createGrant } = await server.ask(`mutation($in: CreateGrantInput!) { createGrant(input: $in) { token } }`, { in: { executionId: id, rights: ["WATCH"] } });
+    await page.goto(`${origin}/share/${id}#grant=${createGrant.token}`);
+  },
+};
+for (const [name, begin] of Object.entries(views)) {
+  test(`cut connections and a killed server leave no gap and no duplicate in the output that ${name} shows`, async () => {
+    // The events say that there is more; the lines come by requests.
+    const proxy = await cutter(server.url, () => (proxy.cuts() < 3 ? 2_000 : Infinity), /graphql-transport-ws/);
+    const page = await open(browser);
+    try {
+      await begin(page, new URL(proxy.url).origin);
+      await page.waitForSelector(".output-line");
+      await server.crash(async () => {
+        await page.waitForSelector("text=Reconnecting");
+      });
+      await page.waitForSelector(".tag >> text=Succeeded");
+      assert.deepEqual(await shown(page), numbers(n));
+      assert.ok(proxy.cuts() >= 1, `${proxy.cuts()} cuts`);
+      await page.waitForSelector(".link-state", { state: "detached" });
+    } finally {
+      await page.context().close();
+      await proxy.stop();
+    }
+  });
+}
 
 test("50 MB of output leave the page usable", async (t) => {
   await server.ask(`mutation { putEnvironment(input: {id: "flood", poolSize: 1, outputLimit: 200000000, resources: {memoryMiB: 256}}) { created } }`);

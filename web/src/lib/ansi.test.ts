@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { after, clean, hold, plain, spans } from "./ansi";
+import { after, clean, complete, plain, spans } from "./ansi";
 
 test.each([
   ["nothing", "plain text\twith a tab", "plain text\twith a tab"],
@@ -15,13 +15,13 @@ test.each([
 ])("clean: %s", (_, text, want) => expect(clean(text)).toBe(want));
 
 test("a sequence that isn't all there is held back", () => {
-  expect(hold("text\x1b[3")).toEqual(["text", "\x1b[3"]);
-  expect(hold("text\x1b")).toEqual(["text", "\x1b"]);
-  expect(hold("text\x1b]0;a title")).toEqual(["text", "\x1b]0;a title"]);
-  expect(hold("text\x1b[31m")).toEqual(["text\x1b[31m", ""]);
+  expect(complete("text\x1b[3")).toBe("text");
+  expect(complete("text\x1b")).toBe("text");
+  expect(complete("text\x1b]0;a title")).toBe("text");
+  expect(complete("text\x1b[31m")).toBe("text\x1b[31m");
   // What never ends isn't held for ever.
   const endless = `\x1b]0;${"x".repeat(10_000)}`;
-  expect(hold(endless)[0]).toBe(endless);
+  expect(complete(endless)).toBe(endless);
 });
 
 test("spans have the style that stood before them", () => {

@@ -24,14 +24,14 @@ const control = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f]/;
 const sequences = /\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]+[0-~]|\x1b[0-~]?|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f\x80-\x9f]/g;
 const sgr = /\x1b\[([0-9;:]*)m/g;
 const unfinished = /\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)$/;
-const longestHeld = 4096;
+const longestUnfinished = 4096;
 
-/** Splits off a sequence at the end that isn't all there yet. */
-export function hold(text: string): [complete: string, held: string] {
-  const from = Math.max(0, text.length - longestHeld);
-  if (text.indexOf("\x1b", from) < 0) return [text, ""];
+/** Leaves out a sequence at the end that isn't all there yet. */
+export function complete(text: string): string {
+  const from = Math.max(0, text.length - longestUnfinished);
+  if (text.indexOf("\x1b", from) < 0) return text;
   const match = unfinished.exec(text.slice(from));
-  return match ? [text.slice(0, from + match.index), match[0]] : [text, ""];
+  return match ? text.slice(0, from + match.index) : text;
 }
 
 /** Leaves out every control but colours, tabs and line ends. */

@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
-import { asShown, rangeHash, readRange, Rows, type LinePage, type LogLine } from "./loglines";
-import { textOfLine } from "./output";
+import { asShown, rangeHash, readRange, Rows, textOfLine, type LinePage, type LogLine } from "./loglines";
 
 function line(number: number, change: Partial<LogLine> = {}): LogLine {
   return { number, stream: "STDOUT", text: `line ${number}`, truncated: false, open: false, at: "2026-11-27T00:00:00Z", lostBytes: 0, lostCause: null, ...change };
@@ -44,7 +43,22 @@ test("a line shows as a terminal would show it", () => {
   expect(text({ text: "open\r" })).toBe("open");
   expect(text({ text: "\x1b]0;title\x07\x1b[31mred\x1b[0m\x1b[2J" })).toBe("red");
   expect(asShown(line(1, { stream: null, text: "", lostBytes: 7, lostCause: "DAMAGED" })).lost).toEqual({ bytes: 7, cause: "DAMAGED" });
-  expect(asShown(line(1, { stream: "STDERR" })).parts[0]!.stderr).toBe(true);
+  expect(asShown(line(1, { stream: "STDERR" })).stderr).toBe(true);
+  expect([true, false].map((open) => text({ text: "red \x1b[3", open }))).toEqual(["red ", "red 3"]); // of an open line the rest is to come
+});
+
+test("a colour goes on in the next line, wherever a page begins", () => {
+  const rows = new Rows();
+  const lines = [line(1, { text: "\x1b[31mred" }), line(2), line(3, { text: "\x1b[32m\rgreen\x1b[0m" }), line(4)];
+  const colours = () => lines.map((_, row) => asShown(lines[row]!, rows.style(row)).style.fg);
+  rows.put(page(0, lines));
+  expect(colours()).toEqual([undefined, 1, 2, undefined]);
+  rows.put(page(1, lines.slice(1)));
+  expect(colours()).toEqual([undefined, 1, 2, undefined]);
+  rows.trim(1_000_002, 1_000_004, 3);
+  rows.put(page(0, lines.slice(0, 1)));
+  rows.put(page(1, lines.slice(1)));
+  expect(colours()).toEqual([undefined, 1, 2, undefined]);
 });
 
 test("a link is to a line or to some", () => {

@@ -1,7 +1,7 @@
 import { ask, ServerError } from "./ask";
-import { clean } from "./ansi";
+import { after, bare, clean, complete, plain, type Style } from "./ansi";
 import { graphql, type ResultOf } from "./graphql";
-import type { Line, Stream } from "./output";
+import type { LossCause } from "./loss";
 
 export const LinesQuery = graphql(`
   query Lines($id: ID!, $from: Int64, $skip: Int64, $last: Boolean, $maxLines: Int, $stream: OutputStream) {
@@ -30,6 +30,22 @@ export const LinesQuery = graphql(`
 export type LinePage = NonNullable<ResultOf<typeof LinesQuery>["execution"]>["lines"];
 export type LogLine = LinePage["lines"][number];
 
+export type Stream = ReturnType<typeof graphql.scalar<"OutputStream">>;
+
+/** A line as it shows: text with colours. */
+export interface Line {
+  stderr: boolean;
+  text: string;
+  /** The style with which it begins. */
+  style: Style;
+  /** What is missing here; then there is no text. */
+  lost?: { bytes: number; cause: LossCause };
+}
+
+export function textOfLine(line: Line): string {
+  return bare(line.text);
+}
+
 /** Which lines are wanted, of which the server has numbers. */
 export type Wanted = { from: number } | { skip: number } | { last: true };
 
@@ -45,27 +61,38 @@ export async function askLines(id: string, wanted: Wanted, stream: Stream | unde
 }
 
 /** A line as it shows: after a carriage return it begins anew, and only colours are left of its control sequences. */
-export function asShown(line: LogLine): Line {
-  if (line.lostBytes > 0) return { parts: [], style: {}, lost: { bytes: line.lostBytes, cause: line.lostCause ?? "UNKNOWN" } };
-  const text = line.text.replace(/\r+$/, "");
-  return { parts: [{ stderr: line.stream === "STDERR", text: clean(text.slice(text.lastIndexOf("\r") + 1)) }], style: {} };
+export function asShown(line: LogLine, style: Style = plain): Line {
+  if (line.lostBytes > 0) return { stderr: false, text: "", style, lost: { bytes: line.lostBytes, cause: line.lostCause ?? "UNKNOWN" } };
+  const text = (line.open ? complete(line.text) : line.text).replace(/\r+$/, "");
+  const begin = text.lastIndexOf("\r") + 1;
+  return { stderr: line.stream === "STDERR", text: clean(text.slice(begin)), style: after(text.slice(0, begin), style) };
 }
 
 /** Rows of a list, of which some are known: a row is a line's place among those of the streams that are shown. */
 export class Rows {
   /** How many there are. */
   total = 0;
-  private readonly known = new Map<number, { line: LogLine; version: number }>();
+  private readonly known = new Map<number, { line: LogLine; style: Style; version: number }>();
   private version = 0;
 
   get(row: number): LogLine | undefined {
     return this.known.get(row)?.line;
   }
 
+  /** The style with which a row begins: a colour goes on in the next line, as far as the lines before are known. */
+  style(row: number): Style {
+    return this.known.get(row)?.style ?? plain;
+  }
+
   /** Takes in a page. */
   put(page: LinePage) {
     this.total = Math.max(this.total, page.total, page.before + page.lines.length);
-    for (const [at, line] of page.lines.entries()) this.known.set(page.before + at, { line, version: this.version });
+    const previous = this.known.get(page.before - 1);
+    let style = previous ? after(previous.line.text, previous.style) : plain;
+    for (const [at, line] of page.lines.entries()) {
+      this.known.set(page.before + at, { line, style, version: this.version });
+      style = after(line.text, style);
+    }
   }
 
   /** Says that more was printed: lines that were open may be longer. */

@@ -3,9 +3,8 @@ import type { Sink } from "graphql-ws";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { ask } from "./ask";
 import { link } from "./link";
-import type { LinePage } from "./loglines";
-import type { Stream } from "./output";
-import { useLog } from "./uselog";
+import type { LinePage, Stream } from "./loglines";
+import { useLog, useSearchedLog } from "./uselog";
 
 vi.mock("./ask", async (actual) => ({ ...(await actual<object>()), ask: vi.fn() }));
 
@@ -58,4 +57,36 @@ test("that events are refused stays, whatever pages come", async () => {
   await act(() => vi.advanceTimersByTimeAsync(1_000));
   expect(log.current.version).toBeGreaterThan(version); // a page came
   expect(log.current.error?.message).toBe("not yours");
+});
+
+test("the first output is asked for at once, a flood ten times a second, and the end at once", async () => {
+  const log = await opened(0);
+  const asked = () => vi.mocked(ask).mock.calls.length;
+  const says = (event: { __typename: string; [part: string]: unknown }) => act(() => sink.next({ data: { executionEvents: { cursor: "next", ...event } } }));
+  const pass = (ms: number) => act(() => vi.advanceTimersByTimeAsync(ms));
+  says({ __typename: "ExecutionStarted" });
+  expect(log.current.started).toBe(true);
+  const before = asked();
+  says({ __typename: "ExecutionOutput" });
+  await pass(0);
+  expect(asked() - before).toBe(1);
+  for (let i = 0; i < 1_000; i++) {
+    says({ __typename: "ExecutionOutput" });
+    await pass(1);
+  }
+  expect(asked() - before).toBe(11);
+  says({ __typename: "ExecutionOutput" });
+  says({ __typename: "ExecutionFinished", execution: { state: "FINISHED" } });
+  await pass(0);
+  expect([asked() - before, log.current.end?.state]).toEqual([12, "FINISHED"]);
+  await pass(1_000);
+  expect(asked() - before).toBe(12);
+});
+
+test("without an execution nothing is asked, and it is known that there are no lines", async () => {
+  vi.mocked(ask).mockClear();
+  const { result } = renderHook(() => useSearchedLog(undefined));
+  act(() => result.current.onWanted("x"));
+  await act(() => vi.advanceTimersByTimeAsync(1_000));
+  expect([vi.mocked(ask).mock.calls.length, result.current.log.ready, result.current.found.done, await result.current.log.read()]).toEqual([0, true, true, ""]);
 });

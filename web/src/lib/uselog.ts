@@ -3,9 +3,9 @@ import { ServerError } from "./ask";
 import { follow } from "./follow";
 import { graphql, type ResultOf } from "./graphql";
 import { count } from "./format";
-import { askLines, asShown, Rows, type LinePage, type Range, type Wanted } from "./loglines";
-import { textOfLine, type Stream } from "./output";
+import { askLines, asShown, Rows, textOfLine, type LinePage, type Range, type Stream, type Wanted } from "./loglines";
 import { OutcomeFragment } from "./outcome";
+import { useSearch, type Found } from "./usesearch";
 
 const LogEventsSubscription = graphql(
   `
@@ -26,13 +26,12 @@ const LogEventsSubscription = graphql(
 type Event = ResultOf<typeof LogEventsSubscription>["executionEvents"];
 export type End = Extract<Event, { __typename: "ExecutionFinished" }>["execution"];
 
-const showEvery = 150; // ms: a flood is shown some times a second
+const showEvery = 100; // ms: a flood is shown some times a second
 const mostCopied = 10_000; // lines
 const again = 1_000; // ms after the server didn't answer
 
 /** The lines of an execution's output. What isn't here yet comes once it is shown. */
 export interface Log {
-  id: string;
   stream: Stream | undefined;
   rows: Rows;
   /** Changes when the rows do. */
@@ -50,9 +49,27 @@ export interface Log {
   read: (range?: Range) => Promise<string>;
 }
 
-/** Reads an execution's output in pages, as far as it is shown, and goes on while it runs. */
-export function useLog(id: string, stream: Stream | undefined): Log {
-  const [state, setState] = useState({ id, stream, rows: new Rows(), version: 0, ready: false, started: false, end: undefined as End | undefined, error: undefined as ServerError | undefined, refused: undefined as ServerError | undefined });
+export interface SearchedLog {
+  log: Log;
+  /** What is searched. */
+  wanted: string;
+  found: Found;
+  onWanted: (text: string) => void;
+  onStream: (stream: Stream | undefined) => void;
+}
+
+/** A log of which one stream or both are shown, and which the server searches. */
+export function useSearchedLog(id: string | undefined): SearchedLog {
+  const [stream, onStream] = useState<Stream>();
+  const [wanted, onWanted] = useState("");
+  const log = useLog(id, stream);
+  const found = useSearch(id, stream, wanted, log.version);
+  return { log, wanted, found, onWanted, onStream };
+}
+
+/** Reads an execution's output in pages, as far as it is shown, and goes on while it runs. Without an execution there are no lines. */
+export function useLog(id: string | undefined, stream: Stream | undefined): Log {
+  const [state, setState] = useState({ id, stream, rows: new Rows(), version: 0, ready: id === undefined, started: false, end: undefined as End | undefined, error: undefined as ServerError | undefined, refused: undefined as ServerError | undefined });
   const shown = useRef({ from: 0, to: 0, load: () => {} });
 
   useEffect(() => {
@@ -65,16 +82,20 @@ export function useLog(id: string, stream: Stream | undefined): Log {
     let busy = false;
     let wait = false; // the server didn't answer
     let end: End | undefined;
-    setState((before) => ({ ...before, id, stream, rows, version: 0, ready: false, error: undefined, refused: undefined, ...(before.id === id ? {} : { started: false, end: undefined }) }));
+    let refreshed = -showEvery; // when it asked last because more was printed
+    setState((before) => ({ ...before, id, stream, rows, version: 0, ready: id === undefined, error: undefined, refused: undefined, ...(before.id === id ? {} : { started: false, end: undefined }) }));
+    if (id === undefined) return;
     const show = (change: { ready?: boolean; started?: boolean; end?: End; error?: ServerError | undefined; refused?: ServerError } = {}) => {
       if (!stop.signal.aborted) setState((before) => (before.rows === rows ? { ...before, ...change, version: before.version + 1 } : before));
     };
-    const later = (ms: number) => {
+    // The first at once; of a flood some a second.
+    const refresh = () => {
       timer ??= setTimeout(() => {
         timer = undefined;
+        refreshed = performance.now();
         grown = true;
         void load();
-      }, ms);
+      }, end ? 0 : refreshed + showEvery - performance.now());
     };
 
     // One request at a time: first what was printed last, then what is shown and isn't there.
@@ -119,8 +140,12 @@ export function useLog(id: string, stream: Stream | undefined): Log {
         next: ({ executionEvents: event }) => {
           cursor = event.cursor;
           if (event.__typename === "ExecutionStarted") return show({ started: true });
-          if (event.__typename === "ExecutionFinished") end = event.execution;
-          later(end ? 0 : showEvery);
+          if (event.__typename === "ExecutionFinished") {
+            end = event.execution;
+            clearTimeout(timer);
+            timer = undefined;
+          }
+          refresh();
         },
         failed: (refused) => show({ refused }), // no page clears it: nothing more comes
       });
@@ -130,6 +155,7 @@ export function useLog(id: string, stream: Stream | undefined): Log {
     grown = true;
     void load();
     return () => {
+      shown.current.load = () => {};
       stop.abort();
       following?.();
       clearTimeout(timer);
@@ -144,7 +170,7 @@ export function useLog(id: string, stream: Stream | undefined): Log {
   const { rows } = state;
   const find = useCallback(
     async (number: number) => {
-      if (stream === undefined) return number - 1;
+      if (id === undefined || stream === undefined) return number - 1;
       const page = await askLines(id, { from: number }, stream);
       rows.put(page);
       return page.before;
@@ -155,7 +181,7 @@ export function useLog(id: string, stream: Stream | undefined): Log {
     async (range?: Range) => {
       const { from, to } = range ?? { from: 1, to: Infinity };
       const out: string[] = [];
-      for (let next: number | null = from; next !== null; ) {
+      for (let next: number | null = from; id !== undefined && next !== null; ) {
         const page: LinePage = await askLines(id, { from: next }, stream, undefined, 1_000);
         if (Math.min(page.total - page.before, to - next + 1) + out.length > mostCopied) throw new ServerError(`More than ${count(mostCopied)} lines can't be copied. Mark some of them by their numbers, or download all.`);
         const lines = page.lines.filter((line) => line.number >= next! && line.number <= to);

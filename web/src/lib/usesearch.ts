@@ -1,8 +1,7 @@
 import { useEffect, useRef, useState } from "react";
 import { ask, type ServerError } from "./ask";
 import { graphql, type ResultOf } from "./graphql";
-import { noExecution } from "./loglines";
-import type { Stream } from "./output";
+import { noExecution, type Stream } from "./loglines";
 
 const SearchQuery = graphql(`
   query SearchLines($id: ID!, $from: Int64, $stream: OutputStream, $containing: String!) {
@@ -34,12 +33,12 @@ const again = 1_000; // ms after the server didn't answer
 const nothing: Found = { numbers: [], done: true, many: false, error: undefined };
 
 /** Has the server search an output. It goes on when `version` changes, as more may have been printed. */
-export function useSearch(id: string, stream: Stream | undefined, text: string, version: number): Found {
+export function useSearch(id: string | undefined, stream: Stream | undefined, text: string, version: number): Found {
   const key = JSON.stringify([id, stream, text]);
   const [state, setState] = useState({ key, found: nothing });
   const goOn = useRef(() => {});
   useEffect(() => {
-    if (text === "") return;
+    if (id === undefined || text === "") return;
     const stop = new AbortController();
     let timer: ReturnType<typeof setTimeout>;
     let busy = true; // until the timer
@@ -81,6 +80,6 @@ export function useSearch(id: string, stream: Stream | undefined, text: string, 
     };
   }, [key]);
   useEffect(() => goOn.current(), [version]);
-  if (text === "") return nothing;
+  if (id === undefined || text === "") return nothing;
   return state.key === key ? state.found : { ...nothing, done: false };
 }

@@ -17,7 +17,7 @@ const line: LogLine = { number: 12, stream: "STDERR", text: "oh no", truncated: 
 
 test("a line's number, time and stream are no text of it, but have names", () => {
   const onNumber = vi.fn();
-  const { container } = render(<LogRow line={line} wanted="" moment="/executions/1/replay#t=1.5" stop onNumber={onNumber} />);
+  const { container } = render(<LogRow line={line} style={{}} wanted="" linked timed replay="/executions/1/replay#t=1.5" stop onNumber={onNumber} />);
   expect(container.textContent).toBe("oh no");
   const number = screen.getByRole("link", { name: "Line 12, standard error" });
   expect([number.getAttribute("href"), number.dataset.shown]).toEqual(["#L12", "12"]);
@@ -29,7 +29,7 @@ test("a line's number, time and stream are no text of it, but have names", () =>
 });
 
 test("a line that was cut says so", () => {
-  const { container } = render(<LogRow line={{ ...line, truncated: true }} wanted="" moment={undefined} stop onNumber={() => {}} />);
+  const { container } = render(<LogRow line={{ ...line, truncated: true }} style={{}} wanted="" linked timed={false} replay={undefined} stop onNumber={() => {}} />);
   expect(container.textContent).toContain("cut; download the output for the rest");
 });
 
@@ -51,16 +51,18 @@ function clipboard() {
   return write;
 }
 
+const itself = { id: "1", began: null };
+
 /** Shows some lines in a box with room for them. */
-function shown(parts: Partial<LogViewProps["log"]> = {}) {
+function shown(parts: Partial<LogViewProps["log"]> = {}, own: LogViewProps["own"] | null = itself) {
   vi.spyOn(HTMLElement.prototype, "clientHeight", "get").mockReturnValue(240);
   vi.spyOn(HTMLElement.prototype, "clientWidth", "get").mockReturnValue(800);
   HTMLElement.prototype.scrollTo = () => {};
   const rows = new Rows();
   const lines = [1, 2, 3].map((number) => ({ ...line, number, stream: "STDOUT" as const, text: `line ${number}` }));
   rows.put({ before: 0, lines, total: 3, counted: true, more: false, next: null, cursor: "c" });
-  const log = { id: "1", stream: undefined, rows, version: 1, ready: true, started: true, end: undefined, error: undefined, show: () => {}, find: (number: number) => Promise.resolve(number - 1), read: () => Promise.resolve(""), ...parts };
-  return render(<LogView log={log} wanted="" found={{ numbers: [], done: true, many: false, error: undefined }} onWanted={() => {}} onStream={() => {}} began={null} label="Output" nothing="nothing" />);
+  const log = { stream: undefined, rows, version: 1, ready: true, started: true, end: undefined, error: undefined, show: () => {}, find: (number: number) => Promise.resolve(number - 1), read: () => Promise.resolve(""), ...parts };
+  return render(<LogView log={log} wanted="" found={{ numbers: [], done: true, many: false, error: undefined }} onWanted={() => {}} onStream={() => {}} own={own ?? undefined} label="Output" nothing="nothing" />);
 }
 const numberOf = (n: number) => screen.getByRole("link", { name: `Line ${n}` });
 
@@ -93,6 +95,17 @@ test("a mark goes with another click or with Escape, from the address too", asyn
   fireEvent.click(number);
   fireEvent.click(number);
   expect(says()).toEqual(["Copy all", ""]);
+});
+
+test("on another page than the execution's, lines are marked and leave the address alone", async () => {
+  window.history.replaceState(null, "", "#grant=x");
+  const { container } = shown({}, null);
+  fireEvent.click(screen.getByRole("button", { name: "Timestamps" }));
+  fireEvent.click(await screen.findByRole("button", { name: "Line 2" }));
+  fireEvent.click(screen.getByRole("button", { name: "Line 3" }), { shiftKey: true });
+  expect(screen.getByRole("button", { name: /^Copy/ }).textContent).toBe("Copy lines 2–3");
+  expect([window.location.hash, container.querySelectorAll("a").length, container.querySelectorAll(".line-time").length]).toEqual(["#grant=x", 0, 3]);
+  window.history.replaceState(null, "", "#");
 });
 
 test("a link to a line is followed once the server answers, and says where it refuses", async () => {
@@ -136,8 +149,8 @@ test("wrap and times are remembered, and what is copied is what is marked", asyn
   const read = vi.fn(() => Promise.resolve("oh no"));
   const write = clipboard();
   window.history.replaceState(null, "", "#L12-L14");
-  const log = { id: "1", stream: undefined, rows, version: 1, ready: true, started: true, end: undefined, error: undefined, show: () => {}, find: (number: number) => Promise.resolve(number - 1), read };
-  const view = () => <LogView log={log} wanted="" found={{ numbers: [], done: true, many: false, error: undefined }} onWanted={() => {}} onStream={() => {}} began={null} label="Output" nothing="nothing" />;
+  const log = { stream: undefined, rows, version: 1, ready: true, started: true, end: undefined, error: undefined, show: () => {}, find: (number: number) => Promise.resolve(number - 1), read };
+  const view = () => <LogView log={log} wanted="" found={{ numbers: [], done: true, many: false, error: undefined }} onWanted={() => {}} onStream={() => {}} own={itself} label="Output" nothing="nothing" />;
   const { unmount } = render(view());
   fireEvent.click(screen.getByRole("button", { name: "Timestamps" }));
   fireEvent.click(screen.getByRole("button", { name: "Wrap" }));

@@ -3,27 +3,25 @@ import { useCallback, useEffect, useLayoutEffect, useRef, useState, type CSSProp
 import type { ServerError } from "../lib/ask";
 import { copyText } from "../lib/clipboard";
 import { between, count } from "../lib/format";
-import { rangeHash, readRange, type Range } from "../lib/loglines";
-import type { Stream } from "../lib/output";
+import { rangeHash, readRange, type Range, type Stream } from "../lib/loglines";
 import { useRemembered } from "../lib/remembered";
-import type { Log } from "../lib/uselog";
+import type { SearchedLog } from "../lib/uselog";
 import type { Found } from "../lib/usesearch";
 import { LogRow } from "./logline";
+import { Empty } from "./parts";
 import { Told } from "./told";
 
-export interface LogViewProps {
-  log: Log;
-  /** What is searched. */
-  wanted: string;
-  found: Found;
-  onWanted: (text: string) => void;
-  onStream: (stream: Stream | undefined) => void;
-  /** When the execution was started: a line's time is that much later in the replay. */
-  began: string | null;
+export interface LogViewProps extends SearchedLog {
+  /**
+   * Where it is given, the page is the execution's own: its address has the lines that are marked, and a line's time leads
+   * to the replay, that much later than the execution was started.
+   */
+  own?: { id: string; began: string | null };
   label: string;
   tools?: ReactNode;
   /** What stands there as long as there is nothing. */
   nothing: ReactNode;
+  height?: string;
 }
 
 type Align = "auto" | "center" | "start" | "end";
@@ -41,11 +39,11 @@ const streams = [
 ] as const;
 
 /** An output of any size, of which the server has the lines: numbered, searchable, with links to lines, and with the end in sight while more comes. */
-export function LogView({ log, wanted, found, onWanted, onStream, began, label, tools, nothing }: LogViewProps) {
+export function LogView({ log, wanted, found, onWanted, onStream, own, label, tools, nothing, height }: LogViewProps) {
   const [wraps, setWraps] = useRemembered("log.wrap", true);
   const [times, setTimes] = useRemembered("log.times", false);
   const [hit, setHit] = useState(-1);
-  const [marked, setMarked] = useState<Range | undefined>(() => readRange(window.location.hash));
+  const [marked, setMarked] = useState<Range | undefined>(() => (own ? readRange(window.location.hash) : undefined));
   const [following, setFollowing] = useState(marked === undefined);
   const [first, setFirst] = useState(0);
   const [target, setTarget] = useState<{ row: number; align: Align }>();
@@ -100,11 +98,13 @@ export function LogView({ log, wanted, found, onWanted, onStream, began, label, 
   });
 
   // A link to lines shows them, also where the address changes.
+  const linked = own !== undefined;
   useEffect(() => {
+    if (!linked) return;
     const read = () => setMarked(readRange(window.location.hash));
     window.addEventListener("hashchange", read);
     return () => window.removeEventListener("hashchange", read);
-  }, []);
+  }, [linked]);
   const [shownMark, setShownMark] = useState<Range>();
   useEffect(() => {
     if (!log.ready || !marked || marked === shownMark) return;
@@ -131,12 +131,12 @@ export function LogView({ log, wanted, found, onWanted, onStream, began, label, 
 
   const mark = (range: Range | undefined) => {
     const { pathname, search } = window.location;
-    window.history.replaceState(window.history.state, "", range ? rangeHash(range) : pathname + search);
+    if (linked) window.history.replaceState(window.history.state, "", range ? rangeHash(range) : pathname + search);
     setMarked(range);
     setShownMark(range); // it is in sight
   };
   const onNumber = (event: MouseEvent, number: number) => {
-    if (event.ctrlKey || event.metaKey) return; // a new tab
+    if (linked && (event.ctrlKey || event.metaKey)) return; // a new tab
     event.preventDefault();
     if (event.shiftKey && marked) mark({ from: Math.min(marked.from, number), to: Math.max(marked.from, number) });
     else mark(marked?.from === number && marked.to === number ? undefined : { from: number, to: number });
@@ -253,7 +253,7 @@ export function LogView({ log, wanted, found, onWanted, onStream, began, label, 
       <p className={said === "" ? "hidden-text" : "small soft output-said"} role="status">
         {said}
       </p>
-      <div className={`output ${wraps ? "wraps" : ""}`} style={{ "--digits": digits } as CSSProperties}>
+      <div className={`output ${wraps ? "wraps" : ""}`} style={{ "--digits": digits, "--output-height": height } as CSSProperties}>
         {begin > 0 && (
           <button type="button" className="output-more" onClick={() => goTo(begin - 1, "end")}>
             Show the lines before {count(rows.get(begin)?.number ?? begin + 1)}
@@ -289,7 +289,7 @@ export function LogView({ log, wanted, found, onWanted, onStream, began, label, 
               {items.map((item) => {
                 const line = rows.get(begin + item.index);
                 const number = line?.number ?? 0;
-                const names = ["output-line numbered", line ? "" : "loading", line?.stream === "STDERR" ? "stderr" : "", marked && number >= marked.from && number <= marked.to ? "marked" : "", number > 0 && hits[hit] === number ? "hit" : ""];
+                const names = ["output-line", line ? "" : "loading", line?.stream === "STDERR" ? "stderr" : "", marked && number >= marked.from && number <= marked.to ? "marked" : "", number > 0 && hits[hit] === number ? "hit" : ""];
                 return (
                   <div
                     key={item.key}
@@ -299,7 +299,7 @@ export function LogView({ log, wanted, found, onWanted, onStream, began, label, 
                     className={names.filter(Boolean).join(" ")}
                     style={{ transform: `translateY(${item.start}px)` }}
                   >
-                    {line ? <LogRow line={line} wanted={wanted} moment={times ? replayOf(log.id, began, line.at) : undefined} stop={begin + item.index === stop} onNumber={onNumber} /> : "\u200b"}
+                    {line ? <LogRow line={line} style={rows.style(begin + item.index)} wanted={wanted} linked={linked} timed={times} replay={own && replayOf(own.id, own.began, line.at)} stop={begin + item.index === stop} onNumber={onNumber} /> : "\u200b"}
                   </div>
                 );
               })}
@@ -326,6 +326,11 @@ export function LogView({ log, wanted, found, onWanted, onStream, began, label, 
       </div>
     </div>
   );
+}
+
+/** What stands in the place of an output that is empty (yet), on one stream or on both. */
+export function NothingPrinted({ on, ended }: { on: Stream | undefined; ended: boolean }) {
+  return <Empty title={on !== undefined ? `Nothing on ${on.toLowerCase()}` : ended ? "It printed nothing" : "Nothing printed yet"}>{!ended && <p>What it prints shows here at once.</p>}</Empty>;
 }
 
 /** How many lines were found, and which of them is shown. */

@@ -1,13 +1,9 @@
 import { render } from "@testing-library/react";
 import { expect, test } from "vitest";
-import { Output } from "../lib/output";
 import { OutputLine } from "./outputline";
 
 function shown(text: string, wanted = "") {
-  const output = new Output();
-  output.push("STDOUT", text);
-  output.flush();
-  return render(<OutputLine line={output.lines[0]!} wanted={wanted} />).container;
+  return render(<OutputLine line={{ stderr: false, text, style: {} }} wanted={wanted} />).container;
 }
 
 test("markup is text", () => {
@@ -17,9 +13,7 @@ test("markup is text", () => {
 });
 
 test("where output is missing it says why", () => {
-  const output = new Output();
-  output.lost(7, "DAMAGED");
-  const { container } = render(<OutputLine line={output.lines[0]!} wanted="" />);
+  const { container } = render(<OutputLine line={{ stderr: false, text: "", style: {}, lost: { bytes: 7, cause: "DAMAGED" } }} wanted="" />);
   expect(container.querySelector(".lost")!.textContent).toBe("7 B are missing here: their file in the server's data directory is damaged");
 });
 

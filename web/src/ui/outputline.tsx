@@ -1,31 +1,23 @@
 import type { CSSProperties, ReactNode } from "react";
 import { spans, type Style } from "../lib/ansi";
-import { after } from "../lib/ansi";
+import type { Line } from "../lib/loglines";
 import { missing } from "../lib/loss";
-import type { Line } from "../lib/output";
 import { visible } from "../lib/visible";
 import { Told } from "./told";
 
 /** One line of output, as text in colours. */
 export function OutputLine({ line, wanted }: { line: Line; wanted: string }) {
   if (line.lost !== undefined) return <span className="lost">{missing(line.lost.bytes, line.lost.cause)}</span>;
-  const out: ReactNode[] = [];
-  let style = line.style;
-  for (const [p, part] of line.parts.entries()) {
-    for (const [s, span] of spans(part.text, style).entries()) {
-      const shown = marked(span.text, wanted);
-      const look = lookOf(span.style);
-      const key = `${p}.${s}`;
-      if (!look && !part.stderr) out.push(typeof shown === "string" ? shown : <span key={key}>{shown}</span>);
-      else
-        out.push(
-          <span key={key} className={`${part.stderr ? "err " : ""}${look?.className ?? ""}`} style={look?.style}>
-            {shown}
-          </span>,
-        );
-    }
-    style = after(part.text, style);
-  }
+  const out = spans(line.text, line.style).map((span, key) => {
+    const shown = marked(span.text, wanted);
+    const look = lookOf(span.style);
+    if (!look && !line.stderr) return typeof shown === "string" ? shown : <span key={key}>{shown}</span>;
+    return (
+      <span key={key} className={`${line.stderr ? "err " : ""}${look?.className ?? ""}`} style={look?.style}>
+        {shown}
+      </span>
+    );
+  });
   return out.length === 0 ? "\u200b" : out;
 }
 

@@ -5,12 +5,10 @@ import { commandText, short } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { useAction, useQuery } from "../../lib/hooks";
 import { OutcomeFragment, sentence, verdict } from "../../lib/outcome";
-import type { Stream } from "../../lib/output";
-import { useLog } from "../../lib/uselog";
-import { useSearch } from "../../lib/usesearch";
+import { useSearchedLog } from "../../lib/uselog";
 import { CancelDialog, signal, SignalChoice } from "../../ui/control";
 import { Labels } from "../../ui/labels";
-import { LogView } from "../../ui/logview";
+import { LogView, NothingPrinted } from "../../ui/logview";
 import { Card, Empty, Facts, Failure, Loading, Notice, Page, Tag } from "../../ui/parts";
 import { DownloadButton } from "./download";
 import { Feed } from "./feed";
@@ -54,10 +52,8 @@ type Details = NonNullable<ResultOf<typeof ExecutionQuery>["execution"]>;
 export default function Execution({ id }: { id: string }) {
   const { may, showTenants } = useCaller();
   const { data, error, reload } = useQuery(ExecutionQuery, { id });
-  const [stream, setStream] = useState<Stream>();
-  const [wanted, setWanted] = useState("");
-  const followed = useLog(id, stream);
-  const found = useSearch(id, stream, wanted, followed.version);
+  const searched = useSearchedLog(id);
+  const followed = searched.log;
   const execution = data?.execution;
   const ended = followed.end !== undefined;
   useEffect(() => {
@@ -124,15 +120,11 @@ export default function Execution({ id }: { id: string }) {
       <Failure error={followed.error} />
       <Card title="Output" bare>
         <LogView
-          log={followed}
-          wanted={wanted}
-          found={found}
-          onWanted={setWanted}
-          onStream={setStream}
-          began={execution.marks.startedAt}
+          {...searched}
+          own={{ id, began: execution.marks.startedAt }}
           label="What it printed"
           tools={<DownloadButton id={id} />}
-          nothing={<Empty title={stream !== undefined ? `Nothing on ${stream.toLowerCase()}` : ended ? "It printed nothing" : "Nothing printed yet"}>{!ended && <p>What it prints shows here at once.</p>}</Empty>}
+          nothing={<NothingPrinted on={followed.stream} ended={ended} />}
         />
       </Card>
       {running && may("use") && <Feed id={id} />}

@@ -3,9 +3,9 @@ import { Link } from "wouter";
 import { ServerError } from "../../lib/ask";
 import { useFollow } from "../../lib/hooks";
 import { sentence, verdict, type OutcomeParts } from "../../lib/outcome";
-import { useOutput } from "../../lib/useoutput";
+import { useSearchedLog } from "../../lib/uselog";
+import { LogView, NothingPrinted } from "../../ui/logview";
 import { Offer } from "../../ui/offer";
-import { OutputView } from "../../ui/output";
 import { Card, Empty, Failure, Tag, type Tone } from "../../ui/parts";
 import { Told } from "../../ui/told";
 import { DownloadButton } from "../execution/download";
@@ -30,15 +30,15 @@ export interface ResultProps {
 /** What came of a run: why it waits, what it prints, how it ended. */
 export function Result({ linked, phase, environment, onEnd, onGone }: ResultProps) {
   const id = phase?.at === "started" ? phase.executionId : undefined;
-  const followed = useOutput(id);
-  const { end, error } = followed;
+  const searched = useSearchedLog(id);
+  const { end, error, started, stream } = searched.log;
   const gone = error?.code === "EXECUTION_NOT_FOUND";
   useEffect(() => {
     if (end) onEnd();
     if (gone) onGone();
   }, [end, gone, onEnd, onGone]);
   const pool = usePool(environment, phase?.at === "waiting");
-  const { tone, text, says } = told(phase, end ?? { ...pending, state: followed.started ? "RUNNING" : "PENDING" }, pool, linked);
+  const { tone, text, says } = told(phase, end ?? { ...pending, state: started ? "RUNNING" : "PENDING" }, pool, linked);
   return (
     <Card title="Output" bare aside={id && <Link href={`/executions/${id}`}>All about it</Link>}>
       <div className="card-head row verdict" aria-live="polite">
@@ -53,14 +53,12 @@ export function Result({ linked, phase, environment, onEnd, onGone }: ResultProp
         )}
       </div>
       <Failure error={gone ? undefined : (failureOf(phase) ?? error)} />
-      <OutputView
-        output={followed.output}
-        version={followed.version}
-        live={id !== undefined && !end}
+      <LogView
+        {...searched}
         label="What the program printed"
         tools={id && <DownloadButton id={id} />}
         height="20rem"
-        nothing={<Empty title={end ? "It printed nothing" : id ? "Nothing printed yet" : "What it prints shows here"} />}
+        nothing={id ? <NothingPrinted on={stream} ended={end !== undefined} /> : <Empty title="What it prints shows here" />}
       />
     </Card>
   );

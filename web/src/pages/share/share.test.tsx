@@ -1,17 +1,18 @@
 import { cleanup, render, screen } from "@testing-library/react";
 import { afterEach, expect, test } from "vitest";
 import { ServerError } from "../../lib/ask";
-import { Output } from "../../lib/output";
+import { Rows } from "../../lib/loglines";
 import { SharedPage, type SharedPageProps } from "./share";
 
 afterEach(cleanup);
 
 const running = { commandLine: "echo '<img src=x>'", state: "RUNNING", outcome: null, exitCode: null, signal: null, goneReason: null, message: null, usage: null, marks: { startedAt: "2026-11-21T00:00:00Z" } } as const;
-const followed = { output: new Output(), version: 0, started: true, end: undefined, error: undefined };
+const log = { stream: undefined, rows: new Rows(), version: 0, ready: true, started: true, end: undefined, error: undefined, show: () => {}, find: (number: number) => Promise.resolve(number - 1), read: () => Promise.resolve("") };
+const searched = { log, wanted: "", found: { numbers: [], done: true, many: false, error: undefined }, onWanted: () => {}, onStream: () => {} };
 const expired = new ServerError("the grant has expired: ask for a new one with createGrant", "UNAUTHENTICATED");
 
 const shown = (props: Partial<SharedPageProps>) =>
-  render(<SharedPage usable execution={running as never} until="2026-11-22T00:00:00Z" followed={followed} error={undefined} retry={() => {}} tools={<i>download</i>} {...props} />).container;
+  render(<SharedPage usable execution={running as never} until="2026-11-22T00:00:00Z" searched={searched} error={undefined} retry={() => {}} tools={<i>download</i>} {...props} />).container;
 
 test("it shows the execution, and leads nowhere", () => {
   const container = shown({});

@@ -5,9 +5,9 @@ import { bytes, commandText, duration, moment } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { useQuery } from "../../lib/hooks";
 import { OutcomeFragment, sentence, verdict } from "../../lib/outcome";
-import { useOutput } from "../../lib/useoutput";
+import { useSearchedLog, type SearchedLog } from "../../lib/uselog";
 import { LinkBanner } from "../../ui/frame";
-import { OutputView } from "../../ui/output";
+import { LogView, NothingPrinted } from "../../ui/logview";
 import { Card, Empty, Facts, Failure, Loading, Notice, Page, Tag } from "../../ui/parts";
 import { Told } from "../../ui/told";
 import { DownloadButton } from "../execution/download";
@@ -37,12 +37,12 @@ type Shared = NonNullable<ResultOf<typeof SharedQuery>["execution"]>;
 export default function Share({ id, grant }: { id: string; grant: string }) {
   const usable = id !== "" && grant !== "";
   const { data, error, reload } = useQuery(SharedQuery, { id }, { skip: !usable });
-  const followed = useOutput(usable ? id : undefined);
-  const ended = followed.end !== undefined;
+  const searched = useSearchedLog(usable ? id : undefined);
+  const { started, end, error: refused } = searched.log;
+  const ended = end !== undefined;
   useEffect(() => {
-    if (followed.started || ended) reload();
-  }, [followed.started, ended, reload]);
-  const refusal = error ?? followed.error;
+    if (started || ended) reload();
+  }, [started, ended, reload]);
   return (
     <div className="shared">
       <header className="brand">
@@ -50,7 +50,7 @@ export default function Share({ id, grant }: { id: string; grant: string }) {
         Rockpool
       </header>
       <div className="page">
-        <SharedPage usable={usable} execution={data?.execution ?? undefined} until={data?.me.grant?.expiresAt} followed={followed} error={refusal} retry={reload} tools={<DownloadButton id={id} />} />
+        <SharedPage usable={usable} execution={data?.execution ?? undefined} until={data?.me.grant?.expiresAt} searched={searched} error={error ?? refused} retry={reload} tools={<DownloadButton id={id} />} />
       </div>
       <LinkBanner />
     </div>
@@ -63,13 +63,13 @@ export interface SharedPageProps {
   execution: Shared | undefined;
   /** When the link ends. */
   until: string | undefined;
-  followed: ReturnType<typeof useOutput>;
+  searched: SearchedLog;
   error: ServerError | undefined;
   retry: () => void;
   tools: ReactNode;
 }
 
-export function SharedPage({ usable, execution, until, followed, error, retry, tools }: SharedPageProps) {
+export function SharedPage({ usable, execution, until, searched, error, retry, tools }: SharedPageProps) {
   const title = "Shared execution";
   const over = ending(usable, error);
   if (!execution) {
@@ -92,9 +92,9 @@ export function SharedPage({ usable, execution, until, followed, error, retry, t
       </Page>
     );
   }
-  const now = { ...execution, ...followed.end };
+  const { end, stream } = searched.log;
+  const now = { ...execution, ...end };
   const { tone, text } = verdict(now);
-  const ended = followed.end !== undefined;
   return (
     <Page title={title}>
       {over ? (
@@ -122,14 +122,7 @@ export function SharedPage({ usable, execution, until, followed, error, retry, t
         </div>
       </Card>
       <Card title="Output" bare>
-        <OutputView
-          output={followed.output}
-          version={followed.version}
-          live={!ended && !over}
-          label="What it printed"
-          tools={over ? undefined : tools}
-          nothing={<Empty title={ended ? "It printed nothing" : "Nothing printed yet"}>{!ended && !over && <p>What it prints shows here at once.</p>}</Empty>}
-        />
+        <LogView {...searched} label="What it printed" tools={over ? undefined : tools} nothing={<NothingPrinted on={stream} ended={end !== undefined || over !== undefined} />} />
       </Card>
     </Page>
   );
