@@ -85,19 +85,28 @@ func newJob(s spec, recipe language.Recipe) job {
 		program.InterpreterArgs = s.parameters.interpreter
 	}
 	j.build, j.run = recipe.BuildCommand(program), recipe.RunCommand(program)
-	if memory := or(s.parameters.memory, d.memory); d.memory > 0 && memory > 0 {
+	if d.memory > 0 {
 		if line := runtime.WithArguments("", j.run); runtime.ValidateCommandLine(line) == nil {
 			j.shown = line
 		}
-		j.run = withMemory(j.run, memory)
+		j.run = withLimits(j.run, or(s.parameters.memory, d.memory), or(s.parameters.processes, defaultProcesses))
 	}
 	return j
 }
 
-// withMemory returns a command whose address space is bounded.
-func withMemory(command []string, memory float64) []string {
-	kilobytes := strconv.FormatInt(clamp(memory*1000, 1, 1<<40), 10)
-	return append([]string{runtime.Shell, "-c", `ulimit -v "$1" && shift && exec "$@"`, "sh", kilobytes}, command...)
+// limits is a script that begins a command with two limits of the kernel's. Shells name that of processes differently.
+const limits = `ulimit -v "$1" && { ulimit -u "$2" || ulimit -p "$2"; } 2>/dev/null; shift 2; exec "$@"`
+
+// withLimits returns a command whose address space is bounded, and which can't start more processes. Both fail inside
+// the program, as in the original: the runner's own limits would end it.
+func withLimits(command []string, megabytes, processes float64) []string {
+	most := func(value float64) string {
+		if value <= 0 {
+			return "unlimited"
+		}
+		return strconv.FormatInt(clamp(value, 1, 1<<40), 10)
+	}
+	return append([]string{runtime.Shell, "-c", limits, "sh", most(megabytes * 1000), most(processes)}, command...)
 }
 
 // syntaxErrors match the last line of what Python prints about a source that it refuses.

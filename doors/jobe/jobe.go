@@ -125,7 +125,8 @@ func (a *api) body(r *http.Request) (text []byte, done func(), err error) {
 	if weight > a.MaxBody {
 		return nil, nil, tooLarge(a.MaxBody)
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	// A client may put a file and go: its context doesn't count.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), patience)
 	defer cancel()
 	if a.bodies.Acquire(ctx, weight) != nil {
 		return nil, nil, runtime.Errorf(runtime.CodeQuotaExceeded, "too much is being sent at once: try again")
