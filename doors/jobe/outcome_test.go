@@ -1,0 +1,99 @@
+package jobe
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/language"
+)
+
+func exited(code int) runtime.End { return runtime.End{Outcome: runtime.OutcomeExited, ExitCode: code} }
+
+func ended(outcome runtime.Outcome) runtime.End {
+	return runtime.End{Outcome: outcome, Message: "it ended"}
+}
+
+func TestOutcomes(t *testing.T) {
+	good := phase{end: exited(0), stdout: []byte("out\n")}
+	const python = "  File \"prog.py\", line 1\n    x y\n      ^\nSyntaxError: invalid syntax\n"
+	for _, test := range []struct {
+		name       string
+		language   string
+		build, run phase
+		want       result
+	}{
+		{"success", "nodejs", phase{}, good, result{Outcome: success, Stdout: "out\n"}},
+		{"an exit code alone is success", "nodejs", phase{}, phase{end: exited(3)}, result{Outcome: success}},
+		{"stderr is an error", "nodejs", phase{}, phase{end: exited(0), stdout: []byte("a"), stderr: []byte("b")}, result{Outcome: runtimeError, Stdout: "a", Stderr: "b"}},
+		{"a signal", "c", good, phase{end: runtime.End{Outcome: runtime.OutcomeSignaled, Signal: "SIGSEGV"}, stderr: []byte("b")}, result{Outcome: runtimeError, Stderr: "b\nSegmentation fault\n"}},
+		{"a signal without a name", "c", good, phase{end: runtime.End{Outcome: runtime.OutcomeSignaled, Signal: "SIGUSR1"}}, result{Outcome: runtimeError, Stderr: "Ended by SIGUSR1\n"}},
+		{"wall time", "c", good, phase{end: ended(runtime.OutcomeTimeLimit), stdout: []byte("a"), stderr: []byte("b")}, result{Outcome: timeLimit, Stdout: "a"}},
+		{"processor time", "c", good, phase{end: ended(runtime.OutcomeCPULimit)}, result{Outcome: timeLimit}},
+		{"output", "c", good, phase{end: ended(runtime.OutcomeOutputLimit)}, result{Outcome: timeLimit}},
+		{"memory", "c", good, phase{end: ended(runtime.OutcomeMemoryLimit), stdout: []byte("a"), stderr: []byte("b")}, result{Outcome: memoryLimit, Stdout: "a"}},
+		{"processes", "c", good, phase{end: ended(runtime.OutcomeProcessLimit)}, result{Outcome: runtimeError, Stderr: "it ended"}},
+		{"a runner that went", "c", good, phase{end: ended(runtime.OutcomeRunnerGone)}, result{Outcome: internal, Stderr: "it ended"}},
+		{"a program that can't be started", "c", good, phase{end: ended(runtime.OutcomeFailed)}, result{Outcome: internal, Stderr: "it ended"}},
+		{"a build that fails", "c", phase{end: exited(1), stderr: []byte("e")}, phase{}, result{Outcome: compileError, CmpInfo: "e"}},
+		{"a build that fails silently", "c", phase{end: exited(1)}, phase{}, result{Outcome: compileError, CmpInfo: "compiling failed: "}},
+		{"a build that takes too long", "c", phase{end: ended(runtime.OutcomeTimeLimit), stderr: []byte("e")}, phase{}, result{Outcome: compileError, CmpInfo: "e\ncompiling failed: it ended"}},
+		{"a warning", "c", phase{end: exited(0), stderr: []byte("w")}, good, result{Outcome: compileError, CmpInfo: "w"}},
+		{"a remark", "c", phase{end: exited(0), stdout: []byte("w")}, good, result{Outcome: success, Stdout: "out\n"}},
+		{"Pascal's linker warns", "pascal", phase{end: exited(0), stderr: []byte("w")}, good, result{Outcome: success, Stdout: "out\n"}},
+		{"a runner that went while it built", "c", phase{end: ended(runtime.OutcomeRunnerGone)}, phase{}, result{Outcome: internal, Stderr: "it ended"}},
+		{"Python's syntax", "python3", phase{}, phase{end: exited(1), stderr: []byte(python)}, result{Outcome: compileError, CmpInfo: python}},
+		{"Python's indentation", "python3", phase{}, phase{end: exited(1), stderr: []byte("  File \"x\", line 1\nIndentationError: unexpected indent\n")}, result{Outcome: compileError, CmpInfo: "  File \"x\", line 1\nIndentationError: unexpected indent\n"}},
+		{"Python's null bytes", "python3", phase{}, phase{end: exited(1), stderr: []byte("SyntaxError: source code cannot contain null bytes\n")}, result{Outcome: compileError, CmpInfo: "SyntaxError: source code cannot contain null bytes\n"}},
+		{"a syntax error that a program met", "python3", phase{}, phase{end: exited(1), stderr: []byte("Traceback (most recent call last):\n" + python)}, result{Outcome: runtimeError, Stderr: "Traceback (most recent call last):\n" + python}},
+		{"a program that printed before", "python3", phase{}, phase{end: exited(1), stdout: []byte("a"), stderr: []byte(python)}, result{Outcome: runtimeError, Stdout: "a", Stderr: python}},
+		{"Java's tabs", "java", phase{end: exited(0)}, phase{end: exited(1), stderr: []byte("E\n\tat x\n")}, result{Outcome: runtimeError, Stderr: "E\n        at x\n"}},
+		{"Octave's noise", "octave", phase{}, phase{end: exited(0), stderr: []byte("error: No such file or directory\r\n\r\n")}, result{Outcome: success}},
+		{"Octave's errors", "octave", phase{}, phase{end: exited(1), stderr: []byte("error: x\nerror: ignoring octave_execution_exception y\n")}, result{Outcome: runtimeError, Stderr: "error: x\n"}},
+		{"bytes", "nodejs", phase{}, phase{end: exited(0), stdout: []byte("a\xff\x00\t\r\n\x7f")}, result{Outcome: success, Stdout: "a\\xff\\x00\t\r\n\\x7f"}},
+		{"text", "nodejs", phase{}, phase{end: exited(0), stdout: []byte("é\x00\x7f")}, result{Outcome: success, Stdout: "é\x00\x7f"}},
+	} {
+		recipe, ok := language.Default().ByID(test.language)
+		if !ok {
+			t.Fatal(test.language)
+		}
+		if got := newJob(spec{}, recipe).judge(test.build, test.run); got != test.want {
+			t.Errorf("%s: %+v, want %+v", test.name, got, test.want)
+		}
+	}
+}
+
+func TestJobs(t *testing.T) {
+	started := func(memory, processes string, argv ...string) []string {
+		return append([]string{"/bin/sh", "-c", limits, "sh", memory, processes}, argv...)
+	}
+	for _, test := range []struct {
+		name       string
+		spec       spec
+		file       string
+		build, run []string
+	}{
+		{"c", spec{language: "c"}, "prog.c", []string{"gcc", "-Wall", "-Werror", "-std=c99", "-x", "c", "-o", "prog.c.exe", "prog.c"}, started("400000", "30", "./prog.c.exe")},
+		{
+			"arguments", spec{language: "c", fileName: "a.c", parameters: parameters{compile: []string{"-O2"}, link: []string{"-lm"}, run: []string{"$x", "; y"}, memory: new(1.5), processes: new(0.0)}},
+			"a.c", []string{"gcc", "-O2", "-o", "a.c.exe", "a.c", "-lm"}, started("1500", "unlimited", "./a.c.exe", "$x", "; y"),
+		},
+		{"cpp", spec{language: "cpp", parameters: parameters{memory: new(0.0)}}, "prog.cpp", []string{"g++", "-Wall", "-Werror", "-o", "prog.cpp.exe", "prog.cpp"}, started("unlimited", "30", "./prog.cpp.exe")},
+		{"python3", spec{language: "python3", fileName: "__tester__.python3"}, "__tester__.python3", nil, []string{"python3", "-BE", "__tester__.python3"}},
+		{"java", spec{language: "java", fileName: "prog.java", source: "public class Hello {}"}, "Hello.java", []string{"javac", "Hello.java"}, []string{"java", "-Xrs", "-Xss8m", "-Xmx200m", "Hello"}},
+		{"another class", spec{language: "java", fileName: "A.java", parameters: parameters{mainClass: "B", interpreter: []string{}}}, "A.java", []string{"javac", "A.java"}, []string{"java", "B"}},
+		{"nodejs", spec{language: "nodejs"}, "prog.js", nil, []string{"node", "--use_strict", "prog.js"}},
+		{"php", spec{language: "php"}, "prog.php", []string{"php", "-l", "prog.php"}, []string{"php", "--no-php-ini", "prog.php"}},
+		{"pascal", spec{language: "pascal"}, "prog.pas", []string{"fpc", "-vew", "-Se", "-oprog.pas.exe", "prog.pas"}, started("400000", "30", "./prog.pas.exe")},
+		{"not in the original", spec{language: "bash", parameters: parameters{run: []string{"a"}}}, "prog.bash", nil, []string{"bash", "prog.bash", "a"}},
+	} {
+		recipe, ok := language.Default().ByID(test.spec.language)
+		if !ok {
+			t.Fatal(test.spec.language)
+		}
+		j := newJob(test.spec, recipe)
+		if j.fileName != test.file || !slices.Equal(j.build, test.build) || !slices.Equal(j.run, test.run) {
+			t.Errorf("%s: %q, %q, %q", test.name, j.fileName, j.build, j.run)
+		}
+	}
+}
