@@ -17,7 +17,6 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
@@ -31,7 +30,7 @@ func New() doors.Door { return door{} }
 type door struct{}
 
 // Name implements doors.Door.
-func (door) Name() string { return config.DoorJobe }
+func (door) Name() string { return "jobe" }
 
 // Path implements doors.Door.
 func (door) Path() string { return root }
@@ -147,25 +146,24 @@ func tooLarge(most int64) *refusal {
 	return refuse(http.StatusRequestEntityTooLarge, "the body must be at most %d bytes", most)
 }
 
-// caller returns the tenant of a caller who may run programs.
-func (a *api) caller(ctx context.Context) (runtime.TenantID, error) {
-	p, err := a.Guard.Allowed(ctx, "run")
-	return p.Tenant, err
+// caller returns who calls, if they may run programs.
+func (a *api) caller(ctx context.Context) (access.Principal, error) {
+	return a.Guard.Allowed(ctx, "run")
 }
 
 func (a *api) headFile(r *http.Request) (any, error) {
-	tenant, err := a.caller(r.Context())
+	p, err := a.caller(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	if _, there := a.files.get(tenant, r.PathValue("id")); !there {
+	if _, there := a.files.get(p.Tenant, r.PathValue("id")); !there {
 		return nil, refuse(http.StatusNotFound, "the file isn't there")
 	}
 	return nil, nil
 }
 
 func (a *api) putFile(r *http.Request) (any, error) {
-	tenant, err := a.caller(r.Context())
+	p, err := a.caller(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +180,7 @@ func (a *api) putFile(r *http.Request) (any, error) {
 	if refused != nil {
 		return nil, refused
 	}
-	if !a.files.put(tenant, id, content) {
+	if !a.files.put(p.Tenant, id, content) {
 		return nil, refuse(http.StatusRequestEntityTooLarge, "put: file %s is larger than the cache", id)
 	}
 	return nil, nil
@@ -213,6 +211,3 @@ func decode(text string) ([]byte, error) {
 	}
 	return base64.RawStdEncoding.DecodeString(text)
 }
-
-// principal is who calls.
-func principal(ctx context.Context) access.Principal { return access.Of(ctx) }

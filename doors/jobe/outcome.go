@@ -34,10 +34,11 @@ type phase struct {
 
 // judge returns the result of a job from its phases.
 func (j job) judge(build, run phase) result {
-	if j.build != nil && (build.end.Outcome == runtime.OutcomeRunnerGone || build.end.Outcome == runtime.OutcomeLost || build.end.Outcome == runtime.OutcomeCancelled) {
-		return result{Outcome: internal, Stderr: build.end.Message}
-	}
 	if j.build != nil {
+		switch build.end.Outcome {
+		case runtime.OutcomeRunnerGone, runtime.OutcomeLost, runtime.OutcomeCancelled, runtime.OutcomeFailed:
+			return result{Outcome: internal, Stderr: build.end.Message} // says nothing about the source
+		}
 		if text, failed := j.compileErrors(build); failed {
 			return result{Outcome: compileError, CmpInfo: text}
 		}

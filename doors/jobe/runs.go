@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
@@ -22,7 +23,7 @@ const (
 )
 
 func (a *api) run(r *http.Request) (any, error) {
-	tenant, err := a.caller(r.Context())
+	p, err := a.caller(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -40,11 +41,11 @@ func (a *api) run(r *http.Request) (any, error) {
 		return nil, err
 	}
 	j := newJob(s, recipe)
-	files, refused := a.filesOf(tenant, s, j.fileName)
+	files, refused := a.filesOf(p.Tenant, s, j.fileName)
 	if refused != nil {
 		return nil, refused
 	}
-	result, err := a.execute(r.Context(), s, j, env, files)
+	result, err := a.execute(r.Context(), p, s, j, env, files)
 	if err != nil {
 		return overloaded(err)
 	}
@@ -57,22 +58,30 @@ func (a *api) environment(ctx context.Context, id string) (language.Recipe, runt
 	if err != nil {
 		return language.Recipe{}, runtime.Environment{}, err
 	}
-	recipe, known := a.recipe(id)
-	where, there := recipe.Environment(func(id runtime.EnvironmentID) bool { _, ok := seen[id]; return ok })
-	if !known || !there {
+	recipe, _ := a.recipe(id)
+	env, there := seen.of(recipe)
+	if !there {
 		return language.Recipe{}, runtime.Environment{}, bad("Language '%s' is not known", id)
 	}
-	return recipe, seen[where], nil
+	return recipe, env, nil
 }
 
-// environments returns those that the caller sees.
-func (a *api) environments(ctx context.Context) (map[runtime.EnvironmentID]runtime.Environment, error) {
+// environments are those that a caller sees.
+type environments map[runtime.EnvironmentID]runtime.Environment
+
+func (a *api) environments(ctx context.Context) (environments, error) {
 	list, err := a.Guard.Environments(ctx)
-	seen := make(map[runtime.EnvironmentID]runtime.Environment, len(list))
+	seen := make(environments, len(list))
 	for _, env := range list {
 		seen[env.ID] = env
 	}
 	return seen, err
+}
+
+// of returns the one that a language's programs run in.
+func (e environments) of(recipe language.Recipe) (env runtime.Environment, there bool) {
+	id, there := recipe.Environment(func(id runtime.EnvironmentID) bool { _, ok := e[id]; return ok })
+	return e[id], there
 }
 
 // filesOf returns the files of a run, the source first. One of the cache may take the source's place.
@@ -98,8 +107,8 @@ func (a *api) filesOf(tenant runtime.TenantID, s spec, source string) ([]runtime
 }
 
 // execute builds and runs a job in a fresh runner.
-func (a *api) execute(ctx context.Context, s spec, j job, env runtime.Environment, files []runtime.FileWrite) (result, error) {
-	in := engine.RunInput{EnvironmentID: env.ID, Files: files, Command: j.run, CommandLine: j.shown, WaitFor: new(int(patience / time.Second)), Caller: "jobe " + principal(ctx).ID}
+func (a *api) execute(ctx context.Context, p access.Principal, s spec, j job, env runtime.Environment, files []runtime.FileWrite) (result, error) {
+	in := engine.RunInput{EnvironmentID: env.ID, Files: files, Command: j.run, CommandLine: j.shown, WaitFor: new(int(patience / time.Second)), Caller: "jobe " + p.ID}
 	of := engine.BatchInput{Cases: []engine.CaseInput{{Stdin: []byte(s.input), Bounds: s.parameters.bounds(j.dialect, env.OutputLimit)}}}
 	if j.build != nil {
 		of.Build = &engine.BuildInput{Command: j.build, Bounds: s.parameters.buildBounds(j.dialect, env.OutputLimit)}
