@@ -199,6 +199,7 @@ var mayImport = map[string][]string{
 	"test/e2e/bed":               {"cli", "client", "config", "runtime", "server", "test/artifacts", "test/need", "test/repository", "test/sandboxtest", "test/wait"},
 	"test/e2e/commands":          {},
 	"test/e2e/isolation":         {},
+	"test/e2e/jobe":              {},
 	"test/e2e/life":              {},
 	"test/e2e/nomad":             {},
 	"test/e2e/scraping":          {"client", "config", "runtime", "test/e2e/bed", "test/need", "test/wait"},
