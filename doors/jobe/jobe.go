@@ -39,7 +39,7 @@ func (door) Path() string { return root }
 func (door) Register(host doors.Host, routes *doors.Routes) {
 	a := &api{Host: host, files: newCache(maxCachedBytes), bodies: semaphore.NewWeighted(bodiesAtOnce * host.MaxBody)}
 	shown := doors.Authentication{Shown: func(r *http.Request) string { return r.Header.Get("X-API-KEY") }, Refuse: refuseKey}
-	for pattern, handler := range map[string]func(r *http.Request) (any, error){
+	for pattern, handler := range map[string]handler{
 		"GET " + root + "languages": a.languages, "GET " + root + "languages/{$}": a.languages,
 		"HEAD " + root + "files/{id}": a.headFile, "PUT " + root + "files/{id}": a.putFile,
 		"POST " + root + "runs": a.run, "POST " + root + "runs/{$}": a.run,
@@ -70,18 +70,19 @@ const (
 	bodyTime     = time.Minute
 )
 
-// answering serves what handler returns: nil is no content, and a refusal has its own status.
-func (a *api) answering(handler func(r *http.Request) (any, error)) http.Handler {
+// A handler returns the answer to a request. It may set deadlines with w, and writes nothing.
+type handler func(w http.ResponseWriter, r *http.Request) (any, error)
+
+// answering serves what a handler returns: nil is no content, and a refusal has its own status.
+func (a *api) answering(handle handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // else the server's own holds
-		r.Body = http.MaxBytesReader(w, r.Body, a.MaxBody)
-		answer, err := handler(r)
+		answer, err := handle(w, r)
 		var refused *refusal
 		switch {
 		case errors.As(err, &refused):
 			write(w, refused.status, refused.why)
 		case err != nil:
-			a.fail(w, err)
+			a.fail(w, r, err)
 		case answer == nil:
 			w.WriteHeader(http.StatusNoContent)
 		default:
@@ -90,12 +91,14 @@ func (a *api) answering(handler func(r *http.Request) (any, error)) http.Handler
 	})
 }
 
-// fail answers an error of the server's.
-func (a *api) fail(w http.ResponseWriter, err error) {
-	switch runtime.CodeOf(err) {
-	case runtime.CodeForbidden, runtime.CodeUnauthenticated:
+// fail answers an error of the server's, and logs it, unless the caller went or the server ends.
+func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
+	switch code := runtime.CodeOf(err); {
+	case code == runtime.CodeForbidden || code == runtime.CodeUnauthenticated:
 		write(w, http.StatusForbidden, runtime.MessageOf(err))
-	case runtime.CodeInternal:
+	case r.Context().Err() != nil:
+		write(w, http.StatusServiceUnavailable, "the request was given up")
+	case code == runtime.CodeInternal:
 		a.Logger.Error("a request of Jobe's failed", zap.Error(err))
 		write(w, http.StatusInternalServerError, "Server exception: the server's log has the detail")
 	default:
@@ -116,7 +119,7 @@ func write(w http.ResponseWriter, status int, answer any) {
 }
 
 // body reads a request's body. Call done when what was made of it isn't held any more.
-func (a *api) body(r *http.Request) (text []byte, done func(), err error) {
+func (a *api) body(w http.ResponseWriter, r *http.Request) (text []byte, done func(), err error) {
 	weight := a.MaxBody
 	if r.ContentLength >= 0 {
 		weight = r.ContentLength
@@ -131,8 +134,12 @@ func (a *api) body(r *http.Request) (text []byte, done func(), err error) {
 		return nil, nil, runtime.Errorf(runtime.CodeQuotaExceeded, "too much is being sent at once: try again")
 	}
 	done = func() { a.bodies.Release(weight) }
+	deadlines := http.NewResponseController(w)
+	_ = deadlines.SetReadDeadline(time.Now().Add(bodyTime)) // where that isn't possible it ends with the connection
 	var read bytes.Buffer
-	if _, err := read.ReadFrom(r.Body); err != nil {
+	_, err = read.ReadFrom(http.MaxBytesReader(w, r.Body, a.MaxBody))
+	_ = deadlines.SetReadDeadline(time.Time{}) // else the run would end by then
+	if err != nil {
 		done()
 		if large := new(http.MaxBytesError); errors.As(err, &large) {
 			return nil, nil, tooLarge(a.MaxBody)
@@ -151,7 +158,7 @@ func (a *api) caller(ctx context.Context) (access.Principal, error) {
 	return a.Guard.Allowed(ctx, "run")
 }
 
-func (a *api) headFile(r *http.Request) (any, error) {
+func (a *api) headFile(_ http.ResponseWriter, r *http.Request) (any, error) {
 	p, err := a.caller(r.Context())
 	if err != nil {
 		return nil, err
@@ -162,7 +169,7 @@ func (a *api) headFile(r *http.Request) (any, error) {
 	return nil, nil
 }
 
-func (a *api) putFile(r *http.Request) (any, error) {
+func (a *api) putFile(w http.ResponseWriter, r *http.Request) (any, error) {
 	p, err := a.caller(r.Context())
 	if err != nil {
 		return nil, err
@@ -171,7 +178,7 @@ func (a *api) putFile(r *http.Request) (any, error) {
 	if !fileIDs.MatchString(id) {
 		return nil, refuse(http.StatusNotFound, "a file's id has letters and digits only, at most 128")
 	}
-	body, done, err := a.body(r)
+	body, done, err := a.body(w, r)
 	if err != nil {
 		return nil, err
 	}

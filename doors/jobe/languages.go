@@ -19,7 +19,7 @@ func (a *api) recipe(id string) (language.Recipe, bool) { return a.Languages.ByI
 
 // languages returns those that the caller can run, with their versions. A language that its environment turned out
 // not to have is left out.
-func (a *api) languages(r *http.Request) (any, error) {
+func (a *api) languages(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if _, err := a.caller(r.Context()); err != nil {
 		return nil, err
 	}

@@ -1,9 +1,19 @@
 package jobe
 
 import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/language"
 )
@@ -97,4 +107,83 @@ func TestJobs(t *testing.T) {
 			t.Errorf("%s: %q, %q, %q", test.name, j.fileName, j.build, j.run)
 		}
 	}
+}
+
+// TestErrorsOfRuns: what has no room now is an outcome. What the caller can mend has a status of its own.
+func TestErrorsOfRuns(t *testing.T) {
+	for _, test := range []struct {
+		err    error
+		status int
+		answer string
+	}{
+		{runtime.Errorf(runtime.CodeNoRunnerAvailable, "x"), 200, `{"run_id":"","outcome":21,"cmpinfo":"","stdout":"","stderr":""}`},
+		{runtime.Errorf(runtime.CodeQuotaExceeded, "x"), 200, `{"run_id":"","outcome":21,"cmpinfo":"","stdout":"","stderr":""}`},
+		{runtime.Errorf(runtime.CodeLimitExceeded, "x"), 200, `{"run_id":"","outcome":21,"cmpinfo":"","stdout":"","stderr":""}`},
+		{runtime.Errorf(runtime.CodeClusterUnavailable, "x"), 200, `{"run_id":"","outcome":21,"cmpinfo":"","stdout":"","stderr":""}`},
+		{runtime.Errorf(runtime.CodeRunnerGone, "x"), 200, `{"run_id":"","outcome":20,"cmpinfo":"","stdout":"","stderr":"x"}`},
+		{runtime.Errorf(runtime.CodeStorageFull, "x"), 200, `{"run_id":"","outcome":20,"cmpinfo":"","stdout":"","stderr":"x"}`},
+		{runtime.Invalid("cases.0.args.0", "x"), 400, `"cases.0.args.0: x"`},
+		{runtime.Errorf(runtime.CodeForbidden, "x"), 403, `"x"`},
+		{errors.New("a secret of the host"), 500, `"Server exception: the server's log has the detail"`},
+		{bad("y <&>"), 400, `"y <&>"`},
+	} {
+		a := &api{Host: doors.Host{Logger: zap.NewNop()}}
+		answer := httptest.NewRecorder()
+		a.answering(func(http.ResponseWriter, *http.Request) (any, error) { return overloaded(test.err) }).ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/", nil))
+		if got := strings.TrimSpace(answer.Body.String()); answer.Code != test.status || got != test.answer {
+			t.Errorf("%v: %d %s, want %d %s", test.err, answer.Code, got, test.status, test.answer)
+		}
+	}
+}
+
+// deadlines are those that were set for reading.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	set []time.Time
+}
+
+func (d *deadlines) SetReadDeadline(at time.Time) error {
+	d.set = append(d.set, at)
+	return nil
+}
+
+// TestBodies: bodies take of a bound for all; what finds no room there waits, and then there is an overload. The time
+// for a body doesn't bound its run.
+func TestBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &api{Host: doors.Host{MaxBody: 100}, bodies: semaphore.NewWeighted(150)}
+		read := func(body string, length int64) (string, func(), *deadlines, error) {
+			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
+			r.ContentLength = length
+			w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+			text, done, err := a.body(w, r)
+			return string(text), done, w, err
+		}
+		text, done, w, err := read("abc", -1) // of unknown length: as the largest
+		if err != nil || text != "abc" {
+			t.Fatal(text, err)
+		}
+		if len(w.set) != 2 || !w.set[0].Equal(time.Now().Add(bodyTime)) || !w.set[1].IsZero() {
+			t.Errorf("deadlines %v", w.set)
+		}
+		began := time.Now()
+		if _, _, _, err := read("abcd", 60); runtime.CodeOf(err) != runtime.CodeQuotaExceeded || time.Since(began) != patience {
+			t.Errorf("without room: %v after %v", err, time.Since(began))
+		}
+		if _, small, _, err := read("abcd", 4); err != nil {
+			t.Error(err)
+		} else {
+			small()
+		}
+		done()
+		for _, length := range []int64{101, -1} {
+			var refused *refusal
+			if _, _, _, err := read(strings.Repeat("x", 101), length); !errors.As(err, &refused) || refused.status != http.StatusRequestEntityTooLarge {
+				t.Errorf("a large body: %v", err)
+			}
+		}
+		if !a.bodies.TryAcquire(150) {
+			t.Error("a body keeps its room")
+		}
+	})
 }

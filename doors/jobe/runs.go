@@ -22,12 +22,12 @@ const (
 	attempts = 3
 )
 
-func (a *api) run(r *http.Request) (any, error) {
+func (a *api) run(w http.ResponseWriter, r *http.Request) (any, error) {
 	p, err := a.caller(r.Context())
 	if err != nil {
-		return nil, err
+		return overloaded(err)
 	}
-	body, done, err := a.body(r)
+	body, done, err := a.body(w, r)
 	if err != nil {
 		return overloaded(err)
 	}
@@ -187,7 +187,7 @@ func overloaded(err error) (any, error) {
 	switch runtime.CodeOf(err) {
 	case runtime.CodeNoRunnerAvailable, runtime.CodeQuotaExceeded, runtime.CodeLimitExceeded, runtime.CodeClusterUnavailable:
 		return result{Outcome: overload}, nil
-	case runtime.CodeInvalidInput:
+	case runtime.CodeInvalidInput, runtime.CodeEnvironmentNotFound: // the latter was deleted just now
 		return nil, bad("%s", err.Error())
 	case runtime.CodeRunnerGone, runtime.CodeStorageFull, runtime.CodeFileError:
 		return result{Outcome: internal, Stderr: runtime.MessageOf(err)}, nil
