@@ -178,7 +178,7 @@ func FuzzSpec(f *testing.F) {
 			}
 		}
 		if !utf8.ValidString(s.source) || !utf8.ValidString(s.input) {
-			t.Fatalf("%q", s)
+			t.Fatalf("%q, %q", s.source, s.input)
 		}
 		for _, d := range dialects {
 			run := s.parameters.bounds(d, 1<<20)
