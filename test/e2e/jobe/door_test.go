@@ -101,6 +101,10 @@ func TestE2EJobeFiles(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	}
+	one.put(t, "othersource", []byte("print('the file')"))
+	if got := one.run(t, object{"language_id": "python3", "sourcecode": "print('the source')", "file_list": [][]string{{"othersource", "prog.py"}}}); got.Stdout != "the file\n" {
+		t.Errorf("a file with the source's name: %+v", got)
+	}
 	one.want(t, http.MethodHead, "files/abcdefgh", "", http.StatusNoContent, "")
 	one.want(t, http.MethodHead, "files/ABCDEFGH", "", http.StatusNotFound, "")
 	two.want(t, http.MethodHead, "files/abcdefgh", "", http.StatusNotFound, "")
