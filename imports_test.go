@@ -153,7 +153,7 @@ var mayImport = map[string][]string{
 
 	"client": {"runtime"},
 
-	"cli":            {"cli/advice", "cli/cases", "cli/completion", "cli/connection", "cli/copying", "cli/execution", "cli/output", "cli/terminal", "cli/top", "client", "config/quantity", "runtime"},
+	"cli":            {"cli/advice", "cli/cases", "cli/completion", "cli/connection", "cli/copying", "cli/execution", "cli/output", "cli/terminal", "cli/top", "client", "config/quantity", "runtime", "runtime/language"},
 	"cli/advice":     {"client", "runtime"},
 	"cli/cases":      {"cli/connection", "cli/output", "client", "runtime"},
 	"cli/completion": {"cli/connection", "config/quantity"},

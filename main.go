@@ -26,7 +26,7 @@ const description = `Rockpool runs other people's programs, each in an isolated 
 First start a server, then run something on it:
 
     rockpool serve
-    rockpool run --env python hello.py
+    rockpool run hello.py
 
 Every command has examples in its own help: rockpool COMMAND --help`
 
@@ -82,7 +82,7 @@ func (versionCommand) Run(s cli.Streams) error {
 // usePrivate is cli.Private's: a server that has one of the first environments
 // and keeps no runner of it warm, since one is all that is asked for.
 func usePrivate(ctx context.Context, environment string, s cli.Streams, use func(ctx context.Context, server *client.Client) error) error {
-	input, err := privateEnvironment(environment)
+	inputs, err := privateEnvironments(environment)
 	if err != nil {
 		return err
 	}
@@ -101,8 +101,10 @@ func usePrivate(ctx context.Context, environment string, s cli.Streams, use func
 		if lost := srv.Lost(); lost != "" {
 			say("%s", lost)
 		}
-		if _, _, err := srv.Engine.PutEnvironment(ctx, input); err != nil {
-			return err
+		for _, input := range inputs {
+			if _, _, err := srv.Engine.PutEnvironment(ctx, input); err != nil {
+				return err
+			}
 		}
 		reached := srv.Client()
 		defer reached.CloseIdle()
@@ -120,19 +122,22 @@ func usePrivate(ctx context.Context, environment string, s cli.Streams, use func
 	return errors.Join(used, err)
 }
 
-func privateEnvironment(id string) (engine.PutEnvironmentInput, error) {
+// privateEnvironments returns the one with an id, or with "" all that this machine has programs for. None keeps idle runners.
+func privateEnvironments(id string) (inputs []engine.PutEnvironmentInput, err error) {
 	var names []string
 	for _, s := range server.Starters() {
 		if !s.Installed() {
 			continue
 		}
-		if string(s.ID) == id {
-			input := s.Input()
-			none := 0
-			input.PoolSize = &none
-			return input, nil
-		}
 		names = append(names, string(s.ID))
+		if id == "" || id == string(s.ID) {
+			input, none := s.Input(), 0
+			input.PoolSize = &none
+			inputs = append(inputs, input)
+		}
 	}
-	return engine.PutEnvironmentInput{}, fmt.Errorf("no server listens at %s, and one for this run alone has no environment %q, only %q: start one with `rockpool serve` and put it there", connection.DefaultServer, id, names)
+	if len(inputs) == 0 {
+		return nil, fmt.Errorf("no server listens at %s, and one for this run alone has no environment %q, only %q: start one with `rockpool serve` and put it there", connection.DefaultServer, id, names)
+	}
+	return inputs, nil
 }

@@ -67,7 +67,7 @@ func (c *execList) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	empty := "no executions: `rockpool run --env ENVIRONMENT FILE` starts one"
+	empty := "no executions: `rockpool run FILE` starts one"
 	if c.given() || c.Failed || len(c.State)+len(c.Outcome) > 0 {
 		empty = "no executions match"
 	}

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/rockpool/rockpool/doors"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/language"
 	"github.com/rockpool/rockpool/test/wait"
@@ -71,4 +74,28 @@ func TestALanguageHasTheVersionOfItsPreferredEnvironment(t *testing.T) {
 		}
 		return own.Version != nil && *own.Version == "1.2"
 	})
+}
+
+// A listening door keeps what it gets of the server.
+type listeningDoor struct{ host *doors.Host }
+
+func (listeningDoor) Name() string { return "listening" }
+func (listeningDoor) Path() string { return "/listening/" }
+
+func (d listeningDoor) Register(host doors.Host, _ *doors.Routes) { *d.host = host }
+
+func TestDoorsHaveTheLanguagesOfTheAPI(t *testing.T) {
+	var host doors.Host
+	own := language.Of(language.Recipe{ID: "own", Version: []string{"echo", "1.2"}, VersionPattern: "(.*)", Environments: []runtime.EnvironmentID{"e"}})
+	options := bedOptions{Options: Options{Languages: own, Doors: []doors.Door{listeningDoor{&host}}, Counts: new(doors.Counts)}}
+	fake := clustertest.NewFake()
+	b := newBedWith(t, fake, fake, options)
+	b.environment("e", 1)
+	if host.Languages != own {
+		t.Error("a door has other languages")
+	}
+	env, _ := b.engine.Environment("e")
+	if found, known := host.Versions.Versions(access.With(t.Context(), access.Anonymous()), env); !known || found["own"] != "1.2" {
+		t.Errorf("%v %v", found, known)
+	}
 }

@@ -27,7 +27,7 @@ server-sent events (Accept: text/event-stream).
 
 Or run a program:
 
-    rockpool run --env python hello.py
+    rockpool run hello.py
 
 Prometheus scrapes %[2]s://%[1]s/metrics.
 `, r.Host, scheme)

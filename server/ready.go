@@ -92,7 +92,7 @@ func readyLine(program, url string, environments []runtime.Environment) string {
 	}
 	try := program + ` run --env ` + names[0] + ` -- echo hello`
 	if slices.Contains(names, "python") {
-		try = program + " run --env python hello.py"
+		try = program + " run hello.py"
 	}
 	return fmt.Sprintf("rockpool is ready: %[1]s/graphql (dashboard: %[1]s; environments: %[2]s; try: %[3]s)", url, strings.Join(names, ", "), try)
 }

@@ -34,7 +34,7 @@ func TestReadyLineSaysWhatToDoNext(t *testing.T) {
 		says string
 	}{
 		{nil, "putEnvironment"},
-		{[]runtime.EnvironmentID{"c", "python", "shell"}, "environments: c, python, shell; try: bin/rockpool run --env python hello.py"},
+		{[]runtime.EnvironmentID{"c", "python", "shell"}, "environments: c, python, shell; try: bin/rockpool run hello.py"},
 		{[]runtime.EnvironmentID{"shell"}, "bin/rockpool run --env shell -- echo hello"},
 	} {
 		var environments []runtime.Environment

@@ -4820,7 +4820,7 @@ scalar Cursor
 "A file that comes beside the operation, in a multipart request (https://github.com/jaydenseric/graphql-multipart-request-spec); only ever a variable, which is null in the JSON. See ` + "`" + `uploadFile` + "`" + `."
 scalar Upload
 
-"What can be asked. A query changes nothing."
+"What can be asked. A query changes nothing; only ` + "`" + `Language.version` + "`" + ` may claim a runner for a moment."
 type Query {
   "All environments that the caller sees, sorted by id. A tenant has 10,000 at most."
   environments: [Environment!]!

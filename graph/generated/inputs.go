@@ -278,7 +278,7 @@ type PutTenantPayload struct {
 	Tenant runtime.Tenant `json:"tenant"`
 }
 
-// What can be asked. A query changes nothing.
+// What can be asked. A query changes nothing; only `Language.version` may claim a runner for a moment.
 type Query struct {
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
-// programs is a serve.Host whose commands are Go functions: true, false, echo,
+// programs is a serve.Host whose commands are Go functions: true, false, echo, pwd,
 // cat, sleep SECONDS, exit CODE, zeros BYTES, stderr TEXT, count LINES. Its files
 // are a map.
 type programs struct {
@@ -32,6 +32,9 @@ func (h *programs) Start(start agent.Start) (serve.Process, error) {
 	argv := start.Argv
 	if len(argv) == 3 && argv[1] == "-c" {
 		argv = strings.Fields(argv[2])
+	}
+	if argv[0] == "pwd" {
+		argv = []string{"echo", start.Dir}
 	}
 	run := commands[argv[0]]
 	if run == nil {

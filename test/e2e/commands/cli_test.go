@@ -197,18 +197,44 @@ func TestE2EExecutionsByLabel(t *testing.T) {
 	if list := b.Works(t, "exec", "list", "--label", user); strings.Count(list, "\n") != 4 {
 		t.Error(list)
 	}
+}
 
-	// A C program is compiled by a script of ours, which nobody typed.
-	program := filepath.Join(t.TempDir(), "hello.c")
+// TestE2ERunFindsEnvironmentAndCompiler for a file that is named after its language.
+func TestE2ERunFindsEnvironmentAndCompiler(t *testing.T) {
+	privately(t)
+	program := filepath.Join(t.TempDir(), `$(touch pwned);"' .c`)
+	source := "#include <stdio.h>\nint main(int n, char **v) { printf(\"%d %s\", n, v[1]); return 3; }\n"
+	if err := os.WriteFile(program, []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", program, "two words"); out != "2 two words" || code != 3 {
+		t.Errorf("%q %q %d", out, errs, code)
+	}
 	if err := os.WriteFile(program, []byte("not C"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	bed.RunProgram(t, nil, bed.Rockpool(t), "run", "--server", b.Address, "--env", "labelled", "--label", user, program, "two words")
-	bed.RunProgram(t, nil, bed.Rockpool(t), "run", "--server", b.Address, "--env", "labelled", "--label", user, "--cases", casesDir(t, map[string]string{"1.args": "one"}), program)
-	for _, line := range []string{"hello.c 'two words'", "hello.c one"} {
-		if list := b.Works(t, "exec", "list", "--label", user); !strings.Contains(list, "  "+line+"\n") {
-			t.Errorf("%s isn't among %s", line, list)
-		}
+	if out, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", program); out != "" || code != 1 || !strings.Contains(errs, "error:") {
+		t.Errorf("what can't be compiled: %q %q %d", out, errs, code)
+	}
+	unserved := filepath.Join(t.TempDir(), "x.lua")
+	if err := os.WriteFile(unserved, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", unserved); code != 125 || !strings.Contains(errs, "no environment for lua: start one with `rockpool serve`") {
+		t.Errorf("%q %d", errs, code)
+	}
+
+	languages := filepath.Join(t.TempDir(), "languages.yaml")
+	if err := os.WriteFile(languages, []byte(`languages: [{id: read, extensions: [.read], fileName: a.read, run: [cat, "{file}"], environments: [shell]}]`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("ROCKPOOL_LANGUAGES", languages)
+	own := filepath.Join(t.TempDir(), "x.read")
+	if err := os.WriteFile(own, []byte("read"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", own); out != "read" || code != 0 {
+		t.Errorf("a language of one's own: %q %q %d", out, errs, code)
 	}
 }
 
