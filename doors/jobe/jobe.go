@@ -61,12 +61,12 @@ func refuseKey(w http.ResponseWriter, r *http.Request, _ error) {
 type api struct {
 	doors.Host
 	files  *cache
-	bodies *semaphore.Weighted // bytes of the bodies that are being read or run
+	bodies *semaphore.Weighted // bytes of the bodies that are being read, or whose runs are beginning
 }
 
 // Bounds of bodies.
 const (
-	bodiesAtOnce = 8 // of the largest size
+	bodiesAtOnce = 4 // of the largest size: a body takes six times its size while its run begins
 	bodyTime     = time.Minute
 )
 
@@ -136,7 +136,7 @@ func (a *api) body(w http.ResponseWriter, r *http.Request) (text []byte, done fu
 	done = func() { a.bodies.Release(weight) }
 	deadlines := http.NewResponseController(w)
 	_ = deadlines.SetReadDeadline(time.Now().Add(bodyTime)) // where that isn't possible it ends with the connection
-	var read bytes.Buffer
+	read := bytes.NewBuffer(make([]byte, 0, max(r.ContentLength, 0)+bytes.MinRead))
 	_, err = read.ReadFrom(http.MaxBytesReader(w, r.Body, a.MaxBody))
 	_ = deadlines.SetReadDeadline(time.Time{}) // else the run would end by then
 	if err != nil {

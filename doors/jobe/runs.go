@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
@@ -23,33 +22,53 @@ const (
 )
 
 func (a *api) run(w http.ResponseWriter, r *http.Request) (any, error) {
-	p, err := a.caller(r.Context())
+	j, batch, err := a.start(w, r)
 	if err != nil {
 		return overloaded(err)
 	}
-	body, done, err := a.body(w, r)
+	build, run, err := a.follow(r.Context(), batch)
+	if r.Context().Err() != nil { // the client went: what it doesn't await takes no room
+		_, _ = a.Guard.CancelBatch(context.WithoutCancel(r.Context()), batch)
+	}
 	if err != nil {
 		return overloaded(err)
+	}
+	judged := j.judge(build, run)
+	judged.RunID = string(batch)
+	return judged, nil
+}
+
+// start begins what a request asks for. What the request has brought isn't held any longer.
+func (a *api) start(w http.ResponseWriter, r *http.Request) (j job, _ runtime.BatchID, err error) {
+	p, err := a.caller(r.Context())
+	if err != nil {
+		return j, "", err
+	}
+	body, done, err := a.body(w, r)
+	if err != nil {
+		return j, "", err
 	}
 	defer done()
 	s, refused := parseSpec(body)
 	if refused != nil {
-		return nil, refused
+		return j, "", refused
 	}
 	recipe, env, err := a.environment(r.Context(), s.language)
 	if err != nil {
-		return nil, err
+		return j, "", err
 	}
-	j := newJob(s, recipe)
+	j = newJob(s, recipe)
 	files, refused := a.filesOf(p.Tenant, s, j.fileName)
 	if refused != nil {
-		return nil, refused
+		return j, "", refused
 	}
-	result, err := a.execute(r.Context(), p, s, j, env, files)
-	if err != nil {
-		return overloaded(err)
+	in := engine.RunInput{EnvironmentID: env.ID, Files: files, Command: j.run, CommandLine: j.shown, WaitFor: new(int(patience / time.Second)), Caller: "jobe " + p.ID}
+	of := engine.BatchInput{Cases: []engine.CaseInput{{Stdin: []byte(s.input), Bounds: s.parameters.bounds(j.dialect, env.OutputLimit)}}}
+	if j.build != nil {
+		of.Build = &engine.BuildInput{Command: j.build, Bounds: s.parameters.buildBounds(j.dialect, env.OutputLimit)}
 	}
-	return result, nil
+	b, err := a.begin(r.Context(), in, of)
+	return j, b.ID, err
 }
 
 // environment returns how programs of a language are run, and where the caller can run them.
@@ -104,29 +123,6 @@ func (a *api) filesOf(tenant runtime.TenantID, s spec, source string) ([]runtime
 		files = append(files, runtime.FileWrite{Path: f.name, Data: content, Mode: mode})
 	}
 	return files, nil
-}
-
-// execute builds and runs a job in a fresh runner.
-func (a *api) execute(ctx context.Context, p access.Principal, s spec, j job, env runtime.Environment, files []runtime.FileWrite) (result, error) {
-	in := engine.RunInput{EnvironmentID: env.ID, Files: files, Command: j.run, CommandLine: j.shown, WaitFor: new(int(patience / time.Second)), Caller: "jobe " + p.ID}
-	of := engine.BatchInput{Cases: []engine.CaseInput{{Stdin: []byte(s.input), Bounds: s.parameters.bounds(j.dialect, env.OutputLimit)}}}
-	if j.build != nil {
-		of.Build = &engine.BuildInput{Command: j.build, Bounds: s.parameters.buildBounds(j.dialect, env.OutputLimit)}
-	}
-	b, err := a.begin(ctx, in, of)
-	if err != nil {
-		return result{}, err
-	}
-	build, run, err := a.follow(ctx, b.ID)
-	if ctx.Err() != nil { // the client went: what it doesn't await takes no room
-		_, _ = a.Guard.CancelBatch(context.WithoutCancel(ctx), b.ID)
-	}
-	if err != nil {
-		return result{}, err
-	}
-	judged := j.judge(build, run)
-	judged.RunID = string(b.ID)
-	return judged, nil
 }
 
 // begin begins a batch. Nothing of it has begun in a runner that goes before.
