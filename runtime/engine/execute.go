@@ -27,14 +27,14 @@ func (e *Engine) Execute(ctx context.Context, in RunInput) (runtime.Execution, e
 		return runtime.Execution{}, err
 	}
 	x, start, claim := run.execution, run.start, run.claim
-	asked := in
-	asked.Key, asked.WaitFor = "", nil
-	x.Input, x.Release = digest(asked), true
+	x.Release = true
 	whole := func(ctx context.Context) (runtime.Execution, error) { return e.claimAndStart(ctx, in, claim, start, x) }
 	if in.Key == "" {
 		return whole(ctx)
 	}
-	x.Key = keyOf(in.Keys, "run/"+in.Key)
+	asked := in
+	asked.Key, asked.WaitFor = "", nil
+	x.Key, x.Input = keyOf(in.Keys, "run/"+in.Key), digest(asked)
 	claim.Claim.Key, claim.Claim.Input = x.Key, x.Input
 	made, _, err := e.runs.Do(ctx, x.Key, x.Input, e.jobs.add, func(ctx context.Context) (runtime.Execution, error) {
 		if stored, found, err := e.store.ExecutionByKey(ctx, x.Key); err != nil || found {
@@ -55,9 +55,7 @@ func (e *Engine) RunBatch(ctx context.Context, in RunInput, of BatchInput) (runt
 	if in.Stdin != nil {
 		return runtime.Batch{}, runtime.Execution{}, errOwnStdin()
 	}
-	asked := in
-	asked.Key, asked.WaitFor = "", nil
-	b := runtime.Batch{ID: runtime.NewBatchID(), EnvironmentID: in.EnvironmentID, Tenant: in.Tenant, Input: digest([]any{asked, of}), Release: !of.FreshRunners}
+	b := runtime.Batch{ID: runtime.NewBatchID(), EnvironmentID: in.EnvironmentID, Tenant: in.Tenant, Release: !of.FreshRunners}
 	shared, steps, err := of.plan(&b, run.start)
 	if err != nil {
 		return b, runtime.Execution{}, err
@@ -76,7 +74,9 @@ func (e *Engine) RunBatch(ctx context.Context, in RunInput, of BatchInput) (runt
 		x, err := whole(ctx)
 		return e.started(ctx, x, err)
 	}
-	b.Key = keyOf(in.Keys, "run/"+in.Key)
+	asked := in
+	asked.Key, asked.WaitFor = "", nil
+	b.Key, b.Input = keyOf(in.Keys, "run/"+in.Key), digest([]any{asked, of})
 	run.claim.Claim.Key, run.claim.Claim.Input = b.Key, b.Input
 	x, _, err := e.runs.Do(ctx, b.Key, b.Input, e.jobs.add, func(ctx context.Context) (runtime.Execution, error) {
 		if stored, found, err := e.store.BatchByKey(ctx, b.Key); err != nil || found {

@@ -1,0 +1,102 @@
+package jobe
+
+import (
+	"container/list"
+	"sync"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Bounds of the files of all tenants.
+const (
+	maxCachedBytes = 128 << 20
+	cachedBeside   = 512 // bytes that a file takes beside its content
+)
+
+// A cache has the files that clients have put there, by tenant. Where it is full, the tenant that has most loses the
+// file that it hasn't used for longest. It is safe for concurrent use.
+type cache struct {
+	most int64 // bytes
+
+	mu      sync.Mutex // guards what follows
+	bytes   int64
+	tenants map[runtime.TenantID]*shelf
+}
+
+// A shelf has the files of a tenant.
+type shelf struct {
+	bytes int64
+	files map[string]*list.Element
+	order list.List // of *cached: the one that was used last is the first
+}
+
+type cached struct {
+	id      string
+	content []byte
+}
+
+func (c *cached) size() int64 { return int64(len(c.id)+len(c.content)) + cachedBeside }
+
+func newCache(most int64) *cache {
+	return &cache{most: most, tenants: map[runtime.TenantID]*shelf{}}
+}
+
+// get returns the content of a tenant's file, which nobody changes.
+func (c *cache) get(tenant runtime.TenantID, id string) ([]byte, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.tenants[tenant]
+	if s == nil || s.files[id] == nil {
+		return nil, false
+	}
+	s.order.MoveToFront(s.files[id])
+	return s.files[id].Value.(*cached).content, true
+}
+
+// put keeps a file. It reports false where that is larger than the cache.
+func (c *cache) put(tenant runtime.TenantID, id string, content []byte) bool {
+	file := &cached{id, content}
+	if file.size() > c.most {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.tenants[tenant]; s != nil && s.files[id] != nil {
+		c.remove(tenant, s.files[id])
+	}
+	for c.bytes+file.size() > c.most {
+		largest := c.largest()
+		c.remove(largest, c.tenants[largest].order.Back())
+	}
+	s := c.tenants[tenant]
+	if s == nil {
+		s = &shelf{files: map[string]*list.Element{}}
+		c.tenants[tenant] = s
+	}
+	s.files[id] = s.order.PushFront(file)
+	s.bytes += file.size()
+	c.bytes += file.size()
+	return true
+}
+
+// largest returns the tenant that has most. There is one.
+func (c *cache) largest() (largest runtime.TenantID) {
+	most := int64(-1)
+	for id, s := range c.tenants {
+		if s.bytes > most || s.bytes == most && id < largest {
+			largest, most = id, s.bytes
+		}
+	}
+	return largest
+}
+
+func (c *cache) remove(tenant runtime.TenantID, e *list.Element) {
+	s := c.tenants[tenant]
+	file := s.order.Remove(e).(*cached)
+	delete(s.files, file.id)
+	s.bytes -= file.size()
+	c.bytes -= file.size()
+	if len(s.files) == 0 {
+		delete(c.tenants, tenant)
+	}
+}

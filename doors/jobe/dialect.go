@@ -1,0 +1,133 @@
+package jobe
+
+import (
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/language"
+)
+
+// A dialect is how the original builds and runs a language where that differs from its recipe. The zero value is a
+// language that the original doesn't have.
+type dialect struct {
+	build, run        []string // the templates; nil: the recipe's
+	compileArgs       []string // by default
+	interpreterArgs   []string // by default
+	memory            float64  // MB of address space by default; 0: it isn't bounded, whatever a client asks
+	leastProcesses    float64
+	warnings          bool                     // a build that succeeds may print
+	stderr            func(string) string      // what is shown of it; nil: all
+	failsBeforeItRuns func(stderr string) bool // whether an interpreter that failed has refused the source
+}
+
+var dialects = map[string]dialect{
+	"c": {
+		build: []string{"gcc", "{buildArgs}", "-o", "{file}.exe", "{file}", "{linkArgs}"}, run: compiled,
+		compileArgs: []string{"-Wall", "-Werror", "-std=c99", "-x", "c"}, memory: 400,
+	},
+	"cpp": {
+		build: []string{"g++", "{buildArgs}", "-o", "{file}.exe", "{file}", "{linkArgs}"}, run: compiled,
+		compileArgs: []string{"-Wall", "-Werror"}, memory: 400,
+	},
+	"java": {
+		run:             []string{"java", "{interpreterArgs}", "{class}", "{args}"},
+		interpreterArgs: []string{"-Xrs", "-Xss8m", "-Xmx200m"}, leastProcesses: 256,
+		stderr: func(text string) string { return strings.ReplaceAll(text, "\n\t", "\n        ") },
+	},
+	"nodejs":  {interpreterArgs: []string{"--use_strict"}},
+	"octave":  {interpreterArgs: []string{"--norc", "--no-window-system", "--silent", "-H"}, stderr: octaveErrors},
+	"pascal":  {build: []string{"fpc", "{buildArgs}", "-o{file}.exe", "{file}"}, run: compiled, compileArgs: []string{"-vew", "-Se"}, memory: 400, warnings: true},
+	"php":     {build: []string{"php", "-l", "{file}"}, interpreterArgs: []string{"--no-php-ini"}},
+	"python3": {interpreterArgs: []string{"-BE"}, failsBeforeItRuns: pythonSyntax},
+}
+
+var compiled = []string{"./{file}.exe", "{interpreterArgs}", "{args}"}
+
+func (d dialect) processes(asked float64) float64 { return atLeast(asked, d.leastProcesses) }
+
+// A job is a spec as commands.
+type job struct {
+	dialect  dialect
+	fileName string
+	build    []string // nil: nothing is built
+	run      []string
+	shown    string // the command line for people; "": run
+}
+
+// newJob returns the commands of a spec in a language.
+func newJob(s spec, recipe language.Recipe) job {
+	d := dialects[recipe.ID]
+	j := job{dialect: d, fileName: s.fileName}
+	if j.fileName == "" || j.fileName == "prog.java" { // the latter is a guess of old clients
+		j.fileName = "prog" + path.Ext(recipe.FileName)
+		if recipe.FileNamePattern != "" {
+			j.fileName = recipe.SourceFile([]byte(s.source))
+		}
+	}
+	if d.build != nil {
+		recipe.Build = d.build
+	}
+	if d.run != nil {
+		recipe.Run = d.run
+	}
+	class, _, _ := strings.Cut(j.fileName, ".")
+	program := language.Program{File: j.fileName, Class: class, BuildArgs: d.compileArgs, LinkArgs: s.parameters.link, InterpreterArgs: d.interpreterArgs, Args: s.parameters.run}
+	if s.parameters.mainClass != "" {
+		program.Class = s.parameters.mainClass
+	}
+	if s.parameters.compile != nil {
+		program.BuildArgs = s.parameters.compile
+	}
+	if s.parameters.interpreter != nil {
+		program.InterpreterArgs = s.parameters.interpreter
+	}
+	j.build, j.run = recipe.BuildCommand(program), recipe.RunCommand(program)
+	if d.memory > 0 {
+		if line := runtime.WithArguments("", j.run); runtime.ValidateCommandLine(line) == nil {
+			j.shown = line
+		}
+		j.run = withLimits(j.run, or(s.parameters.memory, d.memory), or(s.parameters.processes, defaultProcesses))
+	}
+	return j
+}
+
+// limits is a script that begins a command with two limits of the kernel's. Shells name that of processes differently.
+const limits = `ulimit -v "$1" && { ulimit -u "$2" || ulimit -p "$2"; } 2>/dev/null; shift 2; exec "$@"`
+
+// withLimits returns a command whose address space is bounded, and which can't start more processes. Both fail inside
+// the program, as in the original: the runner's own limits would end it.
+func withLimits(command []string, megabytes, processes float64) []string {
+	most := func(value float64) string {
+		if value <= 0 {
+			return "unlimited"
+		}
+		return strconv.FormatInt(clamp(value, 1, 1<<40), 10)
+	}
+	return append([]string{runtime.Shell, "-c", limits, "sh", most(megabytes * 1000), most(processes)}, command...)
+}
+
+// syntaxErrors match the last line of what Python prints about a source that it refuses.
+var syntaxErrors = regexp.MustCompile(`^(SyntaxError|IndentationError|TabError|ValueError: source code)\b`)
+
+// pythonSyntax reports whether Python refused a source as it is: the message has no traceback then.
+func pythonSyntax(stderr string) bool {
+	lines := strings.Split(strings.TrimRight(stderr, "\n"), "\n")
+	return syntaxErrors.MatchString(lines[len(lines)-1]) && (len(lines) == 1 || strings.HasPrefix(lines[0], `  File "`))
+}
+
+// octaveErrors leaves out what Octave prints at its end on machines without a home.
+func octaveErrors(text string) string {
+	lines := strings.Split(strings.TrimRight(strings.ReplaceAll(text, "\r", ""), "\n \t"), "\n")
+	for _, noise := range []string{"error: ignoring octave_execution_exception", "error: No such file or directory"} {
+		if last := len(lines) - 1; last >= 0 && strings.HasPrefix(lines[last], noise) {
+			lines = lines[:last]
+		}
+	}
+	if text = strings.Join(lines, "\n"); text == "" {
+		return ""
+	}
+	return text + "\n"
+}

@@ -1,0 +1,24 @@
+package jobe
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// printable returns output as JSON can have it: valid UTF-8 as it is. In any other each byte outside printable ASCII,
+// tab, CR and LF becomes \xHH.
+func printable(output []byte) string {
+	if utf8.Valid(output) {
+		return string(output)
+	}
+	var b strings.Builder
+	for _, c := range output {
+		if c > 0x7e || c < ' ' && c != '\t' && c != '\r' && c != '\n' {
+			fmt.Fprintf(&b, `\x%02x`, c)
+			continue
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
+}

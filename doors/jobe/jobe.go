@@ -1,0 +1,220 @@
+// Package jobe is the door for clients of Jobe, above all Moodle's plugin CodeRunner. It serves Jobe's four routes under
+// /jobe/index.php/restapi. Each run gets a fresh runner, which goes when the run ends.
+//
+// A client shows its token in the header X-API-KEY. The files that clients put are in memory, by tenant.
+package jobe
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/rockpool/rockpool/doors"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+)
+
+const root = "/jobe/index.php/restapi/"
+
+// New returns the door.
+func New() doors.Door { return door{} }
+
+type door struct{}
+
+// Name implements doors.Door.
+func (door) Name() string { return "jobe" }
+
+// Path implements doors.Door.
+func (door) Path() string { return root }
+
+// Register implements doors.Door.
+func (door) Register(host doors.Host, routes *doors.Routes) {
+	a := &api{Host: host, files: newCache(maxCachedBytes), bodies: semaphore.NewWeighted(bodiesAtOnce * host.MaxBody)}
+	shown := doors.Authentication{Shown: func(r *http.Request) string { return r.Header.Get("X-API-KEY") }, Refuse: refuseKey}
+	for pattern, handler := range map[string]handler{
+		"GET " + root + "languages": a.languages, "GET " + root + "languages/{$}": a.languages,
+		"HEAD " + root + "files/{id}": a.headFile, "PUT " + root + "files/{id}": a.putFile,
+		"POST " + root + "runs": a.run, "POST " + root + "runs/{$}": a.run,
+	} {
+		routes.Handle(pattern, host.Authenticated(shown, a.answering(handler)))
+	}
+}
+
+// refuseKey answers a request whose key isn't a token's.
+func refuseKey(w http.ResponseWriter, r *http.Request, _ error) {
+	text := "Unknown API key"
+	if r.Header.Get("X-API-KEY") == "" {
+		text = "Missing API key"
+	}
+	write(w, http.StatusForbidden, text)
+}
+
+// api has what the routes share.
+type api struct {
+	doors.Host
+	files  *cache
+	bodies *semaphore.Weighted // bytes of the bodies that are being read, or whose runs are beginning
+}
+
+// Bounds of bodies.
+const (
+	bodiesAtOnce = 4 // of the largest size: a body takes six times its size while its run begins
+	bodyTime     = time.Minute
+)
+
+// A handler returns the answer to a request. It may set deadlines with w, and writes nothing.
+type handler func(w http.ResponseWriter, r *http.Request) (any, error)
+
+// answering serves what a handler returns: nil is no content, and a refusal has its own status.
+func (a *api) answering(handle handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, err := handle(w, r)
+		var refused *refusal
+		switch {
+		case errors.As(err, &refused):
+			write(w, refused.status, refused.why)
+		case err != nil:
+			a.fail(w, r, err)
+		case answer == nil:
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			write(w, http.StatusOK, answer)
+		}
+	})
+}
+
+// fail answers an error of the server's, and logs it, unless the caller went or the server ends.
+func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
+	switch code := runtime.CodeOf(err); {
+	case code == runtime.CodeForbidden || code == runtime.CodeUnauthenticated:
+		write(w, http.StatusForbidden, runtime.MessageOf(err))
+	case r.Context().Err() != nil:
+		write(w, http.StatusServiceUnavailable, "the request was given up")
+	case code == runtime.CodeInternal:
+		a.Logger.Error("a request of Jobe's failed", zap.Error(err))
+		write(w, http.StatusInternalServerError, "Server exception: the server's log has the detail")
+	default:
+		write(w, http.StatusServiceUnavailable, runtime.MessageOf(err))
+	}
+}
+
+func write(w http.ResponseWriter, status int, answer any) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(answer); err != nil {
+		panic(err) // strings and numbers: never
+	}
+	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(text.Bytes()) // a client that went misses it
+}
+
+// body reads a request's body. Call done when what was made of it isn't held any more.
+func (a *api) body(w http.ResponseWriter, r *http.Request) (text []byte, done func(), err error) {
+	weight := a.MaxBody
+	if r.ContentLength >= 0 {
+		weight = r.ContentLength
+	}
+	if weight > a.MaxBody {
+		return nil, nil, tooLarge(a.MaxBody)
+	}
+	// A client may put a file and go: its context doesn't count.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), patience)
+	defer cancel()
+	if a.bodies.Acquire(ctx, weight) != nil {
+		return nil, nil, runtime.Errorf(runtime.CodeQuotaExceeded, "too much is being sent at once: try again")
+	}
+	done = func() { a.bodies.Release(weight) }
+	deadlines := http.NewResponseController(w)
+	_ = deadlines.SetReadDeadline(time.Now().Add(bodyTime)) // where that isn't possible it ends with the connection
+	read := bytes.NewBuffer(make([]byte, 0, max(r.ContentLength, 0)+bytes.MinRead))
+	_, err = read.ReadFrom(http.MaxBytesReader(w, r.Body, a.MaxBody))
+	_ = deadlines.SetReadDeadline(time.Time{}) // else the run would end by then
+	if err != nil {
+		done()
+		if large := new(http.MaxBytesError); errors.As(err, &large) {
+			return nil, nil, tooLarge(a.MaxBody)
+		}
+		return nil, nil, bad("the body broke off")
+	}
+	return read.Bytes(), done, nil
+}
+
+func tooLarge(most int64) *refusal {
+	return refuse(http.StatusRequestEntityTooLarge, "the body must be at most %d bytes", most)
+}
+
+// caller returns who calls, if they may run programs.
+func (a *api) caller(ctx context.Context) (access.Principal, error) {
+	return a.Guard.Allowed(ctx, "run")
+}
+
+func (a *api) headFile(_ http.ResponseWriter, r *http.Request) (any, error) {
+	p, err := a.caller(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	if _, there := a.files.get(p.Tenant, r.PathValue("id")); !there {
+		return nil, refuse(http.StatusNotFound, "the file isn't there")
+	}
+	return nil, nil
+}
+
+func (a *api) putFile(w http.ResponseWriter, r *http.Request) (any, error) {
+	p, err := a.caller(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	id := r.PathValue("id")
+	if !fileIDs.MatchString(id) {
+		return nil, refuse(http.StatusNotFound, "a file's id has letters and digits only, at most 128")
+	}
+	body, done, err := a.body(w, r)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	content, refused := fileContents(id, body)
+	if refused != nil {
+		return nil, refused
+	}
+	if !a.files.put(p.Tenant, id, content) {
+		return nil, refuse(http.StatusRequestEntityTooLarge, "put: file %s is larger than the cache", id)
+	}
+	return nil, nil
+}
+
+// fileContents returns the contents that the body of a PUT has.
+func fileContents(id string, body []byte) ([]byte, *refusal) {
+	var put map[string]json.RawMessage
+	if json.Unmarshal(body, &put) != nil {
+		return nil, bad("put: missing file_contents parameter")
+	}
+	text, given, ok := scalar(put["file_contents"])
+	if !given || !ok {
+		return nil, bad("put: missing file_contents parameter")
+	}
+	content, err := decode(text)
+	if err != nil {
+		return nil, bad("put: contents of file %s are not valid base-64", id)
+	}
+	return content, nil
+}
+
+// decode decodes base64 as PHP does: blanks may be within, and padding may be missing.
+func decode(text string) ([]byte, error) {
+	text = strings.NewReplacer(" ", "", "\t", "", "\r", "", "\n", "").Replace(text)
+	if strings.HasSuffix(text, "=") {
+		return base64.StdEncoding.DecodeString(text)
+	}
+	return base64.RawStdEncoding.DecodeString(text)
+}

@@ -1,0 +1,189 @@
+package jobe
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/rockpool/rockpool/doors"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/language"
+)
+
+func exited(code int) runtime.End { return runtime.End{Outcome: runtime.OutcomeExited, ExitCode: code} }
+
+func ended(outcome runtime.Outcome) runtime.End {
+	return runtime.End{Outcome: outcome, Message: "it ended"}
+}
+
+func TestOutcomes(t *testing.T) {
+	good := phase{end: exited(0), stdout: []byte("out\n")}
+	const python = "  File \"prog.py\", line 1\n    x y\n      ^\nSyntaxError: invalid syntax\n"
+	for _, test := range []struct {
+		name       string
+		language   string
+		build, run phase
+		want       result
+	}{
+		{"success", "nodejs", phase{}, good, result{Outcome: success, Stdout: "out\n"}},
+		{"an exit code alone is success", "nodejs", phase{}, phase{end: exited(3)}, result{Outcome: success}},
+		{"stderr is an error", "nodejs", phase{}, phase{end: exited(0), stdout: []byte("a"), stderr: []byte("b")}, result{Outcome: runtimeError, Stdout: "a", Stderr: "b"}},
+		{"a signal", "c", good, phase{end: runtime.End{Outcome: runtime.OutcomeSignaled, Signal: "SIGSEGV"}, stderr: []byte("b")}, result{Outcome: runtimeError, Stderr: "b\nSegmentation fault\n"}},
+		{"a signal without a name", "c", good, phase{end: runtime.End{Outcome: runtime.OutcomeSignaled, Signal: "SIGUSR1"}}, result{Outcome: runtimeError, Stderr: "Ended by SIGUSR1\n"}},
+		{"wall time", "c", good, phase{end: ended(runtime.OutcomeTimeLimit), stdout: []byte("a"), stderr: []byte("b")}, result{Outcome: timeLimit, Stdout: "a"}},
+		{"processor time", "c", good, phase{end: ended(runtime.OutcomeCPULimit)}, result{Outcome: timeLimit}},
+		{"output", "c", good, phase{end: ended(runtime.OutcomeOutputLimit)}, result{Outcome: timeLimit}},
+		{"memory", "c", good, phase{end: ended(runtime.OutcomeMemoryLimit), stdout: []byte("a"), stderr: []byte("b")}, result{Outcome: memoryLimit, Stdout: "a"}},
+		{"processes", "c", good, phase{end: ended(runtime.OutcomeProcessLimit)}, result{Outcome: runtimeError, Stderr: "it ended"}},
+		{"a runner that went", "c", good, phase{end: ended(runtime.OutcomeRunnerGone)}, result{Outcome: internal, Stderr: "it ended"}},
+		{"a program that can't be started", "c", good, phase{end: ended(runtime.OutcomeFailed)}, result{Outcome: internal, Stderr: "it ended"}},
+		{"a build that fails", "c", phase{end: exited(1), stderr: []byte("e")}, phase{}, result{Outcome: compileError, CmpInfo: "e"}},
+		{"a build that fails silently", "c", phase{end: exited(1)}, phase{}, result{Outcome: compileError, CmpInfo: "compiling failed: "}},
+		{"a build that takes too long", "c", phase{end: ended(runtime.OutcomeTimeLimit), stderr: []byte("e")}, phase{}, result{Outcome: compileError, CmpInfo: "e\ncompiling failed: it ended"}},
+		{"a warning", "c", phase{end: exited(0), stderr: []byte("w")}, good, result{Outcome: compileError, CmpInfo: "w"}},
+		{"a remark", "c", phase{end: exited(0), stdout: []byte("w")}, good, result{Outcome: success, Stdout: "out\n"}},
+		{"Pascal's linker warns", "pascal", phase{end: exited(0), stderr: []byte("w")}, good, result{Outcome: success, Stdout: "out\n"}},
+		{"a runner that went while it built", "c", phase{end: ended(runtime.OutcomeRunnerGone)}, phase{}, result{Outcome: internal, Stderr: "it ended"}},
+		{"a compiler that isn't there", "c", phase{end: ended(runtime.OutcomeFailed)}, phase{}, result{Outcome: internal, Stderr: "it ended"}},
+		{"Python's syntax", "python3", phase{}, phase{end: exited(1), stderr: []byte(python)}, result{Outcome: compileError, CmpInfo: python}},
+		{"Python's indentation", "python3", phase{}, phase{end: exited(1), stderr: []byte("  File \"x\", line 1\nIndentationError: unexpected indent\n")}, result{Outcome: compileError, CmpInfo: "  File \"x\", line 1\nIndentationError: unexpected indent\n"}},
+		{"Python's null bytes", "python3", phase{}, phase{end: exited(1), stderr: []byte("SyntaxError: source code cannot contain null bytes\n")}, result{Outcome: compileError, CmpInfo: "SyntaxError: source code cannot contain null bytes\n"}},
+		{"a syntax error that a program met", "python3", phase{}, phase{end: exited(1), stderr: []byte("Traceback (most recent call last):\n" + python)}, result{Outcome: runtimeError, Stderr: "Traceback (most recent call last):\n" + python}},
+		{"a program that printed before", "python3", phase{}, phase{end: exited(1), stdout: []byte("a"), stderr: []byte(python)}, result{Outcome: runtimeError, Stdout: "a", Stderr: python}},
+		{"Java's tabs", "java", phase{end: exited(0)}, phase{end: exited(1), stderr: []byte("E\n\tat x\n")}, result{Outcome: runtimeError, Stderr: "E\n        at x\n"}},
+		{"Octave's noise", "octave", phase{}, phase{end: exited(0), stderr: []byte("error: No such file or directory\r\n\r\n")}, result{Outcome: success}},
+		{"Octave's errors", "octave", phase{}, phase{end: exited(1), stderr: []byte("error: x\nerror: ignoring octave_execution_exception y\n")}, result{Outcome: runtimeError, Stderr: "error: x\n"}},
+		{"bytes", "nodejs", phase{}, phase{end: exited(0), stdout: []byte("a\xff\x00\t\r\n\x7f")}, result{Outcome: success, Stdout: "a\\xff\\x00\t\r\n\\x7f"}},
+		{"text", "nodejs", phase{}, phase{end: exited(0), stdout: []byte("é\x00\x7f")}, result{Outcome: success, Stdout: "é\x00\x7f"}},
+	} {
+		recipe, ok := language.Default().ByID(test.language)
+		if !ok {
+			t.Fatal(test.language)
+		}
+		if got := newJob(spec{}, recipe).judge(test.build, test.run); got != test.want {
+			t.Errorf("%s: %+v, want %+v", test.name, got, test.want)
+		}
+	}
+}
+
+func TestJobs(t *testing.T) {
+	started := func(memory, processes string, argv ...string) []string {
+		return append([]string{"/bin/sh", "-c", limits, "sh", memory, processes}, argv...)
+	}
+	for _, test := range []struct {
+		name       string
+		spec       spec
+		file       string
+		build, run []string
+	}{
+		{"c", spec{language: "c"}, "prog.c", []string{"gcc", "-Wall", "-Werror", "-std=c99", "-x", "c", "-o", "prog.c.exe", "prog.c"}, started("400000", "30", "./prog.c.exe")},
+		{
+			"arguments", spec{language: "c", fileName: "a.c", parameters: parameters{compile: []string{"-O2"}, link: []string{"-lm"}, run: []string{"$x", "; y"}, memory: new(1.5), processes: new(0.0)}},
+			"a.c", []string{"gcc", "-O2", "-o", "a.c.exe", "a.c", "-lm"}, started("1500", "unlimited", "./a.c.exe", "$x", "; y"),
+		},
+		{"cpp", spec{language: "cpp", parameters: parameters{memory: new(0.0)}}, "prog.cpp", []string{"g++", "-Wall", "-Werror", "-o", "prog.cpp.exe", "prog.cpp"}, started("unlimited", "30", "./prog.cpp.exe")},
+		{"python3", spec{language: "python3", fileName: "__tester__.python3"}, "__tester__.python3", nil, []string{"python3", "-BE", "__tester__.python3"}},
+		{"java", spec{language: "java", fileName: "prog.java", source: "public class Hello {}"}, "Hello.java", []string{"javac", "Hello.java"}, []string{"java", "-Xrs", "-Xss8m", "-Xmx200m", "Hello"}},
+		{"another class", spec{language: "java", fileName: "A.java", parameters: parameters{mainClass: "B", interpreter: []string{}}}, "A.java", []string{"javac", "A.java"}, []string{"java", "B"}},
+		{"nodejs", spec{language: "nodejs"}, "prog.js", nil, []string{"node", "--use_strict", "prog.js"}},
+		{"php", spec{language: "php"}, "prog.php", []string{"php", "-l", "prog.php"}, []string{"php", "--no-php-ini", "prog.php"}},
+		{"pascal", spec{language: "pascal"}, "prog.pas", []string{"fpc", "-vew", "-Se", "-oprog.pas.exe", "prog.pas"}, started("400000", "30", "./prog.pas.exe")},
+		{"not in the original", spec{language: "bash", parameters: parameters{run: []string{"a"}}}, "prog.bash", nil, []string{"bash", "prog.bash", "a"}},
+	} {
+		recipe, ok := language.Default().ByID(test.spec.language)
+		if !ok {
+			t.Fatal(test.spec.language)
+		}
+		j := newJob(test.spec, recipe)
+		if j.fileName != test.file || !slices.Equal(j.build, test.build) || !slices.Equal(j.run, test.run) {
+			t.Errorf("%s: %q, %q, %q", test.name, j.fileName, j.build, j.run)
+		}
+	}
+}
+
+// TestErrorsOfRuns: what has no room now is an outcome. What the caller can mend has a status of its own.
+func TestErrorsOfRuns(t *testing.T) {
+	for _, test := range []struct {
+		err    error
+		status int
+		answer string
+	}{
+		{runtime.Errorf(runtime.CodeNoRunnerAvailable, "x"), 200, `{"run_id":"","outcome":21,"cmpinfo":"","stdout":"","stderr":""}`},
+		{runtime.Errorf(runtime.CodeQuotaExceeded, "x"), 200, `{"run_id":"","outcome":21,"cmpinfo":"","stdout":"","stderr":""}`},
+		{runtime.Errorf(runtime.CodeLimitExceeded, "x"), 200, `{"run_id":"","outcome":21,"cmpinfo":"","stdout":"","stderr":""}`},
+		{runtime.Errorf(runtime.CodeClusterUnavailable, "x"), 200, `{"run_id":"","outcome":21,"cmpinfo":"","stdout":"","stderr":""}`},
+		{runtime.Errorf(runtime.CodeRunnerGone, "x"), 200, `{"run_id":"","outcome":20,"cmpinfo":"","stdout":"","stderr":"x"}`},
+		{runtime.Errorf(runtime.CodeStorageFull, "x"), 200, `{"run_id":"","outcome":20,"cmpinfo":"","stdout":"","stderr":"x"}`},
+		{runtime.Invalid("cases.0.args.0", "x"), 400, `"cases.0.args.0: x"`},
+		{runtime.Errorf(runtime.CodeForbidden, "x"), 403, `"x"`},
+		{errors.New("a secret of the host"), 500, `"Server exception: the server's log has the detail"`},
+		{bad("y <&>"), 400, `"y <&>"`},
+	} {
+		a := &api{Host: doors.Host{Logger: zap.NewNop()}}
+		answer := httptest.NewRecorder()
+		a.answering(func(http.ResponseWriter, *http.Request) (any, error) { return overloaded(test.err) }).ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/", nil))
+		if got := strings.TrimSpace(answer.Body.String()); answer.Code != test.status || got != test.answer {
+			t.Errorf("%v: %d %s, want %d %s", test.err, answer.Code, got, test.status, test.answer)
+		}
+	}
+}
+
+// deadlines are those that were set for reading.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	set []time.Time
+}
+
+func (d *deadlines) SetReadDeadline(at time.Time) error {
+	d.set = append(d.set, at)
+	return nil
+}
+
+// TestBodies: bodies take of a bound for all; what finds no room there waits, and then there is an overload. The time
+// for a body doesn't bound its run.
+func TestBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &api{Host: doors.Host{MaxBody: 100}, bodies: semaphore.NewWeighted(150)}
+		read := func(body string, length int64) (string, func(), *deadlines, error) {
+			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
+			r.ContentLength = length
+			w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+			text, done, err := a.body(w, r)
+			return string(text), done, w, err
+		}
+		text, done, w, err := read("abc", -1) // of unknown length: as the largest
+		if err != nil || text != "abc" {
+			t.Fatal(text, err)
+		}
+		if len(w.set) != 2 || !w.set[0].Equal(time.Now().Add(bodyTime)) || !w.set[1].IsZero() {
+			t.Errorf("deadlines %v", w.set)
+		}
+		began := time.Now()
+		if _, _, _, err := read("abcd", 60); runtime.CodeOf(err) != runtime.CodeQuotaExceeded || time.Since(began) != patience {
+			t.Errorf("without room: %v after %v", err, time.Since(began))
+		}
+		if _, small, _, err := read("abcd", 4); err != nil {
+			t.Error(err)
+		} else {
+			small()
+		}
+		done()
+		for _, length := range []int64{101, -1} {
+			var refused *refusal
+			if _, _, _, err := read(strings.Repeat("x", 101), length); !errors.As(err, &refused) || refused.status != http.StatusRequestEntityTooLarge {
+				t.Errorf("a large body: %v", err)
+			}
+		}
+		if !a.bodies.TryAcquire(150) {
+			t.Error("a body keeps its room")
+		}
+	})
+}

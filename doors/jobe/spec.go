@@ -1,0 +1,147 @@
+package jobe
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// A refusal is an answer other than a result: a status, and why.
+type refusal struct {
+	status int
+	why    string
+}
+
+func (r *refusal) Error() string { return r.why }
+
+func refuse(status int, format string, args ...any) *refusal {
+	return &refusal{status, fmt.Sprintf(format, args...)}
+}
+
+func bad(format string, args ...any) *refusal { return refuse(400, format, args...) }
+
+// A spec is what a client wants to be run.
+type spec struct {
+	language   string
+	source     string
+	fileName   string // "": the language's
+	input      string
+	files      []namedFile
+	parameters parameters
+}
+
+// A namedFile is a file of the cache, and its name beside the source.
+type namedFile struct {
+	id, name string
+}
+
+// parseSpec returns what the body of a run asks for.
+func parseSpec(body []byte) (s spec, refused *refusal) {
+	var outer map[string]json.RawMessage
+	if json.Unmarshal(body, &outer) != nil || outer == nil {
+		return s, bad("Non-JSON post data received")
+	}
+	var run map[string]json.RawMessage
+	if json.Unmarshal(outer["run_spec"], &run) != nil || run == nil {
+		return s, bad("No run_spec attribute found in post data")
+	}
+	for _, text := range []struct {
+		name   string
+		into   *string
+		needed bool
+	}{{"sourcecode", &s.source, true}, {"language_id", &s.language, true}, {"input", &s.input, false}, {"sourcefilename", &s.fileName, false}} {
+		value, given, ok := scalar(run[text.name])
+		switch {
+		case !ok:
+			return s, bad("the attribute '%s' of run_spec must be a string", text.name)
+		case !given && text.needed:
+			return s, bad("run_spec is missing the required attribute '%s'", text.name)
+		}
+		*text.into = value
+	}
+	if !validSourceName(s.fileName) {
+		return s, bad("The sourcefilename for the run_spec is illegal")
+	}
+	if s.files, refused = parseFiles(run["file_list"]); refused != nil {
+		return s, refused
+	}
+	s.parameters, refused = parseParameters(run["parameters"])
+	return s, refused
+}
+
+// scalar returns a value as PHP has it where it needs a string. It isn't ok for a list or an object.
+func scalar(raw json.RawMessage) (text string, given, ok bool) {
+	switch word := string(bytes.TrimSpace(raw)); {
+	case word == "" || word == "null":
+		return "", false, true
+	case word == "true":
+		return "1", true, true
+	case word == "false":
+		return "", true, true
+	case word[0] == '"':
+		return text, true, json.Unmarshal(raw, &text) == nil
+	case word[0] == '[' || word[0] == '{':
+		return "", true, false
+	default:
+		return word, true, true // a number
+	}
+}
+
+// maxName bounds a file's name, as the kernel does.
+const maxName = 255
+
+// illegal are the characters that no source's name has: those that mean something to file systems, shells and URIs.
+var illegal = regexp.MustCompile("[<>:\"/\\\\|?*\\x00-\\x1F\\x7F\u00a0\u00ad#\\[\\]@!$&'()+,;={}^~`]")
+
+func validSourceName(name string) bool {
+	return len(name) <= maxName && !illegal.MatchString(name) && !strings.HasPrefix(name, ".") && !strings.HasPrefix(name, "-")
+}
+
+var (
+	fileIDs   = regexp.MustCompile(`^[A-Za-z0-9]{1,128}$`)
+	listedIDs = regexp.MustCompile(`^[A-Za-z0-9]{8,128}$`)
+	fileNames = regexp.MustCompile(`^[-_.]*[A-Za-z0-9][A-Za-z0-9._-]*$`)
+)
+
+// maxFiles bounds the files of a run.
+const maxFiles = 1000
+
+// parseFiles returns the files of a run. Where two have one name the later one counts.
+func parseFiles(raw json.RawMessage) ([]namedFile, *refusal) {
+	var list []json.RawMessage
+	if text := string(bytes.TrimSpace(raw)); text == "" || text == "null" || text == "{}" {
+		return nil, nil // PHP writes an empty map as either
+	}
+	if json.Unmarshal(raw, &list) != nil {
+		return nil, bad("Invalid file specifier: file_list must be a list of [id, name]")
+	}
+	if len(list) > maxFiles {
+		return nil, bad("Invalid file specifier: at most %d files, not %d", maxFiles, len(list))
+	}
+	files, at := make([]namedFile, 0, len(list)), map[string]int{}
+	for _, element := range list {
+		var pair []any
+		if json.Unmarshal(element, &pair) != nil || len(pair) < 2 || len(pair) > 3 {
+			return nil, invalidFile(element)
+		}
+		id, _ := pair[0].(string)
+		name, _ := pair[1].(string)
+		if !listedIDs.MatchString(id) || !fileNames.MatchString(name) || len(name) > maxName {
+			return nil, invalidFile(element)
+		}
+		if i, twice := at[name]; twice {
+			files[i].id = id
+			continue
+		}
+		at[name] = len(files)
+		files = append(files, namedFile{id, name})
+	}
+	return files, nil
+}
+
+func invalidFile(element json.RawMessage) *refusal {
+	const most = 200
+	return bad("Invalid file specifier: %s", element[:min(len(element), most)])
+}

@@ -1,0 +1,190 @@
+package jobe
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestRefusedSpecs(t *testing.T) {
+	for _, test := range []struct{ body, why string }{
+		{``, "Non-JSON post data received"},
+		{`{"run_spec": `, "Non-JSON post data received"},
+		{`[1]`, "Non-JSON post data received"},
+		{`null`, "Non-JSON post data received"},
+		{`{}`, "No run_spec attribute found in post data"},
+		{`{"run_spec": "x"}`, "No run_spec attribute found in post data"},
+		{`{"run_spec": {"sourcecode": "x"}}`, "run_spec is missing the required attribute 'language_id'"},
+		{`{"run_spec": {"language_id": "c"}}`, "run_spec is missing the required attribute 'sourcecode'"},
+		{`{"run_spec": {"language_id": "c", "sourcecode": null}}`, "run_spec is missing the required attribute 'sourcecode'"},
+		{`{"run_spec": {"language_id": ["c"], "sourcecode": ""}}`, "the attribute 'language_id' of run_spec must be a string"},
+		{spec1(`"parameters": {"cputime": 121}`), "cputime exceeds maximum allowed on this Jobe server (120 secs)"},
+		{spec1(`"parameters": {"cputime": "1e3"}`), "cputime exceeds maximum allowed on this Jobe server (120 secs)"},
+		{spec1(`"parameters": 7`), "the attribute 'parameters' of run_spec must be an object"},
+		{spec1(`"parameters": {"runargs": "-x"}`), "the parameter 'runargs' must be a list of strings"},
+		{spec1(`"parameters": {"linkargs": [["-x"]]}`), "the parameter 'linkargs' must be a list of strings"},
+		{spec1(`"parameters": {"compileargs": ["'x"]}`), "the parameter 'compileargs' has a quote without its end"},
+		{spec1(`"file_list": "x"`), "Invalid file specifier: file_list must be a list of [id, name]"},
+		{spec1(`"file_list": [["12345678"]]`), `Invalid file specifier: ["12345678"]`},
+		{spec1(`"file_list": [["1234567", "x"]]`), `Invalid file specifier: ["1234567", "x"]`},
+		{spec1(`"file_list": [["../../etc/passwd", "x"]]`), `Invalid file specifier: ["../../etc/passwd", "x"]`},
+		{spec1(`"file_list": [["12345678", "../x"]]`), `Invalid file specifier: ["12345678", "../x"]`},
+		{spec1(`"file_list": [["12345678", ".."]]`), `Invalid file specifier: ["12345678", ".."]`},
+		{spec1(`"file_list": [["12345678", "/etc/passwd"]]`), `Invalid file specifier: ["12345678", "/etc/passwd"]`},
+		{spec1(`"file_list": [["12345678", "x\u0000y"]]`), `Invalid file specifier: ["12345678", "x\u0000y"]`},
+		{spec1(`"file_list": [["12345678", ""]]`), `Invalid file specifier: ["12345678", ""]`},
+		{spec1(`"file_list": [[12345678, "x"]]`), `Invalid file specifier: [12345678, "x"]`},
+		{spec1(`"file_list": [` + strings.Repeat(`["12345678", "x"],`, maxFiles) + `["12345678", "x"]]`), "Invalid file specifier: at most 1000 files, not 1001"},
+	} {
+		if _, refused := parseSpec([]byte(test.body)); refused == nil || refused.status != 400 || refused.why != test.why {
+			t.Errorf("%.120s: %v, want 400 %q", test.body, refused, test.why)
+		}
+	}
+}
+
+// spec1 is a body with more in its run_spec.
+func spec1(more string) string {
+	return `{"run_spec": {"language_id": "c", "sourcecode": "x", ` + more + `}}`
+}
+
+func TestIllegalSourceNames(t *testing.T) {
+	for _, name := range []string{"a/b.c", "../b.c", "..", ".b.c", "-b.c", `a\b.c`, "a:b", "a\nb", "a\x00b", "a b;c", "$(x)", "a`b", "a\u00a0b", strings.Repeat("x", 256)} {
+		text, _ := json.Marshal(name)
+		if _, refused := parseSpec([]byte(spec1(`"sourcefilename": ` + string(text)))); refused == nil || refused.why != "The sourcefilename for the run_spec is illegal" {
+			t.Errorf("%q: %v", name, refused)
+		}
+	}
+	for _, name := range []string{"", "prog.c", "__tester__.python3", "my prog.c", "é.c", "a..b"} {
+		text, _ := json.Marshal(name)
+		if _, refused := parseSpec([]byte(spec1(`"sourcefilename": ` + string(text)))); refused != nil {
+			t.Errorf("%q: %v", name, refused)
+		}
+	}
+}
+
+func TestSpec(t *testing.T) {
+	body := `{"run_spec": {"language_id": "python3", "sourcecode": "print(1)", "sourcefilename": "a.py", "input": 7, "debug": 1,
+		"file_list": [["12345678", "one"], ["abcdefgh", "two", true], ["ABCDEFGH", "one"]], "unknown": {},
+		"parameters": {"cputime": "2.5", "memorylimit": true, "runargs": ["a 'b c'", 3, null, true], "numprocs": "many", "interpreterargs": []}}}`
+	s, refused := parseSpec([]byte(body))
+	if refused != nil {
+		t.Fatal(refused)
+	}
+	want := spec{
+		language: "python3", source: "print(1)", fileName: "a.py", input: "7", files: []namedFile{{"ABCDEFGH", "one"}, {"abcdefgh", "two"}},
+		parameters: parameters{seconds: new(2.5), run: []string{"a", "b c", "3", "1"}, interpreter: []string{}},
+	}
+	if !reflect.DeepEqual(s, want) {
+		t.Errorf("got  %+v\nwant %+v", s, want)
+	}
+	for _, empty := range []string{`"parameters": [], "file_list": {}`, `"parameters": null, "file_list": null`, `"parameters": {}, "file_list": []`} { // as PHP writes them
+		if s, refused := parseSpec([]byte(spec1(empty))); refused != nil || len(s.files) > 0 || !reflect.DeepEqual(s.parameters, parameters{}) {
+			t.Errorf("%s: %+v, %v", empty, s, refused)
+		}
+	}
+}
+
+func TestWords(t *testing.T) {
+	for text, want := range map[string][]string{
+		"":                        nil,
+		" \t\n":                   nil,
+		"-x c":                    {"-x", "c"},
+		`-c "print(\"Blah\")"`:    {"-c", `print("Blah")`},
+		`'a b'c "" ''`:            {"a bc", "", ""},
+		`"a\b\\c\$d" 'e\f' g\ h`:  {`a\b\c$d`, `e\f`, "g h"},
+		`$HOME *.c ; rm & $(id)`:  {"$HOME", "*.c", ";", "rm", "&", "$(id)"},
+		"`id` > /tmp/x | cat\r\n": {"`id`", ">", "/tmp/x", "|", "cat"},
+	} {
+		if got, err := words(text); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %q, %v, want %q", text, got, err, want)
+		}
+	}
+	for _, text := range []string{`'a`, `"a`, `a\`, `"a\"`} {
+		if got, err := words(text); err == nil {
+			t.Errorf("%q: %q without an error", text, got)
+		}
+	}
+}
+
+func TestBounds(t *testing.T) {
+	c, java := dialects["c"], dialects["java"]
+	const mib = 16 << 20
+	for _, test := range []struct {
+		name, parameters string
+		dialect          dialect
+		run, build       string
+	}{
+		{"defaults", `{}`, c, "5 s 10 s 2000000 B 20000000 B 30", "5 s 10 s 2000000 B 20000000 B 30"},
+		{"least of a build", `{"cputime": 1, "disklimit": 1, "numprocs": 1}`, c, "1 s 2 s 2000000 B 1000000 B 1", "2 s 4 s 2000000 B 20000000 B 5"},
+		{"fractions", `{"cputime": 0.1, "streamsize": 0.0001, "disklimit": 0.5}`, c, "1 s 2 s 1024 B 500000 B 30", "2 s 4 s 1024 B 20000000 B 30"},
+		{"none", `{"cputime": 0, "streamsize": 0, "disklimit": -1, "numprocs": 0}`, c, "120 s 240 s 16777216 B - -", "120 s 240 s 16777216 B - -"},
+		{"much", `{"cputime": 120.5, "streamsize": 1e300, "disklimit": 1e300, "numprocs": 1e300}`, c, "121 s 242 s 16777216 B 1099511627776 B 65536", "121 s 242 s 16777216 B 1099511627776 B 65536"},
+		{"Java", `{"numprocs": 20}`, java, "5 s 10 s 2000000 B 20000000 B 256", "5 s 10 s 2000000 B 20000000 B 256"},
+	} {
+		p, refused := parseParameters([]byte(test.parameters))
+		if refused != nil {
+			t.Fatal(refused)
+		}
+		run, build := p.bounds(test.dialect, mib), p.buildBounds(test.dialect, mib)
+		for _, side := range []struct {
+			of        string
+			got, want string
+		}{
+			{"run", fmt.Sprintf("%d s %d s %s B %s %s", *run.CPUSeconds, *run.TimeLimit, said(run.OutputLimit), size(run.FileSize), said(run.Processes)), test.run},
+			{"build", fmt.Sprintf("%d s %d s %s B %s %s", *build.CPUSeconds, *build.TimeLimit, said(build.OutputLimit), size(build.FileSize), said(build.Processes)), test.build},
+		} {
+			if side.got != side.want {
+				t.Errorf("%s, %s: %s, want %s", test.name, side.of, side.got, side.want)
+			}
+		}
+	}
+}
+
+func size(bytes *int64) string {
+	if bytes == nil {
+		return "-"
+	}
+	return said(bytes) + " B"
+}
+
+func said[T any](value *T) string {
+	if value == nil {
+		return "-"
+	}
+	return fmt.Sprint(*value)
+}
+
+// FuzzSpec: whatever a client sends, it is refused with a status of the client's fault, or can be run: its names stay
+// beside the source, and what JSON couldn't have was replaced.
+func FuzzSpec(f *testing.F) {
+	f.Add([]byte(spec1(`"file_list": [["12345678", "x"]], "sourcefilename": "a.c", "parameters": {"cputime": 1, "runargs": ["a 'b'"]}`)))
+	f.Add([]byte(spec1(`"parameters": {"numprocs": 1e309, "streamsize": -0, "memorylimit": "NaN"}`)))
+	f.Add([]byte(`{"run_spec": {"language_id": true, "sourcecode": 1.5e3, "input": false}}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		s, refused := parseSpec(body)
+		if refused != nil {
+			if refused.status != 400 || refused.why == "" {
+				t.Fatalf("%d %q", refused.status, refused.why)
+			}
+			return
+		}
+		for _, file := range append(s.files, namedFile{"12345678", "x" + s.fileName}) {
+			if strings.ContainsAny(file.name, "/\x00") || file.name == ".." || len(file.id) < 8 {
+				t.Fatalf("%q", file)
+			}
+		}
+		if !utf8.ValidString(s.source) || !utf8.ValidString(s.input) {
+			t.Fatalf("%q, %q", s.source, s.input)
+		}
+		for _, d := range dialects {
+			run := s.parameters.bounds(d, 1<<20)
+			if *run.CPUSeconds < 1 || *run.CPUSeconds > maxSeconds+1 || *run.OutputLimit < 1024 || *run.OutputLimit > 1<<20 || run.FileSize != nil && *run.FileSize < 1 || run.Processes != nil && *run.Processes < 1 {
+				t.Fatalf("%+v", run)
+			}
+		}
+	})
+}

@@ -1,0 +1,54 @@
+package jobe
+
+import (
+	"errors"
+	"strings"
+)
+
+var errOpenQuote = errors.New("has a quote without its end")
+
+// words splits a text into arguments, as a shell does with blanks, quotes and backslashes. Nothing else means
+// anything: "$", "*", ";" and so on stand for themselves.
+func words(text string) ([]string, error) {
+	var (
+		all    []string
+		word   strings.Builder
+		within bool // a word has begun
+		quote  rune // that is open; 0: none
+		escape bool // a backslash came
+	)
+	for _, c := range text {
+		switch {
+		case escape:
+			if quote == '"' && !strings.ContainsRune("\"\\$`\n", c) {
+				word.WriteByte('\\')
+			}
+			word.WriteRune(c)
+			escape = false
+		case c == '\\' && quote != '\'':
+			escape, within = true, true
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote != 0:
+			word.WriteRune(c)
+		case c == '\'' || c == '"':
+			quote, within = c, true
+		case strings.ContainsRune(" \t\r\n", c):
+			if within {
+				all = append(all, word.String())
+				word.Reset()
+			}
+			within = false
+		default:
+			word.WriteRune(c)
+			within = true
+		}
+	}
+	if quote != 0 || escape {
+		return nil, errOpenQuote
+	}
+	if within {
+		all = append(all, word.String())
+	}
+	return all, nil
+}

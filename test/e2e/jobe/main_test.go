@@ -1,0 +1,115 @@
+package jobe
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"testing"
+
+	"github.com/rockpool/rockpool/config"
+	"github.com/rockpool/rockpool/test/e2e/bed"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+func TestMain(m *testing.M) { bed.Main(m) }
+
+type object = map[string]any
+
+// A moodle is a client of the door, as CodeRunner is.
+type moodle struct {
+	bed.Bed
+	key string // "": none
+}
+
+// serve returns a client of a server with the door and these environments.
+func serve(t *testing.T, change func(*config.Config), environments ...object) moodle {
+	t.Helper()
+	data := bed.DataDir(t)
+	settings := bed.Settings(data, bed.CgroupsOf(data))
+	settings.Doors = []string{config.DoorJobe}
+	if change != nil {
+		change(&settings)
+	}
+	b, _ := bed.ServeHere(t, settings)
+	for _, environment := range environments {
+		b.Call(t, `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, object{"in": environment}, nil)
+	}
+	return moodle{Bed: b}
+}
+
+// do sends a request and returns the status and the body of its answer.
+func (m moodle) do(t testing.TB, method, path string, body io.Reader) (int, []byte) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, m.Address+"/jobe/index.php/restapi/"+path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json; charset=utf-8")
+	if m.key != "" {
+		r.Header.Set("X-API-KEY", m.key)
+	}
+	client := http.Client{Timeout: wait.Limit}
+	defer client.CloseIdleConnections()
+	answer, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, bytes.TrimSuffix(text, []byte("\n"))
+}
+
+// A result is what a run is answered with.
+type result struct {
+	ID      string `json:"run_id"`
+	Outcome int    `json:"outcome"`
+	CmpInfo string `json:"cmpinfo"`
+	Stdout  string `json:"stdout"`
+	Stderr  string `json:"stderr"`
+}
+
+// try runs something whatever the answer is.
+func (m moodle) try(t testing.TB, spec object) (int, []byte) {
+	t.Helper()
+	text, err := json.Marshal(object{"run_spec": spec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.do(t, http.MethodPost, "runs", bytes.NewReader(text))
+}
+
+// run runs something that has an outcome.
+func (m moodle) run(t testing.TB, spec object) (got result) {
+	t.Helper()
+	status, body := m.try(t, spec)
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&got); status != http.StatusOK || err != nil {
+		t.Fatalf("%v: %d %s", spec, status, body)
+	}
+	return got
+}
+
+// put puts a file, which must work.
+func (m moodle) put(t testing.TB, id string, content []byte) {
+	t.Helper()
+	text, err := json.Marshal(object{"file_contents": content}) // base64
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, body := m.do(t, http.MethodPut, "files/"+id, bytes.NewReader(text)); status != http.StatusNoContent || len(body) > 0 {
+		t.Fatalf("put %s: %d %s", id, status, body)
+	}
+}
+
+// want fails the test unless a request is answered so.
+func (m moodle) want(t testing.TB, method, path, body string, status int, text string) {
+	t.Helper()
+	if got, answer := m.do(t, method, path, bytes.NewReader([]byte(body))); got != status || string(answer) != text {
+		t.Errorf("%s %s %.80s: %d %s, want %d %s", method, path, body, got, answer, status, text)
+	}
+}
