@@ -59,7 +59,7 @@ type AuditEntry struct {
 	Address *string `json:"address"`
 	// OK, the code of the error (see `ErrorCode`), CANCELLED if the caller left or cancelled the request before the answer, or UNREADABLE if the stored entry is damaged.
 	Outcome string `json:"outcome"`
-	// More facts, sorted by name. createGrant: `execution` or `runner`, `rights`, `expiresAt`. claimRunner with a ticket: `ticket` in the entry about the runner.
+	// More facts, sorted by name. createGrant: `execution` or `runner`, `rights`, `expiresAt`. claimRunner: `resumed` where another claim for the `holder` made the runner; with a ticket, `ticket` in the entry about the runner.
 	Details []AuditEntryDetailsAuditDetail `json:"details"`
 }
 
@@ -600,7 +600,7 @@ func (v *CancelTicketCancelTicketCancelTicketPayload) GetTicket() Ticket { retur
 
 // CancelTicketResponse is returned by CancelTicket on success.
 type CancelTicketResponse struct {
-	// Cancels a waiting ticket. If it has a runner that the holder hasn't seen, the runner is released. Safe to repeat; an ended ticket doesn't change. CLIENT. TICKET_NOT_FOUND.
+	// Cancels a waiting ticket. If it has a runner that nobody has seen, the runner is released, unless it was claimed for a `holder`. Safe to repeat; an ended ticket doesn't change. CLIENT. TICKET_NOT_FOUND.
 	CancelTicket CancelTicketCancelTicketCancelTicketPayload `json:"cancelTicket"`
 }
 
@@ -696,6 +696,8 @@ type ClaimRunnerInput struct {
 	WaitFor *int `json:"waitFor"`
 	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this claim only.
 	IdempotencyKey *string `json:"idempotencyKey"`
+	// The caller's own key for a session, for example a user and a task: the same holder gets the same runner while that lives, and a new one afterwards. 1 to 200 bytes without control characters; not with `idempotencyKey`. Default: a runner of its own.
+	Holder *string `json:"holder"`
 	// Names and values to find the claim again by, at most 32.
 	Labels []LabelInput `json:"labels"`
 	// RUNNER: the answer contains the runner. TICKET: the server answers at once, and `waitFor` is 3600 by default. Default: RUNNER.
@@ -714,6 +716,9 @@ func (v *ClaimRunnerInput) GetWaitFor() *int { return v.WaitFor }
 // GetIdempotencyKey returns ClaimRunnerInput.IdempotencyKey, and is useful for accessing the field via an interface.
 func (v *ClaimRunnerInput) GetIdempotencyKey() *string { return v.IdempotencyKey }
 
+// GetHolder returns ClaimRunnerInput.Holder, and is useful for accessing the field via an interface.
+func (v *ClaimRunnerInput) GetHolder() *string { return v.Holder }
+
 // GetLabels returns ClaimRunnerInput.Labels, and is useful for accessing the field via an interface.
 func (v *ClaimRunnerInput) GetLabels() []LabelInput { return v.Labels }
 
@@ -725,6 +730,7 @@ type ClaimRunnerResponse struct {
 	// Claims an idle runner: it is the caller's alone until it is released or expires, and is never given to anybody else. The claim is durable before it is answered.
 	// ENVIRONMENT_NOT_FOUND; NO_RUNNER_AVAILABLE when none is idle and none became so within `waitFor`. With an `idempotencyKey` safe to repeat: the same key gives the same runner while that lives,
 	// RUNNER_GONE for a day afterwards, and CONFLICT with another input. Each tenant has its own keys, and so have all callers for all tenants together.
+	// With a `holder` it is a session: the same holder gets the same runner while that lives, and a new one afterwards; `resumed` says which. Each use of the runner and each such claim starts its inactivity timeout anew; everything else stays as the first claim made it. Each tenant has its own holders in each environment, and so have all callers for all tenants together. Of claims for one holder at the same time, one makes the claim and the others join it.
 	// QUOTA_EXCEEDED also when the tenant has its share of the 20,000 claims that may wait: as many as are left for all. One tenant alone can have 10,000.
 	// With `wait: TICKET` it is answered at once: with the runner where one is idle, else with a ticket that waits for one in the background.
 	// Tenants whose claims wait in the pool take turns by their weight, and within a tenant its callers do: between two claims of one caller, every other waiting caller of the tenant is served once. The claims of one caller are served in the order in which they came; those of `run` are in the same queue.
@@ -755,6 +761,7 @@ type ClaimTicketResponse struct {
 	// Claims an idle runner: it is the caller's alone until it is released or expires, and is never given to anybody else. The claim is durable before it is answered.
 	// ENVIRONMENT_NOT_FOUND; NO_RUNNER_AVAILABLE when none is idle and none became so within `waitFor`. With an `idempotencyKey` safe to repeat: the same key gives the same runner while that lives,
 	// RUNNER_GONE for a day afterwards, and CONFLICT with another input. Each tenant has its own keys, and so have all callers for all tenants together.
+	// With a `holder` it is a session: the same holder gets the same runner while that lives, and a new one afterwards; `resumed` says which. Each use of the runner and each such claim starts its inactivity timeout anew; everything else stays as the first claim made it. Each tenant has its own holders in each environment, and so have all callers for all tenants together. Of claims for one holder at the same time, one makes the claim and the others join it.
 	// QUOTA_EXCEEDED also when the tenant has its share of the 20,000 claims that may wait: as many as are left for all. One tenant alone can have 10,000.
 	// With `wait: TICKET` it is answered at once: with the runner where one is idle, else with a ticket that waits for one in the background.
 	// Tenants whose claims wait in the pool take turns by their weight, and within a tenant its callers do: between two claims of one caller, every other waiting caller of the tenant is served once. The claims of one caller are served in the order in which they came; those of `run` are in the same queue.
@@ -4280,7 +4287,7 @@ func (v *TerminalInput) GetRows() int { return v.Rows }
 // Ticket includes the GraphQL fields of Ticket requested by the fragment Ticket.
 // The GraphQL type's documentation follows.
 //
-// A claim that waits in the background. Tickets are in the server's memory: after a restart there is none, and the claim is made again, with its `idempotencyKey` for the same runner. The same key gives the same ticket, unless that ended without a runner: then a new one.
+// A claim that waits in the background. Tickets are in the server's memory: after a restart there is none, and the claim is made again, with its `idempotencyKey` or `holder` for the same runner. The same key gives the same ticket, unless that ended without a runner: then a new one. The same holder gives the same ticket while that waits.
 type Ticket struct {
 	// Its id.
 	Id string `json:"id"`
