@@ -667,12 +667,17 @@ func (v *Chunk) GetBase64() []byte { return v.Base64 }
 type ClaimRunnerClaimRunnerClaimRunnerPayload struct {
 	// The runner, which is now the caller's; null with a ticket that waits, which only `wait: TICKET` gives.
 	Runner *ClaimRunnerClaimRunnerClaimRunnerPayloadRunner `json:"runner"`
+	// Whether another claim for this `holder` made the runner, or waits for it with the same ticket. false: the runner is new, or will be, unless the ticket says otherwise at its end; always without a `holder`.
+	Resumed bool `json:"resumed"`
 }
 
 // GetRunner returns ClaimRunnerClaimRunnerClaimRunnerPayload.Runner, and is useful for accessing the field via an interface.
 func (v *ClaimRunnerClaimRunnerClaimRunnerPayload) GetRunner() *ClaimRunnerClaimRunnerClaimRunnerPayloadRunner {
 	return v.Runner
 }
+
+// GetResumed returns ClaimRunnerClaimRunnerClaimRunnerPayload.Resumed, and is useful for accessing the field via an interface.
+func (v *ClaimRunnerClaimRunnerClaimRunnerPayload) GetResumed() bool { return v.Resumed }
 
 // ClaimRunnerClaimRunnerClaimRunnerPayloadRunner includes the requested fields of the GraphQL type Runner.
 // The GraphQL type's documentation follows.
@@ -2611,6 +2616,8 @@ type Lease struct {
 	Epoch int `json:"epoch"`
 	// What the claimer attached; empty for a caller with a grant.
 	Labels []LeaseLabelsLabel `json:"labels"`
+	// The `holder` for which it was claimed; null without one, and for a caller with a grant.
+	Holder *string `json:"holder"`
 }
 
 // GetClaimedAt returns Lease.ClaimedAt, and is useful for accessing the field via an interface.
@@ -2624,6 +2631,9 @@ func (v *Lease) GetEpoch() int { return v.Epoch }
 
 // GetLabels returns Lease.Labels, and is useful for accessing the field via an interface.
 func (v *Lease) GetLabels() []LeaseLabelsLabel { return v.Labels }
+
+// GetHolder returns Lease.Holder, and is useful for accessing the field via an interface.
+func (v *Lease) GetHolder() *string { return v.Holder }
 
 // LeaseLabelsLabel includes the requested fields of the GraphQL type Label.
 // The GraphQL type's documentation follows.
@@ -4301,6 +4311,8 @@ type Ticket struct {
 	EstimatedWaitMs *float64 `json:"estimatedWaitMs"`
 	// The runner, once it is CLAIMED and as long as that is there.
 	Runner *TicketRunner `json:"runner"`
+	// Whether another claim for the ticket's `holder` made the runner; false until it is CLAIMED.
+	Resumed bool `json:"resumed"`
 	// Why it ended without a runner; null otherwise.
 	Code *ErrorCode `json:"code"`
 	// The same in words; null otherwise.
@@ -4330,6 +4342,9 @@ func (v *Ticket) GetEstimatedWaitMs() *float64 { return v.EstimatedWaitMs }
 
 // GetRunner returns Ticket.Runner, and is useful for accessing the field via an interface.
 func (v *Ticket) GetRunner() *TicketRunner { return v.Runner }
+
+// GetResumed returns Ticket.Resumed, and is useful for accessing the field via an interface.
+func (v *Ticket) GetResumed() bool { return v.Resumed }
 
 // GetCode returns Ticket.Code, and is useful for accessing the field via an interface.
 func (v *Ticket) GetCode() *ErrorCode { return v.Code }
@@ -6572,6 +6587,7 @@ fragment Ticket on Ticket {
 	runner {
 		id
 	}
+	resumed
 	code
 	message
 	createdAt
@@ -6612,6 +6628,7 @@ mutation ClaimRunner ($input: ClaimRunnerInput!) {
 		runner {
 			id
 		}
+		resumed
 	}
 }
 `
@@ -6659,6 +6676,7 @@ fragment Ticket on Ticket {
 	runner {
 		id
 	}
+	resumed
 	code
 	message
 	createdAt
@@ -7863,6 +7881,7 @@ fragment Lease on Claim {
 		name
 		value
 	}
+	holder
 }
 `
 
@@ -7924,6 +7943,7 @@ fragment Lease on Claim {
 		name
 		value
 	}
+	holder
 }
 fragment PageInfo on PageInfo {
 	hasNextPage
@@ -8114,6 +8134,7 @@ fragment Ticket on Ticket {
 	runner {
 		id
 	}
+	resumed
 	code
 	message
 	createdAt
