@@ -107,9 +107,17 @@ func TestHoldersGetNewRunners(t *testing.T) {
 	}
 	in.InactivityTimeout = ptr(1)
 	first := b.session(t, in, false)
+	b.session(t, in, true)
 	b.expired(t, "a", 1)
-	if next := b.session(t, in, false); next.ID == first.ID {
+	next := b.session(t, in, false)
+	if next.ID == first.ID {
 		t.Errorf("%s expired", next.ID)
+	}
+	if _, err := b.Release(t.Context(), next.ID); err != nil {
+		t.Error(err)
+	}
+	for key, id := range b.runners.byHolder.Range {
+		t.Errorf("%v is known as %v's", id, key)
 	}
 }
 
@@ -224,6 +232,14 @@ func (b *bed) starved(t *testing.T) (start func()) {
 	return start
 }
 
+// noticed is a context that reports when somebody begins to wait for its end, too.
+type noticed struct {
+	context.Context
+	waits func()
+}
+
+func (c noticed) Done() <-chan struct{} { c.waits(); return c.Context.Done() }
+
 type answer struct {
 	runner  runtime.Runner
 	resumed bool
@@ -297,7 +313,9 @@ func TestTheErrorOfAnotherClaim(t *testing.T) {
 	}()
 	b.oneWaits(t)
 	in.WaitFor = ptr(600)
-	second := b.ask(t.Context(), in)
+	joined := make(chan struct{})
+	second := b.ask(noticed{t.Context(), sync.OnceFunc(func() { close(joined) })}, in)
+	wait.Receive(t, joined, "the second one joins")
 	cancel(pool.ErrUnwanted)
 	if err := wait.Receive(t, errs, "the first one's error"); !errors.Is(err, pool.ErrUnwanted) {
 		t.Error(err)
