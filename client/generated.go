@@ -59,7 +59,7 @@ type AuditEntry struct {
 	Address *string `json:"address"`
 	// OK, the code of the error (see `ErrorCode`), CANCELLED if the caller left or cancelled the request before the answer, or UNREADABLE if the stored entry is damaged.
 	Outcome string `json:"outcome"`
-	// More facts, sorted by name. createGrant: `execution` or `runner`, `rights`, `expiresAt`. claimRunner: `resumed` where another claim for the `holder` made the runner; with a ticket, `ticket` in the entry about the runner.
+	// More facts, sorted by name. createGrant: `execution` or `runner`, `rights`, `expiresAt`. claimRunner: `resumed` where another claim for the `holder` got the runner; with a ticket, `ticket` in the entry about the runner.
 	Details []AuditEntryDetailsAuditDetail `json:"details"`
 }
 
@@ -667,7 +667,7 @@ func (v *Chunk) GetBase64() []byte { return v.Base64 }
 type ClaimRunnerClaimRunnerClaimRunnerPayload struct {
 	// The runner, which is now the caller's; null with a ticket that waits, which only `wait: TICKET` gives.
 	Runner *ClaimRunnerClaimRunnerClaimRunnerPayloadRunner `json:"runner"`
-	// Whether another claim for this `holder` made the runner, or waits for it with the same ticket. false: the runner is new, or will be, unless the ticket says otherwise at its end; always without a `holder`.
+	// Whether another claim for this `holder` got the runner, or waits for it with the same ticket. Always false without a `holder`. A ticket that waits has its own `resumed` once it is CLAIMED.
 	Resumed bool `json:"resumed"`
 }
 
@@ -701,7 +701,7 @@ type ClaimRunnerInput struct {
 	WaitFor *int `json:"waitFor"`
 	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this claim only.
 	IdempotencyKey *string `json:"idempotencyKey"`
-	// The caller's own key for a session, for example a user and a task: the same holder gets the same runner while that lives, and a new one afterwards. 1 to 200 bytes without control characters; not with `idempotencyKey`. Default: a runner of its own.
+	// The caller's own name for what holds the runner, for example a user and a task: the same holder gets the same runner while that lives, and a new one afterwards. 1 to 200 bytes without control characters; not with `idempotencyKey`. Default: none, a new runner for each claim.
 	Holder *string `json:"holder"`
 	// Names and values to find the claim again by, at most 32.
 	Labels []LabelInput `json:"labels"`
@@ -735,7 +735,7 @@ type ClaimRunnerResponse struct {
 	// Claims an idle runner: it is the caller's alone until it is released or expires, and is never given to anybody else. The claim is durable before it is answered.
 	// ENVIRONMENT_NOT_FOUND; NO_RUNNER_AVAILABLE when none is idle and none became so within `waitFor`. With an `idempotencyKey` safe to repeat: the same key gives the same runner while that lives,
 	// RUNNER_GONE for a day afterwards, and CONFLICT with another input. Each tenant has its own keys, and so have all callers for all tenants together.
-	// With a `holder` it is a session: the same holder gets the same runner while that lives, and a new one afterwards; `resumed` says which. Each use of the runner and each such claim starts its inactivity timeout anew; everything else stays as the first claim made it. Each tenant has its own holders in each environment, and so have all callers for all tenants together. Of claims for one holder at the same time, one makes the claim and the others join it.
+	// With a `holder` the same holder gets the same runner while that lives, and a new one afterwards; `resumed` says which. Each such claim starts the inactivity timeout anew, as a use does; timeout and labels stay as the first claim gave them. Each tenant has its own holders in each environment, and so have all callers for all tenants together. Claims for one holder that come at once join one claim, and each waits for its own `waitFor`.
 	// QUOTA_EXCEEDED also when the tenant has its share of the 20,000 claims that may wait: as many as are left for all. One tenant alone can have 10,000.
 	// With `wait: TICKET` it is answered at once: with the runner where one is idle, else with a ticket that waits for one in the background.
 	// Tenants whose claims wait in the pool take turns by their weight, and within a tenant its callers do: between two claims of one caller, every other waiting caller of the tenant is served once. The claims of one caller are served in the order in which they came; those of `run` are in the same queue.
@@ -766,7 +766,7 @@ type ClaimTicketResponse struct {
 	// Claims an idle runner: it is the caller's alone until it is released or expires, and is never given to anybody else. The claim is durable before it is answered.
 	// ENVIRONMENT_NOT_FOUND; NO_RUNNER_AVAILABLE when none is idle and none became so within `waitFor`. With an `idempotencyKey` safe to repeat: the same key gives the same runner while that lives,
 	// RUNNER_GONE for a day afterwards, and CONFLICT with another input. Each tenant has its own keys, and so have all callers for all tenants together.
-	// With a `holder` it is a session: the same holder gets the same runner while that lives, and a new one afterwards; `resumed` says which. Each use of the runner and each such claim starts its inactivity timeout anew; everything else stays as the first claim made it. Each tenant has its own holders in each environment, and so have all callers for all tenants together. Of claims for one holder at the same time, one makes the claim and the others join it.
+	// With a `holder` the same holder gets the same runner while that lives, and a new one afterwards; `resumed` says which. Each such claim starts the inactivity timeout anew, as a use does; timeout and labels stay as the first claim gave them. Each tenant has its own holders in each environment, and so have all callers for all tenants together. Claims for one holder that come at once join one claim, and each waits for its own `waitFor`.
 	// QUOTA_EXCEEDED also when the tenant has its share of the 20,000 claims that may wait: as many as are left for all. One tenant alone can have 10,000.
 	// With `wait: TICKET` it is answered at once: with the runner where one is idle, else with a ticket that waits for one in the background.
 	// Tenants whose claims wait in the pool take turns by their weight, and within a tenant its callers do: between two claims of one caller, every other waiting caller of the tenant is served once. The claims of one caller are served in the order in which they came; those of `run` are in the same queue.
@@ -4311,7 +4311,7 @@ type Ticket struct {
 	EstimatedWaitMs *float64 `json:"estimatedWaitMs"`
 	// The runner, once it is CLAIMED and as long as that is there.
 	Runner *TicketRunner `json:"runner"`
-	// Whether another claim for the ticket's `holder` made the runner; false until it is CLAIMED.
+	// Whether another claim for its `holder` got the runner; false until it is CLAIMED.
 	Resumed bool `json:"resumed"`
 	// Why it ended without a runner; null otherwise.
 	Code *ErrorCode `json:"code"`

@@ -99,7 +99,7 @@ type Claim struct {
 	ExpiresAt         time.Time     `json:"expiresAt"`         // zero: never
 	InactivityTimeout time.Duration `json:"inactivityTimeout"` // 0: never
 	Labels            []Label       `json:"labels,omitempty"`
-	Holder            string        `json:"holder,omitempty"`      // the caller's own key for the session; it may name a person
+	Holder            string        `json:"holder,omitempty"`      // the caller's own name for what holds it: a claim with the same one resumes it; it may name a person
 	HolderScope       string        `json:"holderScope,omitempty"` // with the environment: in which Holder is unique
 }
 

@@ -59,7 +59,7 @@ type ClaimInput struct {
 	WaitFor           *int             // seconds
 	Key               string
 	Keys              string  // the scope in which Key is unique: the tenant's name; "" for callers for all tenants; "grant:" and the runner's id for grants
-	Holder            *string // the caller's own key for a session, unique in Keys and the environment; nil: none; not with Key
+	Holder            *string // the caller's own name for what holds the runner, unique in Keys and the environment; nil: none; not with Key
 	Labels            []runtime.Label
 	Caller            string // whose claims these are: claims that wait are served by turns of their callers
 }
