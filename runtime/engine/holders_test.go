@@ -122,8 +122,31 @@ func TestHoldersGetNewRunners(t *testing.T) {
 	if _, err := b.Release(t.Context(), next.ID); err != nil {
 		t.Error(err)
 	}
-	for key, id := range b.runners.byHolder.Range {
-		t.Errorf("%v is known as %v's", id, key)
+	in.InactivityTimeout = ptr(0)
+	b.fake.Kill(b.session(t, in, false).ID, runtime.GoneAgentDied)
+	wait.For(t, "no holder is known", func() (none bool) {
+		none = true
+		for range b.runners.byHolder.Range {
+			none = false
+		}
+		return none
+	})
+}
+
+// A runner may go between the moment at which it is found and the one at which its claim is renewed.
+func TestARunnerGoesWhileItsHolderComes(t *testing.T) {
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	in := ClaimInput{EnvironmentID: "a", Holder: ptr("ada")}
+	first := b.session(t, in, false)
+	if _, err := b.Release(t.Context(), first.ID); err != nil {
+		t.Fatal(err)
+	}
+	wait.For(t, "it is gone", func() bool { _, there := b.Runner(first.ID); return !there })
+	b.runners.byID.Store(first.ID, first) // as if that came late
+	b.runners.hold(first)
+	if next := b.session(t, in, false); next.ID == first.ID {
+		t.Errorf("%s was gone", next.ID)
 	}
 }
 
@@ -333,13 +356,44 @@ func TestTheErrorOfAnotherClaim(t *testing.T) {
 	}
 }
 
+// A claim whose time is over when the claim that it joined fails doesn't begin to wait.
+func TestJoiningTakesOfTheWait(t *testing.T) {
+	b := newBed(t)
+	b.stop()
+	b.config.Quotas = quota.New()
+	b.config.Quotas.SetTenant(runtime.Tenant{ID: "a", Quotas: runtime.Quotas{Waiting: ptr(0)}}) // so a claim that waits is refused
+	b.start(t)
+	b.starved(t)
+	if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "a", Shared: ptr(true)}); err != nil {
+		t.Fatal(err)
+	}
+	in := ClaimInput{EnvironmentID: "a", Tenant: "a", Keys: "a", Holder: ptr("ada"), WaitFor: ptr(1)}
+	claim, err := in.alone()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := holderKey("a", claim.Claim)
+	call, _ := b.holders.join(key)
+	joined := make(chan time.Time, 1)
+	got := b.ask(noticed{t.Context(), sync.OnceFunc(func() { joined <- time.Now() })}, in)
+	at := wait.Receive(t, joined, "it joins")
+	wait.For(t, "its time is over", func() bool { return time.Since(at) > time.Second })
+	call.err = pool.ErrUnwanted
+	b.holders.end(key, call)
+	if answer := wait.Receive(t, got, "its answer"); runtime.CodeOf(answer.err) != runtime.CodeNoRunnerAvailable {
+		t.Errorf("%+v", answer)
+	}
+}
+
 // Tickets of one holder that wait are one ticket. A new one resumes its runner.
 func TestTicketsForHolders(t *testing.T) {
 	b := newBed(t)
 	start := b.starved(t)
 	in := ClaimInput{Holder: ptr("ada"), InactivityTimeout: ptr(0)}
 	first := b.later(t, in)
-	if again := b.later(t, in); again.ID != first.ID || first.Resumed || !again.Resumed || first.State != ticket.Waiting {
+	other := in
+	other.InactivityTimeout = ptr(60)
+	if again := b.later(t, other); again.ID != first.ID || first.Resumed || !again.Resumed || first.State != ticket.Waiting {
 		t.Errorf("%+v, then %+v", first, again)
 	}
 	watched, err := b.WatchTicket(t.Context(), first.ID)
