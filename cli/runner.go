@@ -104,7 +104,8 @@ type runnerClaim struct {
 	Ticket  bool           `help:"Claim in the background, and print the id of a ticket at once: rockpool ticket watch waits for its runner."`
 	Timeout time.Duration  `default:"10m" from:"0" to:"720h" placeholder:"TIME" help:"Without use for this long it is released by itself, up to 720h; 0: never. (${default})"`
 	Label   []string       `placeholder:"NAME=VALUE" sep:"none" help:"Something to find the claim again by. Can be given more than once."`
-	Key     string         `placeholder:"TEXT" help:"The same key claims the same runner, however often it is asked for."`
+	Key     string         `xor:"session" placeholder:"TEXT" help:"The same key claims the same runner, however often it is asked for."`
+	Holder  *string        `xor:"session" placeholder:"TEXT" help:"The same holder claims the same runner as long as that lives, and a new one afterwards."`
 }
 
 // Help is what its --help says beyond the flags.
@@ -112,6 +113,7 @@ func (runnerClaim) Help() string {
 	return `Examples:
 
     id=$(rockpool runner claim python --timeout 1h --label user=ada)
+    id=$(rockpool runner claim python --holder ada/exercise-3)
     ticket=$(rockpool runner claim python --ticket)
     id=$(rockpool ticket watch "$ticket")`
 }
@@ -172,7 +174,7 @@ func (c *runnerClaim) request() (execution.Request, error) {
 	case c.Ticket:
 		wait = ticketWait
 	}
-	request := execution.Request{Environment: c.Env, Timeout: int(c.Timeout / time.Second), Wait: wait, Key: c.Key}
+	request := execution.Request{Environment: c.Env, Timeout: int(c.Timeout / time.Second), Wait: wait, Key: c.Key, Holder: c.Holder}
 	var err error
 	if request.Labels, err = labelInputs(c.Label); err != nil {
 		return request, err

@@ -33,6 +33,28 @@ func waiting(t *testing.T) (s *server, serve func()) {
 	}
 }
 
+// The same holder claims the same runner. The command says so, beside the id.
+func TestClaimForAHolder(t *testing.T) {
+	s := newServer(t)
+	s.works("env", "put", "a", "--pool-size", "1")
+	first := strings.TrimSpace(s.works("runner", "claim", "a", "--holder", "ada/exercise 3"))
+	out, errs, code := s.command("runner", "claim", "a", "--holder", "ada/exercise 3")
+	if code != 0 || strings.TrimSpace(out) != first || !strings.Contains(errs, "resumed "+first) {
+		t.Errorf("%s, then %d %s %s", first, code, out, errs)
+	}
+	if other := strings.TrimSpace(s.works("runner", "claim", "a", "--holder", "eve", "--json")); strings.Contains(other, first) || !strings.Contains(other, `"holder": "eve"`) {
+		t.Errorf("%s, then %s", first, other)
+	}
+	for ticket, resumed := range map[string]bool{"ada/exercise 3": true, "bob": false} {
+		var got client.Ticket
+		if err := json.Unmarshal([]byte(s.works("runner", "claim", "a", "--ticket", "--json", "--holder", ticket)), &got); err != nil || got.Resumed != resumed {
+			t.Errorf("%s: %+v, %v", ticket, got, err)
+		}
+	}
+	s.fails("holder", "runner", "claim", "a", "--holder", "")
+	s.fails("--key", "runner", "claim", "a", "--holder", "ada", "--key", "k")
+}
+
 func TestTicketCommands(t *testing.T) {
 	s, serve := waiting(t)
 	first := strings.TrimSpace(s.works("runner", "claim", "a", "--ticket", "--key", "mine"))

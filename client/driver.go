@@ -26,14 +26,20 @@ func Delete(ctx context.Context, c Sender, environment string) error {
 
 // Claim claims a runner, and returns its id.
 func Claim(ctx context.Context, c Sender, input ClaimRunnerInput) (runner string, err error) {
+	runner, _, err = ClaimOrResume(ctx, c, input)
+	return runner, err
+}
+
+// ClaimOrResume claims a runner, and returns its id, and whether the input's holder has had it before.
+func ClaimOrResume(ctx context.Context, c Sender, input ClaimRunnerInput) (runner string, resumed bool, err error) {
 	out, err := ClaimRunner(ctx, c, input)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	if out.ClaimRunner.Runner == nil {
-		return "", errors.New("the answer has a ticket, and no runner yet: leave out wait")
+		return "", false, errors.New("the answer has a ticket, and no runner yet: leave out wait")
 	}
-	return out.ClaimRunner.Runner.Id, nil
+	return out.ClaimRunner.Runner.Id, out.ClaimRunner.Resumed, nil
 }
 
 // Release ends a claimed runner with all that runs in it.

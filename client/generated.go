@@ -59,7 +59,7 @@ type AuditEntry struct {
 	Address *string `json:"address"`
 	// OK, the code of the error (see `ErrorCode`), CANCELLED if the caller left or cancelled the request before the answer, or UNREADABLE if the stored entry is damaged.
 	Outcome string `json:"outcome"`
-	// More facts, sorted by name. createGrant: `execution` or `runner`, `rights`, `expiresAt`. claimRunner with a ticket: `ticket` in the entry about the runner.
+	// More facts, sorted by name. createGrant: `execution` or `runner`, `rights`, `expiresAt`. claimRunner: `resumed` where another claim for the `holder` got the runner; with a ticket, `ticket` in the entry about the runner.
 	Details []AuditEntryDetailsAuditDetail `json:"details"`
 }
 
@@ -600,7 +600,7 @@ func (v *CancelTicketCancelTicketCancelTicketPayload) GetTicket() Ticket { retur
 
 // CancelTicketResponse is returned by CancelTicket on success.
 type CancelTicketResponse struct {
-	// Cancels a waiting ticket. If it has a runner that the holder hasn't seen, the runner is released. Safe to repeat; an ended ticket doesn't change. CLIENT. TICKET_NOT_FOUND.
+	// Cancels a waiting ticket. If it has a runner that nobody has seen, the runner is released, unless it was claimed for a `holder`. Safe to repeat; an ended ticket doesn't change. CLIENT. TICKET_NOT_FOUND.
 	CancelTicket CancelTicketCancelTicketCancelTicketPayload `json:"cancelTicket"`
 }
 
@@ -667,12 +667,17 @@ func (v *Chunk) GetBase64() []byte { return v.Base64 }
 type ClaimRunnerClaimRunnerClaimRunnerPayload struct {
 	// The runner, which is now the caller's; null with a ticket that waits, which only `wait: TICKET` gives.
 	Runner *ClaimRunnerClaimRunnerClaimRunnerPayloadRunner `json:"runner"`
+	// Whether another claim for this `holder` got the runner, or waits for it with the same ticket. Always false without a `holder`. A ticket that waits has its own `resumed` once it is CLAIMED.
+	Resumed bool `json:"resumed"`
 }
 
 // GetRunner returns ClaimRunnerClaimRunnerClaimRunnerPayload.Runner, and is useful for accessing the field via an interface.
 func (v *ClaimRunnerClaimRunnerClaimRunnerPayload) GetRunner() *ClaimRunnerClaimRunnerClaimRunnerPayloadRunner {
 	return v.Runner
 }
+
+// GetResumed returns ClaimRunnerClaimRunnerClaimRunnerPayload.Resumed, and is useful for accessing the field via an interface.
+func (v *ClaimRunnerClaimRunnerClaimRunnerPayload) GetResumed() bool { return v.Resumed }
 
 // ClaimRunnerClaimRunnerClaimRunnerPayloadRunner includes the requested fields of the GraphQL type Runner.
 // The GraphQL type's documentation follows.
@@ -696,6 +701,8 @@ type ClaimRunnerInput struct {
 	WaitFor *int `json:"waitFor"`
 	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this claim only.
 	IdempotencyKey *string `json:"idempotencyKey"`
+	// The caller's own name for what holds the runner, for example a user and a task: the same holder gets the same runner while that lives, and a new one afterwards. 1 to 200 bytes without control characters; not with `idempotencyKey`. Default: none, a new runner for each claim.
+	Holder *string `json:"holder"`
 	// Names and values to find the claim again by, at most 32.
 	Labels []LabelInput `json:"labels"`
 	// RUNNER: the answer contains the runner. TICKET: the server answers at once, and `waitFor` is 3600 by default. Default: RUNNER.
@@ -714,6 +721,9 @@ func (v *ClaimRunnerInput) GetWaitFor() *int { return v.WaitFor }
 // GetIdempotencyKey returns ClaimRunnerInput.IdempotencyKey, and is useful for accessing the field via an interface.
 func (v *ClaimRunnerInput) GetIdempotencyKey() *string { return v.IdempotencyKey }
 
+// GetHolder returns ClaimRunnerInput.Holder, and is useful for accessing the field via an interface.
+func (v *ClaimRunnerInput) GetHolder() *string { return v.Holder }
+
 // GetLabels returns ClaimRunnerInput.Labels, and is useful for accessing the field via an interface.
 func (v *ClaimRunnerInput) GetLabels() []LabelInput { return v.Labels }
 
@@ -725,6 +735,7 @@ type ClaimRunnerResponse struct {
 	// Claims an idle runner: it is the caller's alone until it is released or expires, and is never given to anybody else. The claim is durable before it is answered.
 	// ENVIRONMENT_NOT_FOUND; NO_RUNNER_AVAILABLE when none is idle and none became so within `waitFor`. With an `idempotencyKey` safe to repeat: the same key gives the same runner while that lives,
 	// RUNNER_GONE for a day afterwards, and CONFLICT with another input. Each tenant has its own keys, and so have all callers for all tenants together.
+	// With a `holder` the same holder gets the same runner while that lives, and a new one afterwards; `resumed` says which. Each such claim starts the inactivity timeout anew, as a use does; timeout and labels stay as the first claim gave them. Each tenant has its own holders in each environment, and so have all callers for all tenants together. Claims for one holder that come at once join one claim, and each waits for its own `waitFor`.
 	// QUOTA_EXCEEDED also when the tenant has its share of the 20,000 claims that may wait: as many as are left for all. One tenant alone can have 10,000.
 	// With `wait: TICKET` it is answered at once: with the runner where one is idle, else with a ticket that waits for one in the background.
 	// Tenants whose claims wait in the pool take turns by their weight, and within a tenant its callers do: between two claims of one caller, every other waiting caller of the tenant is served once. The claims of one caller are served in the order in which they came; those of `run` are in the same queue.
@@ -755,6 +766,7 @@ type ClaimTicketResponse struct {
 	// Claims an idle runner: it is the caller's alone until it is released or expires, and is never given to anybody else. The claim is durable before it is answered.
 	// ENVIRONMENT_NOT_FOUND; NO_RUNNER_AVAILABLE when none is idle and none became so within `waitFor`. With an `idempotencyKey` safe to repeat: the same key gives the same runner while that lives,
 	// RUNNER_GONE for a day afterwards, and CONFLICT with another input. Each tenant has its own keys, and so have all callers for all tenants together.
+	// With a `holder` the same holder gets the same runner while that lives, and a new one afterwards; `resumed` says which. Each such claim starts the inactivity timeout anew, as a use does; timeout and labels stay as the first claim gave them. Each tenant has its own holders in each environment, and so have all callers for all tenants together. Claims for one holder that come at once join one claim, and each waits for its own `waitFor`.
 	// QUOTA_EXCEEDED also when the tenant has its share of the 20,000 claims that may wait: as many as are left for all. One tenant alone can have 10,000.
 	// With `wait: TICKET` it is answered at once: with the runner where one is idle, else with a ticket that waits for one in the background.
 	// Tenants whose claims wait in the pool take turns by their weight, and within a tenant its callers do: between two claims of one caller, every other waiting caller of the tenant is served once. The claims of one caller are served in the order in which they came; those of `run` are in the same queue.
@@ -2732,6 +2744,8 @@ type Lease struct {
 	Epoch int `json:"epoch"`
 	// What the claimer attached; empty for a caller with a grant.
 	Labels []LeaseLabelsLabel `json:"labels"`
+	// The `holder` for which it was claimed; null without one, and for a caller with a grant.
+	Holder *string `json:"holder"`
 }
 
 // GetClaimedAt returns Lease.ClaimedAt, and is useful for accessing the field via an interface.
@@ -2745,6 +2759,9 @@ func (v *Lease) GetEpoch() int { return v.Epoch }
 
 // GetLabels returns Lease.Labels, and is useful for accessing the field via an interface.
 func (v *Lease) GetLabels() []LeaseLabelsLabel { return v.Labels }
+
+// GetHolder returns Lease.Holder, and is useful for accessing the field via an interface.
+func (v *Lease) GetHolder() *string { return v.Holder }
 
 // LeaseLabelsLabel includes the requested fields of the GraphQL type Label.
 // The GraphQL type's documentation follows.
@@ -4408,7 +4425,7 @@ func (v *TerminalInput) GetRows() int { return v.Rows }
 // Ticket includes the GraphQL fields of Ticket requested by the fragment Ticket.
 // The GraphQL type's documentation follows.
 //
-// A claim that waits in the background. Tickets are in the server's memory: after a restart there is none, and the claim is made again, with its `idempotencyKey` for the same runner. The same key gives the same ticket, unless that ended without a runner: then a new one.
+// A claim that waits in the background. Tickets are in the server's memory: after a restart there is none, and the claim is made again, with its `idempotencyKey` or `holder` for the same runner. The same key gives the same ticket, unless that ended without a runner: then a new one. The same holder gives the same ticket while that waits.
 type Ticket struct {
 	// Its id.
 	Id string `json:"id"`
@@ -4422,6 +4439,8 @@ type Ticket struct {
 	EstimatedWaitMs *float64 `json:"estimatedWaitMs"`
 	// The runner, once it is CLAIMED and as long as that is there.
 	Runner *TicketRunner `json:"runner"`
+	// Whether another claim for its `holder` got the runner; false until it is CLAIMED.
+	Resumed bool `json:"resumed"`
 	// Why it ended without a runner; null otherwise.
 	Code *ErrorCode `json:"code"`
 	// The same in words; null otherwise.
@@ -4451,6 +4470,9 @@ func (v *Ticket) GetEstimatedWaitMs() *float64 { return v.EstimatedWaitMs }
 
 // GetRunner returns Ticket.Runner, and is useful for accessing the field via an interface.
 func (v *Ticket) GetRunner() *TicketRunner { return v.Runner }
+
+// GetResumed returns Ticket.Resumed, and is useful for accessing the field via an interface.
+func (v *Ticket) GetResumed() bool { return v.Resumed }
 
 // GetCode returns Ticket.Code, and is useful for accessing the field via an interface.
 func (v *Ticket) GetCode() *ErrorCode { return v.Code }
@@ -6693,6 +6715,7 @@ fragment Ticket on Ticket {
 	runner {
 		id
 	}
+	resumed
 	code
 	message
 	createdAt
@@ -6733,6 +6756,7 @@ mutation ClaimRunner ($input: ClaimRunnerInput!) {
 		runner {
 			id
 		}
+		resumed
 	}
 }
 `
@@ -6780,6 +6804,7 @@ fragment Ticket on Ticket {
 	runner {
 		id
 	}
+	resumed
 	code
 	message
 	createdAt
@@ -8060,6 +8085,7 @@ fragment Lease on Claim {
 		name
 		value
 	}
+	holder
 }
 `
 
@@ -8121,6 +8147,7 @@ fragment Lease on Claim {
 		name
 		value
 	}
+	holder
 }
 fragment PageInfo on PageInfo {
 	hasNextPage
@@ -8311,6 +8338,7 @@ fragment Ticket on Ticket {
 	runner {
 		id
 	}
+	resumed
 	code
 	message
 	createdAt

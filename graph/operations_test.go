@@ -120,6 +120,9 @@ var alsoAsked = []operation{
 	{name: "Mutation.createGrant for a runner", rules: ops("createGrant"), about: "runner", answer: "{ token }", args: input(func(o *things) in { return in{"runnerId": o.runner, "rights": []string{"EXECUTE"}} })},
 	{name: "Mutation.claimRunner wrongly", rules: ops("claimRunner"), about: "environment", wrong: true, answer: "{ runner { id } }", args: input(func(o *things) in { return in{"environmentId": o.environment, "waitFor": -1} })},
 	{name: "Mutation.claimRunner with a used key", rules: ops("claimRunner"), about: "environment", wrong: true, answer: "{ runner { id } }", args: input(func(o *things) in { return in{"environmentId": o.environment, "idempotencyKey": usedKey} })},
+	{name: "Mutation.claimRunner for a holder", rules: ops("claimRunner"), about: "environment", answer: "{ runner { tenant } }", args: input(func(o *things) in {
+		return in{"environmentId": o.environment, "holder": "h", "waitFor": 60}
+	})},
 	{name: "Mutation.run wrongly", rules: ops("run"), about: "environment", wrong: true, answer: "{ execution { id } }", args: input(func(o *things) in { return in{"environmentId": o.environment} })},
 	{name: "Mutation.run with cases", rules: ops("run"), about: "environment", answer: "{ batch { tenant } }", args: input(func(o *things) in {
 		return in{"environmentId": o.environment, "waitFor": 60, "command": []string{"true"}, "cases": []in{{}}}

@@ -37,6 +37,7 @@ type (
 	file         struct{ *resolver }
 	execution    struct{ *resolver }
 	batchFields  struct{ *resolver }
+	claimFields  struct{ *resolver }
 	usage        struct{ *resolver }
 	usageNow     struct{ *resolver }
 	runnerUsage  struct{ *resolver }
@@ -60,6 +61,7 @@ func (r *resolver) Cluster() generated.ClusterResolver           { return cluste
 func (r *resolver) Evaluation() generated.EvaluationResolver     { return evaluation{r} }
 func (r *resolver) Allocation() generated.AllocationResolver     { return allocation{r} }
 func (r *resolver) Runner() generated.RunnerResolver             { return runner{r} }
+func (r *resolver) Claim() generated.ClaimResolver               { return claimFields{r} }
 func (r *resolver) File() generated.FileResolver                 { return file{r} }
 func (r *resolver) Execution() generated.ExecutionResolver       { return execution{r} }
 func (r *resolver) Batch() generated.BatchResolver               { return batchFields{r} }

@@ -44,14 +44,15 @@ func (r mutation) ClaimRunner(ctx context.Context, in generated.ClaimRunnerInput
 		InactivityTimeout: in.InactivityTimeout,
 		WaitFor:           in.WaitFor,
 		Key:               orZero(in.IdempotencyKey),
+		Holder:            in.Holder,
 		Labels:            in.Labels,
 		Caller:            callerOf(ctx),
 	}
 	if orZero(in.Wait) == generated.ClaimWaitTicket {
 		return r.claimLater(ctx, claim)
 	}
-	claimed, err := r.guard.Claim(ctx, claim)
-	return generated.ClaimRunnerPayload{Runner: &claimed}, err
+	claimed, resumed, err := r.guard.ClaimOrResume(ctx, claim)
+	return generated.ClaimRunnerPayload{Runner: &claimed, Resumed: resumed}, err
 }
 
 func (r mutation) RenewRunner(ctx context.Context, id string) (generated.RenewRunnerPayload, error) {
@@ -82,7 +83,14 @@ func (r runner) Claim(ctx context.Context, of *runtime.Runner) (*runtime.Claim, 
 	}
 	claim := of.Claim
 	claim.Labels = seen(ctx, claim.Labels)
+	if !access.Of(ctx).SeesLabels() {
+		claim.Holder = ""
+	}
 	return &claim, nil
+}
+
+func (r claimFields) Holder(_ context.Context, of *runtime.Claim) (*string, error) {
+	return orNull(of.Holder), nil
 }
 
 func (r runner) Message(_ context.Context, of *runtime.Runner) (*string, error) {

@@ -18,7 +18,7 @@ func (r mutation) claimLater(ctx context.Context, in engine.ClaimInput) (generat
 		return generated.ClaimRunnerPayload{}, err
 	}
 	claimed, err := tickets(r).Runner(ctx, &made)
-	return generated.ClaimRunnerPayload{Runner: claimed, Ticket: &made}, err
+	return generated.ClaimRunnerPayload{Runner: claimed, Ticket: &made, Resumed: made.Resumed}, err
 }
 
 func (r query) Ticket(ctx context.Context, id string) (*ticket.Ticket, error) {

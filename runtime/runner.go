@@ -99,6 +99,8 @@ type Claim struct {
 	ExpiresAt         time.Time     `json:"expiresAt"`         // zero: never
 	InactivityTimeout time.Duration `json:"inactivityTimeout"` // 0: never
 	Labels            []Label       `json:"labels,omitempty"`
+	Holder            string        `json:"holder,omitempty"`      // the caller's own name for what holds it: a claim with the same one resumes it; it may name a person
+	HolderScope       string        `json:"holderScope,omitempty"` // with the environment: in which Holder is unique
 }
 
 // Tenant returns whose the runner is: its claim's, or while nobody holds it its
@@ -117,5 +119,6 @@ func (c Claim) Held() bool { return c.Epoch > 0 }
 func (c Claim) Equal(other Claim) bool {
 	return c.Epoch == other.Epoch && c.Tenant == other.Tenant && c.Key == other.Key && c.Input == other.Input &&
 		c.ClaimedAt.Equal(other.ClaimedAt) && c.ExpiresAt.Equal(other.ExpiresAt) &&
-		c.InactivityTimeout == other.InactivityTimeout && slices.Equal(c.Labels, other.Labels)
+		c.InactivityTimeout == other.InactivityTimeout && slices.Equal(c.Labels, other.Labels) &&
+		c.Holder == other.Holder && c.HolderScope == other.HolderScope
 }

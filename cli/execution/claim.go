@@ -21,25 +21,30 @@ type Request struct {
 	Environment string
 	Timeout     int           // seconds without use after which it is released
 	Wait        time.Duration // for a runner
-	Key         string        // "": a new one
+	Key         string        // "": a new one, unless there is a holder
+	Holder      *string       // nil: none
 	Labels      []client.LabelInput
 	brief       bool // what is claimed goes by itself soon: no error need tell the key
 }
 
-// input returns the request as the API takes it, with a key.
+// input returns the request as the API takes it, with a key or a holder.
 func (r *Request) input() client.ClaimRunnerInput {
-	if r.Key == "" {
+	if r.Key == "" && r.Holder == nil {
 		r.Key = uuid.NewString()
 	}
 	return client.ClaimRunnerInput{
-		EnvironmentId: r.Environment, WaitFor: new(int(r.Wait / time.Second)), InactivityTimeout: &r.Timeout, IdempotencyKey: &r.Key, Labels: r.Labels,
+		EnvironmentId: r.Environment, WaitFor: new(int(r.Wait / time.Second)), InactivityTimeout: &r.Timeout, IdempotencyKey: &r.Key, Holder: r.Holder, Labels: r.Labels,
 	}
 }
 
-// unknown adds the key to an error after which a runner may be claimed.
+// unknown adds how to claim again to an error after which a runner may be claimed.
 func (r *Request) unknown(err error) error {
 	if err != nil && client.Passing(err) && !errors.Is(err, connection.ErrNoServer) && !r.brief {
-		err = fmt.Errorf("%w; whether a runner was claimed isn't known: --key %s claims the same one", err, r.Key)
+		again := "--key " + r.Key
+		if r.Holder != nil {
+			again = "the same --holder"
+		}
+		err = fmt.Errorf("%w; whether a runner was claimed isn't known: %s claims the same one", err, again)
 	}
 	return err
 }
@@ -55,14 +60,19 @@ func ClaimLater(ctx context.Context, c *client.Client, r Request) (client.Ticket
 	return out.ClaimRunner.Ticket, nil
 }
 
-// Claim gets a runner's id, and says on errs what it waits for if that takes a while.
+// Claim gets a runner's id, and says on errs what it waits for if that takes a while, and whether the
+// request's holder has had the runner before.
 func Claim(ctx context.Context, errs io.Writer, c *client.Client, r Request) (string, error) {
 	input := r.input()
 	var runner string
 	claimed := make(chan error, 1)
 	go func() {
 		var err error
-		runner, err = client.Claim(ctx, connection.Patient(c, r.Wait+connection.Patience), input)
+		var resumed bool
+		runner, resumed, err = client.ClaimOrResume(ctx, connection.Patient(c, r.Wait+connection.Patience), input)
+		if resumed {
+			_, _ = fmt.Fprintf(errs, "rockpool: resumed %s, which this holder has had before\n", output.Plain(runner))
+		}
 		claimed <- advice.Unknown(ctx, c, r.Environment, r.unknown(err))
 	}()
 	select {

@@ -27,6 +27,10 @@ func TestClaimTellsItsKey(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "--key mine") {
 		t.Error(err)
 	}
+	_, err = Claim(ctx, io.Discard, client.New(server.URL), Request{Environment: "e", Wait: time.Second, Holder: new("ada")})
+	if err == nil || !strings.Contains(err.Error(), "the same --holder") || strings.Contains(err.Error(), "--key") {
+		t.Error(err)
+	}
 	server.Close()
 	_, err = Claim(t.Context(), io.Discard, client.New(server.URL), Request{Environment: "e", Wait: time.Second, Key: "mine"})
 	if !errors.Is(err, connection.ErrNoServer) || strings.Contains(err.Error(), "--key") {

@@ -45,6 +45,7 @@ type ResolverRoot interface {
 	AuditEntry() AuditEntryResolver
 	Batch() BatchResolver
 	Caller() CallerResolver
+	Claim() ClaimResolver
 	Cluster() ClusterResolver
 	Environment() EnvironmentResolver
 	Evaluation() EvaluationResolver
@@ -242,12 +243,14 @@ type ComplexityRoot struct {
 		ClaimedAt func(childComplexity int) int
 		Epoch     func(childComplexity int) int
 		ExpiresAt func(childComplexity int) int
+		Holder    func(childComplexity int) int
 		Labels    func(childComplexity int) int
 	}
 
 	ClaimRunnerPayload struct {
-		Runner func(childComplexity int) int
-		Ticket func(childComplexity int) int
+		Resumed func(childComplexity int) int
+		Runner  func(childComplexity int) int
+		Ticket  func(childComplexity int) int
 	}
 
 	ClaimStats struct {
@@ -828,6 +831,7 @@ type ComplexityRoot struct {
 		ID              func(childComplexity int) int
 		Message         func(childComplexity int) int
 		Position        func(childComplexity int) int
+		Resumed         func(childComplexity int) int
 		Runner          func(childComplexity int) int
 		State           func(childComplexity int) int
 	}
@@ -949,6 +953,9 @@ type BatchResolver interface {
 type CallerResolver interface {
 	Tenant(ctx context.Context, obj *access.Principal) (*string, error)
 	Role(ctx context.Context, obj *access.Principal) (*access.Role, error)
+}
+type ClaimResolver interface {
+	Holder(ctx context.Context, obj *runtime.Claim) (*string, error)
 }
 type ClusterResolver interface {
 	CoreMHz(ctx context.Context, obj *runtime.ClusterStatus) (*int, error)
@@ -1104,6 +1111,7 @@ type TicketResolver interface {
 	Position(ctx context.Context, obj *ticket.Ticket) (*int, error)
 	EstimatedWaitMs(ctx context.Context, obj *ticket.Ticket) (*float64, error)
 	Runner(ctx context.Context, obj *ticket.Ticket) (*runtime.Runner, error)
+
 	Code(ctx context.Context, obj *ticket.Ticket) (*runtime.Code, error)
 	Message(ctx context.Context, obj *ticket.Ticket) (*string, error)
 }
@@ -1800,6 +1808,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Claim.ExpiresAt(childComplexity), true
+	case "Claim.holder":
+		if e.ComplexityRoot.Claim.Holder == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Claim.Holder(childComplexity), true
 	case "Claim.labels":
 		if e.ComplexityRoot.Claim.Labels == nil {
 			break
@@ -1807,6 +1821,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Claim.Labels(childComplexity), true
 
+	case "ClaimRunnerPayload.resumed":
+		if e.ComplexityRoot.ClaimRunnerPayload.Resumed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ClaimRunnerPayload.Resumed(childComplexity), true
 	case "ClaimRunnerPayload.runner":
 		if e.ComplexityRoot.ClaimRunnerPayload.Runner == nil {
 			break
@@ -4357,6 +4377,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Ticket.Position(childComplexity), true
+	case "Ticket.resumed":
+		if e.ComplexityRoot.Ticket.Resumed == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Ticket.Resumed(childComplexity), true
 	case "Ticket.runner":
 		if e.ComplexityRoot.Ticket.Runner == nil {
 			break
@@ -4840,7 +4866,7 @@ type Query {
     environmentId: ID
     "Only those in one of these states; null: in any."
     states: [RunnerState!]
-    "Only those whose claim has a label that, written as ` + "`" + `name=value` + "`" + `, contains this text, upper and lower case alike; null or empty: all runners."
+    "Only those whose claim has a holder, or a label written as ` + "`" + `name=value` + "`" + `, that contains this text, upper and lower case alike; null or empty: all runners."
     heldBy: String
     "Only those whose claim has all of these labels, at most 32; null: any."
     labels: [LabelFilterInput!]
@@ -5015,6 +5041,7 @@ type Mutation {
   Claims an idle runner: it is the caller's alone until it is released or expires, and is never given to anybody else. The claim is durable before it is answered.
   ENVIRONMENT_NOT_FOUND; NO_RUNNER_AVAILABLE when none is idle and none became so within ` + "`" + `waitFor` + "`" + `. With an ` + "`" + `idempotencyKey` + "`" + ` safe to repeat: the same key gives the same runner while that lives,
   RUNNER_GONE for a day afterwards, and CONFLICT with another input. Each tenant has its own keys, and so have all callers for all tenants together.
+  With a ` + "`" + `holder` + "`" + ` the same holder gets the same runner while that lives, and a new one afterwards; ` + "`" + `resumed` + "`" + ` says which. Each such claim starts the inactivity timeout anew, as a use does; timeout and labels stay as the first claim gave them. Each tenant has its own holders in each environment, and so have all callers for all tenants together. Claims for one holder that come at once join one claim, and each waits for its own ` + "`" + `waitFor` + "`" + `.
   QUOTA_EXCEEDED also when the tenant has its share of the 20,000 claims that may wait: as many as are left for all. One tenant alone can have 10,000.
   With ` + "`" + `wait: TICKET` + "`" + ` it is answered at once: with the runner where one is idle, else with a ticket that waits for one in the background.
   Tenants whose claims wait in the pool take turns by their weight, and within a tenant its callers do: between two claims of one caller, every other waiting caller of the tenant is served once. The claims of one caller are served in the order in which they came; those of ` + "`" + `run` + "`" + ` are in the same queue.
@@ -5026,7 +5053,7 @@ type Mutation {
     input: ClaimRunnerInput!
   ): ClaimRunnerPayload!
 
-  "Cancels a waiting ticket. If it has a runner that the holder hasn't seen, the runner is released. Safe to repeat; an ended ticket doesn't change. CLIENT. TICKET_NOT_FOUND."
+  "Cancels a waiting ticket. If it has a runner that nobody has seen, the runner is released, unless it was claimed for a ` + "`" + `holder` + "`" + `. Safe to repeat; an ended ticket doesn't change. CLIENT. TICKET_NOT_FOUND."
   cancelTicket(
     "The ticket's id."
     id: ID!
@@ -5360,7 +5387,7 @@ type AuditEntry {
   address: String
   "OK, the code of the error (see ` + "`" + `ErrorCode` + "`" + `), CANCELLED if the caller left or cancelled the request before the answer, or UNREADABLE if the stored entry is damaged."
   outcome: String!
-  "More facts, sorted by name. createGrant: ` + "`" + `execution` + "`" + ` or ` + "`" + `runner` + "`" + `, ` + "`" + `rights` + "`" + `, ` + "`" + `expiresAt` + "`" + `. claimRunner with a ticket: ` + "`" + `ticket` + "`" + ` in the entry about the runner."
+  "More facts, sorted by name. createGrant: ` + "`" + `execution` + "`" + ` or ` + "`" + `runner` + "`" + `, ` + "`" + `rights` + "`" + `, ` + "`" + `expiresAt` + "`" + `. claimRunner: ` + "`" + `resumed` + "`" + ` where another claim for the ` + "`" + `holder` + "`" + ` got the runner; with a ticket, ` + "`" + `ticket` + "`" + ` in the entry about the runner."
   details: [AuditDetail!]!
 }
 
@@ -6160,9 +6187,11 @@ type Claim {
   epoch: Int!
   "What the claimer attached; empty for a caller with a grant."
   labels: [Label!]!
+  "The ` + "`" + `holder` + "`" + ` for which it was claimed; null without one, and for a caller with a grant."
+  holder: String
 }
 
-"A claim that waits in the background. Tickets are in the server's memory: after a restart there is none, and the claim is made again, with its ` + "`" + `idempotencyKey` + "`" + ` for the same runner. The same key gives the same ticket, unless that ended without a runner: then a new one."
+"A claim that waits in the background. Tickets are in the server's memory: after a restart there is none, and the claim is made again, with its ` + "`" + `idempotencyKey` + "`" + ` or ` + "`" + `holder` + "`" + ` for the same runner. The same key gives the same ticket, unless that ended without a runner: then a new one. The same holder gives the same ticket while that waits."
 type Ticket {
   "Its id."
   id: ID!
@@ -6176,6 +6205,8 @@ type Ticket {
   estimatedWaitMs: Float
   "The runner, once it is CLAIMED and as long as that is there."
   runner: Runner
+  "Whether another claim for its ` + "`" + `holder` + "`" + ` got the runner; false until it is CLAIMED."
+  resumed: Boolean!
   "Why it ended without a runner; null otherwise."
   code: ErrorCode
   "The same in words; null otherwise."
@@ -6846,6 +6877,8 @@ input ClaimRunnerInput {
   waitFor: Int
   "Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this claim only."
   idempotencyKey: String
+  "The caller's own name for what holds the runner, for example a user and a task: the same holder gets the same runner while that lives, and a new one afterwards. 1 to 200 bytes without control characters; not with ` + "`" + `idempotencyKey` + "`" + `. Default: none, a new runner for each claim."
+  holder: String
   "Names and values to find the claim again by, at most 32."
   labels: [LabelInput!]
   "RUNNER: the answer contains the runner. TICKET: the server answers at once, and ` + "`" + `waitFor` + "`" + ` is 3600 by default. Default: RUNNER."
@@ -7141,6 +7174,8 @@ type ClaimRunnerPayload {
   runner: Runner
   "The ticket; null unless ` + "`" + `wait: TICKET` + "`" + ` asked for one."
   ticket: Ticket
+  "Whether another claim for this ` + "`" + `holder` + "`" + ` got the runner, or waits for it with the same ticket. Always false without a ` + "`" + `holder` + "`" + `. A ticket that waits has its own ` + "`" + `resumed` + "`" + ` once it is CLAIMED."
+  resumed: Boolean!
 }
 
 "What cancelTicket did."
@@ -7845,6 +7880,8 @@ func (ec *executionContext) childFields_Claim(ctx context.Context, field graphql
 		return ec.fieldContext_Claim_epoch(ctx, field)
 	case "labels":
 		return ec.fieldContext_Claim_labels(ctx, field)
+	case "holder":
+		return ec.fieldContext_Claim_holder(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Claim", field.Name)
 }
@@ -7855,6 +7892,8 @@ func (ec *executionContext) childFields_ClaimRunnerPayload(ctx context.Context, 
 		return ec.fieldContext_ClaimRunnerPayload_runner(ctx, field)
 	case "ticket":
 		return ec.fieldContext_ClaimRunnerPayload_ticket(ctx, field)
+	case "resumed":
+		return ec.fieldContext_ClaimRunnerPayload_resumed(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ClaimRunnerPayload", field.Name)
 }
@@ -8829,6 +8868,8 @@ func (ec *executionContext) childFields_Ticket(ctx context.Context, field graphq
 		return ec.fieldContext_Ticket_estimatedWaitMs(ctx, field)
 	case "runner":
 		return ec.fieldContext_Ticket_runner(ctx, field)
+	case "resumed":
+		return ec.fieldContext_Ticket_resumed(ctx, field)
 	case "code":
 		return ec.fieldContext_Ticket_code(ctx, field)
 	case "message":
@@ -13038,6 +13079,29 @@ func (ec *executionContext) fieldContext_Claim_labels(_ context.Context, field g
 	return fc, nil
 }
 
+func (ec *executionContext) _Claim_holder(ctx context.Context, field graphql.CollectedField, obj *runtime.Claim) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Claim_holder(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Claim().Holder(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Claim_holder(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Claim", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _ClaimRunnerPayload_runner(ctx context.Context, field graphql.CollectedField, obj *ClaimRunnerPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -13100,6 +13164,29 @@ func (ec *executionContext) fieldContext_ClaimRunnerPayload_ticket(_ context.Con
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _ClaimRunnerPayload_resumed(ctx context.Context, field graphql.CollectedField, obj *ClaimRunnerPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ClaimRunnerPayload_resumed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Resumed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ClaimRunnerPayload_resumed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ClaimRunnerPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
 func (ec *executionContext) _ClaimStats_claimed(ctx context.Context, field graphql.CollectedField, obj *model.ClaimStats) (ret graphql.Marshaler) {
@@ -23311,6 +23398,29 @@ func (ec *executionContext) fieldContext_Ticket_runner(_ context.Context, field 
 	return fc, nil
 }
 
+func (ec *executionContext) _Ticket_resumed(ctx context.Context, field graphql.CollectedField, obj *ticket.Ticket) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Ticket_resumed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Resumed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Ticket_resumed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Ticket", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _Ticket_code(ctx context.Context, field graphql.CollectedField, obj *ticket.Ticket) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -25786,7 +25896,7 @@ func (ec *executionContext) unmarshalInputClaimRunnerInput(ctx context.Context, 
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"environmentId", "inactivityTimeout", "waitFor", "idempotencyKey", "labels", "wait"}
+	fieldsInOrder := [...]string{"environmentId", "inactivityTimeout", "waitFor", "idempotencyKey", "holder", "labels", "wait"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -25821,6 +25931,13 @@ func (ec *executionContext) unmarshalInputClaimRunnerInput(ctx context.Context, 
 				return it, err
 			}
 			it.IdempotencyKey = data
+		case "holder":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("holder"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Holder = data
 		case "labels":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("labels"))
 			data, err := ec.unmarshalOLabelInput2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐLabelᚄ(ctx, v)
@@ -29036,23 +29153,61 @@ func (ec *executionContext) _Claim(ctx context.Context, sel ast.SelectionSet, ob
 		case "claimedAt":
 			out.Values[i] = ec._Claim_claimedAt(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "expiresAt":
 			out.Values[i] = ec._Claim_expiresAt(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "epoch":
 			out.Values[i] = ec._Claim_epoch(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "labels":
 			out.Values[i] = ec._Claim_labels(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "holder":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Claim_holder(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -29094,6 +29249,11 @@ func (ec *executionContext) _ClaimRunnerPayload(ctx context.Context, sel ast.Sel
 		case "ticket":
 			out.Values[i] = ec._ClaimRunnerPayload_ticket(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "resumed":
+			out.Values[i] = ec._ClaimRunnerPayload_resumed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
 		default:
@@ -35568,6 +35728,11 @@ func (ec *executionContext) _Ticket(ctx context.Context, sel ast.SelectionSet, o
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "resumed":
+			out.Values[i] = ec._Ticket_resumed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "code":
 			field := field
 

@@ -67,6 +67,8 @@ type ClaimRunnerInput struct {
 	WaitFor *int `json:"waitFor,omitempty"`
 	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this claim only.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+	// The caller's own name for what holds the runner, for example a user and a task: the same holder gets the same runner while that lives, and a new one afterwards. 1 to 200 bytes without control characters; not with `idempotencyKey`. Default: none, a new runner for each claim.
+	Holder *string `json:"holder,omitempty"`
 	// Names and values to find the claim again by, at most 32.
 	Labels []runtime.Label `json:"labels,omitempty"`
 	// RUNNER: the answer contains the runner. TICKET: the server answers at once, and `waitFor` is 3600 by default. Default: RUNNER.
@@ -79,6 +81,8 @@ type ClaimRunnerPayload struct {
 	Runner *runtime.Runner `json:"runner,omitempty"`
 	// The ticket; null unless `wait: TICKET` asked for one.
 	Ticket *ticket.Ticket `json:"ticket,omitempty"`
+	// Whether another claim for this `holder` got the runner, or waits for it with the same ticket. Always false without a `holder`. A ticket that waits has its own `resumed` once it is CLAIMED.
+	Resumed bool `json:"resumed"`
 }
 
 // To what a grant is a right. Exactly one of `executionId` and `runnerId` is given.

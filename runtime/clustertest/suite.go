@@ -31,6 +31,7 @@ func Suite(t *testing.T, prototype runtime.Environment, open func(t *testing.T) 
 		"a mark needs the epoch before":               testMark,
 		"of many marks one wins":                      testMarkRace,
 		"a marked runner goes on":                     testMarkKeeps,
+		"a mark keeps the holder":                     testMarkHolder,
 		"a removed runner is gone":                    testRemove,
 		"environments 1 and 10 are apart":             testPrefix,
 		"a watcher is told of a change":               testWatch,
@@ -321,6 +322,27 @@ func testMark(t *testing.T, s suite) {
 	}
 	if err := s.Mark(t.Context(), runtime.NewRunnerID(), claim(1, "x")); runtime.CodeOf(err) != runtime.CodeRunnerGone {
 		t.Errorf("mark of no runner: %v, want RUNNER_GONE", err)
+	}
+}
+
+func testMarkHolder(t *testing.T, s suite) {
+	id := s.idle(t, s.put(t, "a"))
+	held := claim(1, "")
+	held.Holder, held.HolderScope = "ada / \"Übung 3\" <x>", "physics"
+	other := held
+	other.Holder = "eve"
+	elsewhere := held
+	elsewhere.HolderScope = "chemistry"
+	for _, step := range []struct {
+		claim runtime.Claim
+		want  runtime.Code
+	}{{held, ""}, {held, ""}, {other, runtime.CodeConflict}, {elsewhere, runtime.CodeConflict}} {
+		if err := s.Mark(t.Context(), id, step.claim); (err == nil) != (step.want == "") || err != nil && runtime.CodeOf(err) != step.want {
+			t.Errorf("mark for %s of %s: %v, want %q", step.claim.Holder, step.claim.HolderScope, err, step.want)
+		}
+	}
+	if r, _ := s.find(t, "a", id); !r.Claim.Equal(held) || r.Claim.Holder != held.Holder || r.Claim.HolderScope != held.HolderScope {
+		t.Errorf("the runner has %+v", r.Claim)
 	}
 }
 

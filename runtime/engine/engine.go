@@ -84,7 +84,8 @@ type Engine struct {
 	sessions *sessionTable
 	batches  *batches
 	tickets  *ticket.Book
-	claims   *once.Group[runtime.RunnerID]  // while their runners live
+	claims   *once.Group[runtime.RunnerID] // while their runners live
+	holders  holders
 	runs     *once.Group[runtime.Execution] // while they are under way
 	agents   *usage.Agents
 }
@@ -109,6 +110,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		sessions: newSessionTable(),
 		batches:  newBatches(),
 		claims:   once.Keeping[runtime.RunnerID](),
+		holders:  holders{calls: map[string]*holding{}},
 		runs:     once.Passing[runtime.Execution](),
 	}
 	e.agents = usage.New(func(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {

@@ -55,7 +55,13 @@ func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (r
 		place: func(ctx context.Context) pool.Place { return p.Place(ctx, claim.Waiting) },
 		free:  later,
 	}
-	claim.Waits = func() error { return h.wait(w) }
+	begins := claim.Waits
+	claim.Waits = func() error {
+		if err := h.wait(w); err != nil || begins == nil {
+			return err
+		}
+		return begins()
+	}
 	defer h.answered(w)
 	if !later {
 		if err := h.ledger.Claim(tenant); err != nil {

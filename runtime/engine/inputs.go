@@ -58,7 +58,8 @@ type ClaimInput struct {
 	InactivityTimeout *int             // seconds; 0: never
 	WaitFor           *int             // seconds
 	Key               string
-	Keys              string // the scope in which Key is unique: the tenant's name; "" for callers for all tenants; "grant:" and the runner's id for grants
+	Keys              string  // the scope in which Key is unique: the tenant's name; "" for callers for all tenants; "grant:" and the runner's id for grants
+	Holder            *string // the caller's own name for what holds the runner, unique in Keys and the environment; nil: none; not with Key
 	Labels            []runtime.Label
 	Caller            string // whose claims these are: claims that wait are served by turns of their callers
 }
@@ -145,7 +146,7 @@ type RunnerFilter struct {
 	Sees          func(runtime.Runner) bool // nil: all
 	EnvironmentID runtime.EnvironmentID
 	States        []runtime.RunnerState
-	HeldBy        string                // in a label of the claim, written as name=value; upper and lower case alike
+	HeldBy        string                // in the claim's holder, or in a label of it, written as name=value; upper and lower case alike
 	Labels        []runtime.LabelFilter // of the claim: all match
 	From          time.Time             // of those created then or later
 	To            time.Time             // of those created before
@@ -194,10 +195,8 @@ func (f RunnerFilter) matches(r runtime.Runner) bool {
 	if slices.ContainsFunc(f.Labels, func(l runtime.LabelFilter) bool { return !l.Among(r.Claim.Labels) }) {
 		return false
 	}
-	holds := func(label runtime.Label) bool {
-		return strings.Contains(strings.ToLower(label.Name+"="+label.Value), strings.ToLower(f.HeldBy))
-	}
-	return f.HeldBy == "" || slices.ContainsFunc(r.Claim.Labels, holds)
+	names := func(text string) bool { return strings.Contains(strings.ToLower(text), strings.ToLower(f.HeldBy)) }
+	return f.HeldBy == "" || names(r.Claim.Holder) || slices.ContainsFunc(r.Claim.Labels, func(l runtime.Label) bool { return names(l.Name + "=" + l.Value) })
 }
 
 // ExecutionFilter selects executions; a zero field selects all.

@@ -62,6 +62,7 @@ func (e *Engine) restore(ctx context.Context) error {
 		known[r.Environment.ID] = append(known[r.Environment.ID], r)
 		byID[r.ID] = r
 		e.runners.byID.Store(r.ID, pool.Adopted(r))
+		e.runners.hold(r)
 		e.holdings.adopt(r)
 		if r.Claim.Key != "" {
 			e.claims.Put(r.Claim.Key, r.Claim.Input, r.ID)

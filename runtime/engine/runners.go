@@ -31,8 +31,9 @@ const (
 
 // runners are those that aren't gone, as the pools last said.
 type runners struct {
-	byID sync.Map // runtime.RunnerID → runtime.Runner
-	feed *runnerfeed.Feed
+	byID     sync.Map // runtime.RunnerID → runtime.Runner
+	byHolder sync.Map // holderKey → runtime.RunnerID, of those that are CLAIMED
+	feed     *runnerfeed.Feed
 }
 
 // change takes in what a runner is now.
@@ -43,6 +44,7 @@ func (all *runners) change(r runtime.Runner) {
 	} else {
 		all.byID.Store(r.ID, r)
 	}
+	all.hold(r)
 	if old.State != r.State || old.Message != r.Message {
 		all.feed.Report(r, !known)
 	}
@@ -77,14 +79,23 @@ func (e *Engine) Runners(filter RunnerFilter) []runtime.Runner {
 	return all
 }
 
-// Claim hands out a runner. The same key gives the same runner while it lives,
-// and RUNNER_GONE for a day after; with another input CONFLICT.
+// Claim is ClaimOrResume, without saying which.
 func (e *Engine) Claim(ctx context.Context, in ClaimInput) (runtime.Runner, error) {
+	r, _, err := e.ClaimOrResume(ctx, in)
+	return r, err
+}
+
+// ClaimOrResume hands out a runner. The same key gives the same runner while it lives,
+// and RUNNER_GONE for a day after; with another input CONFLICT.
+// The same holder gets the same runner, with the claim renewed but otherwise as it was made, while that lives, and a
+// new one afterwards. Resumed reports that another claim of the holder has made it.
+func (e *Engine) ClaimOrResume(ctx context.Context, in ClaimInput) (r runtime.Runner, resumed bool, err error) {
 	claim, err := in.alone()
 	if err != nil {
-		return runtime.Runner{}, err
+		return runtime.Runner{}, false, err
 	}
-	return e.claimIn(ctx, in.EnvironmentID, claim)
+	r, first, err := e.claimBy(ctx, e.jobs.add, in.EnvironmentID, claim)
+	return r, in.Holder != nil && !first, err
 }
 
 // alone checks the input of a claim that isn't a part of run.
@@ -93,7 +104,18 @@ func (in ClaimInput) alone() (pool.Claim, error) {
 	if in.Key != "" {
 		claim.Claim.Key = keyOf(in.Keys, "claim/"+in.Key) // apart from the keys of run
 	}
+	if err == nil && in.Holder != nil {
+		claim.Claim.Holder, claim.Claim.HolderScope, claim.Claim.Input = *in.Holder, in.Keys, ""
+		err = in.validateHolder()
+	}
 	return claim, err
+}
+
+func (in ClaimInput) validateHolder() error {
+	if in.Key != "" {
+		return runtime.Invalid("holder", "can't be given with an idempotencyKey: a claim for a holder is safe to repeat without one")
+	}
+	return runtime.ValidateHolder(*in.Holder)
 }
 
 // claimIn claims, once if there is a key: also where the environment was deleted
@@ -104,11 +126,18 @@ func (e *Engine) claimIn(ctx context.Context, id runtime.EnvironmentID, claim po
 	return r, err
 }
 
-// claimBy is claimIn, where spawn says when a claim with a key ends. First reports
-// that the runner is this claim's, not one that an earlier one with the key has got.
+// claimBy is claimIn, where spawn says when a claim with a key or for a holder ends. First reports
+// that the runner is this claim's, not one that another one with the key or for the holder has got.
 func (e *Engine) claimBy(ctx context.Context, spawn func(func(context.Context)) error, id runtime.EnvironmentID, claim pool.Claim) (r runtime.Runner, first bool, err error) {
-	began := time.Now()
-	defer func() { e.counts.claimed(id, began, err) }()
+	began, held := time.Now(), claim.Claim.Holder != ""
+	defer func() {
+		if !held || first || err != nil { // else it made none
+			e.counts.claimed(id, began, err)
+		}
+	}()
+	if held {
+		return e.claimHeld(ctx, spawn, id, claim)
+	}
 	if claim.Claim.Key != "" {
 		return e.claimOnce(ctx, spawn, id, claim)
 	}

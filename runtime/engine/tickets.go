@@ -14,7 +14,8 @@ import (
 // a WaitFor for an hour. It returns a ticket, which is CLAIMED already where a runner was
 // idle. The holder has to look at it, by Ticket or WatchTicket, or it is cancelled. A
 // claim that fails at once makes no ticket. The same key gives the same ticket while that
-// waits or has a runner, and is known; then a new one, for the runner that Claim would return. It
+// waits or has a runner, and is known; then a new one, for the runner that Claim would return. The
+// same holder gets the same ticket while that waits, and its runner stays though nobody looks. It
 // calls claimed, if that isn't nil, once a new ticket has its runner.
 func (e *Engine) ClaimLater(ctx context.Context, in ClaimInput, claimed func(ticket.Ticket)) (ticket.Ticket, error) {
 	claim, err := in.alone()
@@ -24,9 +25,12 @@ func (e *Engine) ClaimLater(ctx context.Context, in ClaimInput, claimed func(tic
 	if in.WaitFor == nil {
 		claim.WaitFor = maxWait
 	}
-	id := in.EnvironmentID
+	id, key, held := in.EnvironmentID, claim.Claim.Key, in.Holder != nil
+	if held {
+		key = holderKey(id, claim.Claim)
+	}
 	return e.tickets.Open(ctx, ticket.Order{
-		Tenant: claim.Claim.Tenant, EnvironmentID: id, WaitFor: claim.WaitFor, Key: claim.Claim.Key, Input: claim.Claim.Input, Claimed: claimed,
+		Tenant: claim.Claim.Tenant, EnvironmentID: id, WaitFor: claim.WaitFor, Key: key, Input: claim.Claim.Input, Held: held, Claimed: claimed,
 		Claim: func(ctx context.Context, waiting *pool.Waiting) (runtime.RunnerID, bool, error) {
 			claim := claim
 			claim.Waiting = waiting

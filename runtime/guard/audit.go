@@ -54,6 +54,14 @@ func record[I ~string](ctx context.Context, g *Guard, op access.Operation, kind 
 	})
 }
 
+// resumption is the detail of a claim whose holder has had the runner, or waits for it, since another claim.
+func resumption(resumed bool) []audit.Detail {
+	if !resumed {
+		return nil
+	}
+	return []audit.Detail{audit.Words("resumed", []string{"true"})}
+}
+
 // withDoor adds the other system's API that the caller used, if it did.
 func withDoor(details []audit.Detail, p access.Principal) []audit.Detail {
 	if p.Door == "" {

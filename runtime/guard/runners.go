@@ -64,17 +64,25 @@ func (g *Guard) TaskEvents(ctx context.Context, id runtime.RunnerID) ([]runtime.
 }
 
 // Claim claims a runner for the caller's tenant; see [engine.Engine.Claim].
-func (g *Guard) Claim(ctx context.Context, in engine.ClaimInput) (r runtime.Runner, err error) {
-	defer func() { record(ctx, g, "claimRunner", ofRunner, r.ID, owner(in.Tenant, err), err) }()
+func (g *Guard) Claim(ctx context.Context, in engine.ClaimInput) (runtime.Runner, error) {
+	r, _, err := g.ClaimOrResume(ctx, in)
+	return r, err
+}
+
+// ClaimOrResume claims a runner for the caller's tenant; see [engine.Engine.ClaimOrResume].
+func (g *Guard) ClaimOrResume(ctx context.Context, in engine.ClaimInput) (r runtime.Runner, resumed bool, err error) {
+	defer func() {
+		record(ctx, g, "claimRunner", ofRunner, r.ID, owner(in.Tenant, err), err, resumption(resumed)...)
+	}()
 	p, err := g.caller(ctx, "claimRunner")
 	if err != nil {
-		return runtime.Runner{}, err
+		return runtime.Runner{}, false, err
 	}
 	asked := in.EnvironmentID
 	in.Tenant, in.EnvironmentID = g.claimant(p, asked)
 	in.Keys = p.Keys()
-	r, err = g.engine.Claim(ctx, in)
-	return r, noEnvironment(err, asked, in.EnvironmentID)
+	r, resumed, err = g.engine.ClaimOrResume(ctx, in)
+	return r, resumed, noEnvironment(err, asked, in.EnvironmentID)
 }
 
 // claimant returns the tenant for which a caller claims in an environment, and the environment's id

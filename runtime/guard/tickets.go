@@ -13,7 +13,9 @@ import (
 // ClaimLater claims a runner for the caller's tenant in the background; see
 // [engine.Engine.ClaimLater]. The ticket is one entry of the audit log, its runner another one.
 func (g *Guard) ClaimLater(ctx context.Context, in engine.ClaimInput) (t ticket.Ticket, err error) {
-	defer func() { record(ctx, g, "claimRunner", ofTicket, t.ID, owner(in.Tenant, err), err) }()
+	defer func() {
+		record(ctx, g, "claimRunner", ofTicket, t.ID, owner(in.Tenant, err), err, resumption(t.Resumed)...)
+	}()
 	p, err := g.caller(ctx, "claimRunner")
 	if err != nil {
 		return ticket.Ticket{}, err
@@ -22,7 +24,7 @@ func (g *Guard) ClaimLater(ctx context.Context, in engine.ClaimInput) (t ticket.
 	in.Tenant, in.EnvironmentID = g.claimant(p, asked)
 	in.Keys = p.Keys()
 	t, err = g.engine.ClaimLater(ctx, in, func(of ticket.Ticket) {
-		record(context.WithoutCancel(ctx), g, "claimRunner", ofRunner, of.Runner, of.Tenant, nil, audit.Ref("ticket", of.ID))
+		record(context.WithoutCancel(ctx), g, "claimRunner", ofRunner, of.Runner, of.Tenant, nil, append(resumption(of.Resumed), audit.Ref("ticket", of.ID))...)
 	})
 	return t, noEnvironment(err, asked, in.EnvironmentID)
 }

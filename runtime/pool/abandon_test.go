@@ -11,8 +11,12 @@ import (
 func TestAnsweredButAbandoned(t *testing.T) {
 	run(t, 1, func(t *testing.T, b *bed) {
 		settle(time.Second)
-		for key, held := range map[string]int{"": 0, "k": 1} {
-			w := &waiter{claim: Claim{Claim: runtime.Claim{Key: key}}, result: make(chan claimed, 1)}
+		for _, of := range []runtime.Claim{{}, {Key: "k"}, {Holder: "h"}} {
+			held := 0
+			if of.Key+of.Holder != "" {
+				held = 1
+			}
+			w := &waiter{claim: Claim{Claim: of}, result: make(chan claimed, 1)}
 			if err := b.tell(t.Context(), func(o *owner) { o.enqueue(w) }); err != nil {
 				t.Fatal(err)
 			}
@@ -25,7 +29,7 @@ func TestAnsweredButAbandoned(t *testing.T) {
 			}
 			settle(time.Second)
 			if got := b.Status().Claimed; got != held {
-				t.Errorf("key %q: %d claimed, want %d", key, got, held)
+				t.Errorf("%+v: %d claimed, want %d", of, got, held)
 			}
 			if held == 1 {
 				if _, err := b.Release(t.Context(), (<-w.result).runner.ID); err != nil {

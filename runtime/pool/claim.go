@@ -73,10 +73,10 @@ func (w *waiter) left() {
 }
 
 // abandon forgets a claim that nobody waits for any more. A runner that it got already
-// stays for the retry of its key, unless that is unwanted too.
+// stays for the retry of its key, or for its holder, unless that is unwanted too.
 func (o *owner) abandon(w *waiter, unwanted bool) {
 	w.abandoned = true
-	w.unwanted = unwanted || w.claim.Claim.Key == ""
+	w.unwanted = unwanted || w.claim.Claim.Key == "" && w.claim.Claim.Holder == ""
 	if w.given != nil && w.unwanted {
 		o.stop(w.given, runtime.GoneReleased, "the claimer went away before it had its answer")
 	}

@@ -174,8 +174,8 @@ var ErrUnwanted = errors.New("the claim isn't wanted any more")
 // NO_RUNNER_AVAILABLE means that none was there for as long as it could wait. Tenants whose
 // claims wait take turns by weight, and the callers of a tenant within those; the claims of one caller
 // are served in the order in which they came. Where ctx ends while the claim is
-// being made, a runner claimed with a key stays claimed, for the retry, unless the
-// cause is ErrUnwanted; without a key it goes.
+// being made, a runner claimed with a key or for a holder stays claimed, for the retry, unless the
+// cause is ErrUnwanted; without either it goes.
 func (p *Pool) Claim(ctx context.Context, claim Claim) (runtime.Runner, error) {
 	began := time.Now()
 	w := &waiter{claim: claim, result: make(chan claimed, 1)}

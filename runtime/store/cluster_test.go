@@ -13,7 +13,7 @@ import (
 func TestUnreadableTimesOfAClaim(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	claimed := time.Now().UTC().Truncate(time.Second)
-	good := runtime.Claim{Epoch: 1, Key: "k", Input: "i", ClaimedAt: claimed, ExpiresAt: claimed.Add(time.Hour), InactivityTimeout: time.Hour,
+	good := runtime.Claim{Epoch: 1, Key: "k", Holder: "ada", HolderScope: "physics", Input: "i", ClaimedAt: claimed, ExpiresAt: claimed.Add(time.Hour), InactivityTimeout: time.Hour,
 		Labels: []runtime.Label{{Name: "a", Value: "b"}}}
 	for id, timeout := range map[runtime.RunnerID]time.Duration{"text": safeTimeout, "negative": safeTimeout, "missing": safeTimeout, "expiry": time.Hour, "good": time.Hour} {
 		if err := s.PutRunner(t.Context(), runtime.Runner{ID: id, State: runtime.RunnerIdle}, nil); err != nil {
@@ -44,7 +44,7 @@ func TestUnreadableTimesOfAClaim(t *testing.T) {
 					return nil
 				}
 				c := r.Claim
-				if unreadable != nil || r.State != runtime.RunnerClaimed || c.Epoch != 1 || c.Key != "k" || c.Input != "i" || !c.ClaimedAt.Equal(claimed) || len(c.Labels) != 1 {
+				if unreadable != nil || r.State != runtime.RunnerClaimed || c.Epoch != 1 || c.Key != "k" || c.Holder != "ada" || c.HolderScope != "physics" || c.Input != "i" || !c.ClaimedAt.Equal(claimed) || len(c.Labels) != 1 {
 					t.Errorf("%s: %v, %+v", id, unreadable, r)
 				}
 				if c.InactivityTimeout != timeout || again == 0 && id != "good" && c.ExpiresAt.Before(before.Add(timeout)) {

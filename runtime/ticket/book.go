@@ -61,6 +61,7 @@ type Order struct {
 	WaitFor       time.Duration // how long Claim waits
 	Key           string        // the same gives the same ticket while that waits or has a runner, and is known; "": there is none
 	Input         string        // digest of what is asked with Key
+	Held          bool          // Key is a holder's: it gives the same ticket while that waits only, and the runner stays though nobody sees it
 
 	// Claim makes the claim, with this Waiting, until ctx ends. NO_RUNNER_AVAILABLE
 	// means that none was there for as long as it could wait. If the cause of ctx's
@@ -95,8 +96,8 @@ func New(options Options) *Book {
 	return &Book{options: options, byID: map[runtime.TicketID]*entry{}, byKey: map[key]*entry{}, shares: share.Bound{Limit: most, Quota: "tickets", Of: "tickets"}}
 }
 
-// Open returns a new ticket, or the ticket of an order with the same key. CONFLICT: that
-// order had another input. A ticket that ended without a runner frees its key. Open returns
+// Open returns a new ticket, or the ticket of an order with the same key: for a holder as one that
+// is Resumed. CONFLICT: that order had another input. A ticket that ended without a runner frees its key. Open returns
 // when the claim is answered or begins to wait, or after a tenth of a second. A claim that
 // fails before it waits makes no ticket: Open returns its error. QUOTA_EXCEEDED: the tenant
 // has its share of tickets, and none of them has ended.
@@ -106,7 +107,9 @@ func (b *Book) Open(ctx context.Context, order Order) (Ticket, error) {
 	case err != nil:
 		return Ticket{}, err
 	case !isNew:
-		return b.read(ctx, t, true), nil
+		joined := b.read(ctx, t, true)
+		joined.Resumed = order.Held
+		return joined, nil
 	}
 	if err := b.options.Spawn(func(ctx context.Context) { b.follow(ctx, t) }); err != nil {
 		b.mu.Lock()

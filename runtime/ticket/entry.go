@@ -58,7 +58,7 @@ func (b *Book) follow(running context.Context, t *entry) {
 	}
 	b.mu.Unlock()
 	runner, ours, err := t.order.Claim(ctx, t.waiting)
-	if got := b.answer(t, runner, err, running.Err() != nil); got.State == Claimed && t.order.Claimed != nil {
+	if got := b.answer(t, runner, ours, err, running.Err() != nil); got.State == Claimed && t.order.Claimed != nil {
 		t.order.Claimed(got)
 	}
 	if err == nil {
@@ -68,7 +68,7 @@ func (b *Book) follow(running context.Context, t *entry) {
 		}
 	}
 	b.mu.Lock()
-	unwanted := err == nil && ours && t.ticket.State == Cancelled
+	unwanted := err == nil && ours && t.ticket.State == Cancelled && !t.order.Held
 	t.left.Stop()
 	t.forgetAt = time.Now().Add(keep)
 	if b.byID[t.ticket.ID] == t {
@@ -81,7 +81,7 @@ func (b *Book) follow(running context.Context, t *entry) {
 }
 
 // answer takes in what came of a claim, unless the ticket was cancelled meanwhile. It returns the ticket.
-func (b *Book) answer(t *entry, runner runtime.RunnerID, err error, stopping bool) Ticket {
+func (b *Book) answer(t *entry, runner runtime.RunnerID, ours bool, err error, stopping bool) Ticket {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if t.ticket.State != Waiting {
@@ -93,6 +93,10 @@ func (b *Book) answer(t *entry, runner runtime.RunnerID, err error, stopping boo
 	case err == nil:
 		t.ticket.State, t.ticket.Runner = Claimed, runner
 		t.looked = now // its holder has all of the grace to see it
+		if t.order.Held {
+			t.ticket.Resumed = !ours
+			close(t.seen) // another claim of the holder may have the runner by now
+		}
 	case stopping:
 		t.ticket.State, t.ticket.Err = Failed, runtime.Wrap(runtime.CodeClusterUnavailable, err, "the server is stopping: claim again")
 	case runtime.CodeOf(err) == runtime.CodeNoRunnerAvailable:
@@ -101,7 +105,7 @@ func (b *Book) answer(t *entry, runner runtime.RunnerID, err error, stopping boo
 		t.ticket.State, t.ticket.Err = Failed, err
 	}
 	close(t.decided)
-	if err != nil {
+	if err != nil || t.order.Held {
 		b.unkey(t)
 	}
 	return t.ticket

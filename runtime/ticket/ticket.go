@@ -10,7 +10,7 @@
 //	   └──── its holder cancelled it, or stayed away for the grace ──────────────▶ CANCELLED
 //
 // Tickets are in memory, and don't survive a restart of the server. A claim with an
-// idempotency key keeps its runner: a claim with the same key gets a new ticket for it.
+// idempotency key or for a holder keeps its runner: another one gets a new ticket for it.
 package ticket
 
 import (
@@ -28,6 +28,7 @@ type Ticket struct {
 	Position      int              // with WAITING: 1 is served next, if nothing else comes; 0: nobody knows yet
 	EstimatedWait time.Duration    // with WAITING; 0: nobody knows
 	Runner        runtime.RunnerID // with CLAIMED
+	Resumed       bool             // with CLAIMED: another claim of the holder got the runner
 	Err           error            // with FAILED, EXPIRED and CANCELLED: why
 	CreatedAt     time.Time
 	ExpiresAt     time.Time // when it will have waited for as long as it may

@@ -16,8 +16,8 @@ const runners = {};
 let grant;
 
 const label = (name, value) => ({ name, value });
-const claim = async (user) =>
-  (await server.ask(`mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`, { in: { environmentId: "shell", waitFor: 60, labels: [label("user", user), label("course", "algorithms")] } })).claimRunner.runner.id;
+const claim = async (user, holder = null) =>
+  (await server.ask(`mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`, { in: { environmentId: "shell", waitFor: 60, holder, labels: [label("user", user), label("course", "algorithms")] } })).claimRunner.runner.id;
 const start = async (user, shell, labels = []) =>
   (await server.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, { in: { runnerId: runners[user], shell, timeLimit: 600, labels } })).startExecution.execution.id;
 const outcome = async (id) => (await server.ask(`query($id: ID!) { execution(id: $id) { outcome } }`, { id })).execution.outcome;
@@ -200,7 +200,7 @@ async function bare(page) {
 }
 
 test("runners are found by who holds them, and released together; the address shows the same again", async () => {
-  runners.dan = await claim("dan");
+  runners.dan = await claim("dan", "dan/7");
   const page = await visit("CLIENT", "/runners?label=course%3Dalgorithms&state=CLAIMED");
   const rows = page.locator(".table-row");
   await until("four runners are held", async () => (await rows.count()) === 4);
@@ -209,11 +209,11 @@ test("runners are found by who holds them, and released together; the address sh
   await page.waitForURL("**held-by=D**");
   await page.reload();
   await until("two have a d", async () => (await rows.count()) === 2);
-  assert.deepEqual((await rows.locator(".chip:not(:has-text('course'))").allTextContents()).sort(), ["user=ada", "user=dan"]);
+  assert.deepEqual((await rows.locator(".chip:not(:has-text('course'))").allTextContents()).sort(), ["dan/7", "user=ada", "user=dan"]);
   await page.check("[aria-label='Choose all that are shown']");
   await page.click("role=button[name='Release 2 …']");
   await page.waitForSelector("dialog >> text=Release 2 runners?");
-  await page.waitForSelector("dialog li >> text=user=dan");
+  await page.waitForSelector("dialog li >> text=/dan\\/7 +user=dan/");
   await page.click("dialog >> role=button[name='Release 2']");
   await page.waitForSelector("dialog >> text=2 released.");
   await page.click("dialog >> role=button[name='Close']");

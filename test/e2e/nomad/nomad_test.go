@@ -66,7 +66,7 @@ func TestE2ENomad(t *testing.T) {
 	var claimed struct {
 		ClaimRunner struct{ Runner struct{ ID string } }
 	}
-	b.Call(t, `mutation { claimRunner(input: {environmentId: "shell", waitFor: 60}) { runner { id } } }`, nil, &claimed)
+	b.Call(t, `mutation { claimRunner(input: {environmentId: "shell", holder: "ada", waitFor: 60}) { runner { id } } }`, nil, &claimed)
 	runner := claimed.ClaimRunner.Runner.ID
 	if r := b.Shell(t, runner, "echo hi; pwd; id -u; env | grep -c -e NOMAD -e TOKEN; cat >f; ls -A"); r.Outcome != "EXITED" || r.Stream("STDOUT") != "hi\n/workspace\n1000\n0\nf\n" {
 		t.Errorf("%+v", r)
@@ -106,6 +106,10 @@ func TestE2ENomad(t *testing.T) {
 	// A server that starts again knows the runner, its claim, and what is in it.
 	stop()
 	b, _ = bed.ServeHere(t, settings)
+	resumed, again, err := client.ClaimOrResume(t.Context(), b, client.ClaimRunnerInput{EnvironmentId: "shell", Holder: new("ada")})
+	if err != nil || resumed != runner || !again {
+		t.Errorf("%s, then %s, resumed: %v, %v", runner, resumed, again, err)
+	}
 	if r := b.Shell(t, runner, "ls"); r.Stream("STDOUT") != "f\n" {
 		t.Errorf("%+v", r)
 	}

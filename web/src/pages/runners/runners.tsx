@@ -2,22 +2,20 @@ import { useState } from "react";
 import { Link } from "wouter";
 import { useCaller } from "../../lib/caller";
 import { readFilters, written } from "../../lib/filter";
-import { bytes, dated, lasting, loadedOf, moment, plural, short } from "../../lib/format";
-import { useNow } from "../../lib/time";
+import { bytes, dated, loadedOf, plural, short } from "../../lib/format";
 import { percent } from "../../lib/usage";
 import { BulkDialog } from "../../ui/bulk";
 import { Choice, EnvironmentFilter, Ignored, LabelFilter, NoneFound, Search, TimeFilter, useFilters } from "../../ui/filters";
 import { ClusterLink, HappenedDialog, RunnerName } from "../../ui/happened";
-import { Labels } from "../../ui/labels";
 import { Empty, Failure, Loading, Page, Tag, type Tone } from "../../ui/parts";
 import { Offer } from "../../ui/offer";
 import { ReleaseDialog, releaseOne } from "../../ui/release";
 import { useSelection } from "../../ui/selection";
 import { Table, tenantColumn, type Column } from "../../ui/table";
 import { ClaimDialog } from "./claim";
+import { Holder } from "./holder";
 import { useRunners, type RunnerRow } from "./userunners";
 import { useUsage, type RunnerUsage } from "./useusage";
-import { Told } from "../../ui/told";
 
 type State = RunnerRow["state"];
 
@@ -122,7 +120,7 @@ export default function Runners() {
       }
     >
       <div className="filters">
-        <Search label="Held by, a part of a label" placeholder="Held by: ada" value={heldBy} onChange={(value) => set({ "held-by": value })} />
+        <Search label="Held by, a part of a holder or a label" placeholder="Held by: ada" value={heldBy} onChange={(value) => set({ "held-by": value })} />
         <Choice label="State" value={state} onChange={(value) => set({ state: value })} all="Any state" options={states} />
         <TimeFilter read={read} set={set} />
         <EnvironmentFilter value={environment} onChange={(value) => set({ environment: value })} />
@@ -170,7 +168,7 @@ export default function Runners() {
         title={`Release ${plural(several?.length ?? 0, "runner")}?`}
         agree={`Release ${several?.length ?? 0}`}
         keep="Keep them"
-        nameOf={(runner) => [short(runner.id), runner.environmentId, ...(runner.claim?.labels.map(written) ?? [])].join("  ")}
+        nameOf={(runner) => [short(runner.id), runner.environmentId, runner.claim?.holder ?? "", ...(runner.claim?.labels.map(written) ?? [])].filter((text) => text !== "").join("  ")}
         act={({ id }) => releaseOne(id)}
         did="released"
         had="were already gone"
@@ -185,16 +183,4 @@ export default function Runners() {
 
 function Memory({ of }: { of: RunnerUsage | undefined }) {
   return <span className="num">{of?.memory == null ? "–" : `${bytes(of.memory)} of ${bytes(of.memoryLimit)}`}</span>;
-}
-
-function Holder({ runner, params }: { runner: RunnerRow; params: URLSearchParams }) {
-  const now = useNow();
-  const { claim } = runner;
-  if (!claim) return <span className="soft">{runner.message ? <Told text={runner.message} /> : "–"}</span>;
-  return (
-    <span className="num" title={`since ${claim.claimedAt}`}>
-      <Labels labels={claim.labels} path="/runners" params={params} />
-      {lasting(claim.claimedAt, now)}, {claim.expiresAt ? `until ${moment(claim.expiresAt)}` : "for good"}
-    </span>
-  );
 }

@@ -17,6 +17,7 @@ const RunnerRowFragment = graphql(`
     claim {
       claimedAt
       expiresAt
+      holder
       labels {
         name
         value

@@ -1,0 +1,25 @@
+import { Link } from "wouter";
+import { lasting, moment } from "../../lib/format";
+import { useNow } from "../../lib/time";
+import { visible } from "../../lib/visible";
+import { Labels } from "../../ui/labels";
+import { Told } from "../../ui/told";
+import type { RunnerRow } from "./userunners";
+
+/** Who holds a runner, since when and until when; or what it waits for. */
+export function Holder({ runner, params }: { runner: Pick<RunnerRow, "message" | "claim">; params: URLSearchParams }) {
+  const now = useNow();
+  const { claim } = runner;
+  if (!claim) return <span className="soft">{runner.message ? <Told text={runner.message} /> : "–"}</span>;
+  return (
+    <span className="num" title={`since ${claim.claimedAt}`}>
+      {claim.holder !== null && (
+        <Link className="chip mono" href={`/runners?${new URLSearchParams({ "held-by": claim.holder })}`} title={`${visible(claim.holder)}: show only what it holds`}>
+          <Told text={claim.holder} />
+        </Link>
+      )}
+      <Labels labels={claim.labels} path="/runners" params={params} />
+      {lasting(claim.claimedAt, now)}, {claim.expiresAt ? `until ${moment(claim.expiresAt)}` : "for good"}
+    </span>
+  );
+}
