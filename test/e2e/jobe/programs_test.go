@@ -4,6 +4,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/rockpool/rockpool/test/need"
 )
 
 var (
@@ -21,7 +23,7 @@ int main(int argc, char **argv) {
 
 // TestE2EJobeOutcomes: each language, and each outcome that a program can bring about, in real runners.
 func TestE2EJobeOutcomes(t *testing.T) {
-	m := serve(t, nil, python, c, object{"id": "shell"}, object{"id": "node", "resources": object{"memoryMiB": 512, "processes": 256}},
+	m := serve(t, nil, python, c, object{"id": "shell"}, object{"id": "php"}, object{"id": "pascal", "resources": object{"memoryMiB": 512}}, object{"id": "node", "resources": object{"memoryMiB": 512, "processes": 256}},
 		object{"id": "java", "resources": object{"memoryMiB": 768, "processes": 512}})
 	for _, test := range []struct {
 		name    string
@@ -57,13 +59,17 @@ func TestE2EJobeOutcomes(t *testing.T) {
 		{"Java's errors", "javac", object{"language_id": "java", "sourcecode": "public class Hi { }}", "parameters": object{"cputime": 20}}, result{Outcome: 11, CmpInfo: "Hi.java:1: error"}},
 		{"JavaScript", "node", object{"language_id": "nodejs", "sourcefilename": "__tester__.nodejs", "sourcecode": "console.log(require('fs').readFileSync(0, 'utf8'))", "input": "a"}, result{Outcome: 15, Stdout: "a\n"}},
 		{"JavaScript's syntax", "node", object{"language_id": "nodejs", "sourcecode": "console.log("}, result{Outcome: 12, Stderr: "SyntaxError"}},
+		{"PHP", "php", object{"language_id": "php", "sourcecode": "<?php echo strtoupper(fgets(STDIN));", "input": "a\n"}, result{Outcome: 15, Stdout: "A\n"}},
+		{"PHP's syntax", "php", object{"language_id": "php", "sourcecode": "<?php echo 'never'; echo ("}, result{Outcome: 11, CmpInfo: "Parse error"}},
+		{"Pascal", "fpc", object{"language_id": "pascal", "sourcecode": "program p; begin writeln(6 * 7) end."}, result{Outcome: 15, Stdout: "42\n"}},
+		{"Pascal's errors", "fpc", object{"language_id": "pascal", "sourcecode": "program p; begin writeln(x) end."}, result{Outcome: 11, CmpInfo: "Identifier not found"}},
 		{"Bash", "bash", object{"language_id": "bash", "sourcecode": "echo $((6 * 7))"}, result{Outcome: 15, Stdout: "42\n"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			if test.program != "" {
 				if _, err := exec.LookPath(test.program); err != nil {
-					t.Skipf("this machine has no %s", test.program)
+					need.Lacks(t, "this machine has no %s; scripts/needs tests installs it", test.program)
 				}
 			}
 			got := m.run(t, test.spec)
