@@ -57,7 +57,7 @@ var hostPaths = []string{
 	"/etc/alternatives",
 	"/etc/ld.so.cache", "/etc/ld.so.conf.d",
 	"/etc/ssl/certs", "/etc/ca-certificates", "/etc/pki", "/etc/crypto-policies",
-	"/etc/java*", "/etc/python*", "/etc/perl", "/etc/php", "/etc/R", "/etc/ghc*", "/etc/maven",
+	"/etc/java*", "/etc/python*", "/etc/perl", "/etc/php", "/etc/R", "/etc/ghc*", "/etc/maven", "/etc/fpc*",
 }
 
 // Programs returns those of the named programs that are in the PATH of the image "host".

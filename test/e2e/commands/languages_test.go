@@ -18,7 +18,7 @@ func TestE2ERecipes(t *testing.T) {
 		{"python3", "python3", "p.py", "print('hi')"},
 		{"c", "cc", "p.c", "#include <stdio.h>\nint main(void) { puts(\"hi\"); }"},
 		{"cpp", "c++", "p.cpp", "#include <iostream>\nint main() { std::cout << \"hi\\n\"; }"},
-		{"java", "javac", "Any.java", "public class Hi { public static void main(String[] a) { System.out.println(\"hi\"); } }"},
+		{"java", "javac", "Hi.java", "public class Hi { public static void main(String[] a) { System.out.println(\"hi\"); } }"},
 		{"nodejs", "node", "p.js", "console.log('hi')"},
 		{"php", "php", "p.php", "<?php echo 'hi', PHP_EOL;"},
 		{"pascal", "fpc", "p.pas", "program p; begin writeln('hi') end."},
