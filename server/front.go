@@ -64,7 +64,7 @@ func (s *Server) newHTTP(streams context.Context, known *peers.Peers, requests r
 		Settings: graph.Settings{MaxBody: c.MaxBody, Peers: known, Operation: accesslog.Operation}, SigningKey: s.key, Started: s.Engine.Restored(), Logger: s.logger.Named("graph"),
 	}
 	if len(c.Doors) > 0 {
-		options.Doors, options.Counts = openDoors(c.Doors), new(doors.Counts)
+		options.Doors, options.Counts = openDoors(c.Doors, c.Cluster), new(doors.Counts)
 	}
 	if s.agents != nil {
 		options.Agents = s.agents
