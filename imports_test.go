@@ -195,6 +195,7 @@ var mayImport = map[string][]string{
 	"test/disk":                  {"test/need"},
 	"test/e2e/api":               {},
 	"test/e2e/bed":               {"cli", "client", "config", "runtime", "server", "test/artifacts", "test/need", "test/repository", "test/sandboxtest", "test/wait"},
+	"test/e2e/codeocean":         {"test/need", "test/wait"},
 	"test/e2e/commands":          {},
 	"test/e2e/isolation":         {},
 	"test/e2e/life":              {},

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -36,7 +37,7 @@ type Platform struct {
 func (p Platform) Run(t *testing.T, without ...string) {
 	t.Helper()
 	if err := exec.Command("ruby", "-e", "require 'faraday'; require 'net/http/persistent'; require 'faye/websocket'").Run(); err != nil {
-		t.Fatalf("Ruby's libraries aren't there: run scripts/needs tests (%v)", err)
+		need.Lacks(t, "Ruby's faraday, net-http-persistent and faye-websocket are needed: scripts/needs platform (%v)", err)
 	}
 	put := fmt.Sprintf(`{"image":%q,"prewarmingPoolSize":2,"cpuLimit":20,"memoryLimit":128,"networkAccess":false,"exposedPorts":[]}`, p.Image)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, p.URL+"/api/v1/execution-environments/17", strings.NewReader(put))
