@@ -119,7 +119,7 @@ var mayImport = map[string][]string{
 	"nomad/record":      {"nomad/connection", "nomad/job", "runtime"},
 
 	"doors":          {"graph/transport/peers", "runtime/guard", "runtime/identity", "runtime/timing"},
-	"doors/poseidon": {"doors", "graph/transport/socket", "runtime", "runtime/engine", "runtime/events"},
+	"doors/poseidon": {"doors", "graph/transport/socket", "runtime", "runtime/access", "runtime/engine", "runtime/events"},
 
 	"graph":                    {"doors", "graph/download", "graph/feed", "graph/gate", "graph/generated", "graph/model", "graph/pagination", "graph/presenter", "graph/transport", "graph/transport/framing", "graph/transport/peers", "graph/transport/response", "graph/transport/socket", "runtime", "runtime/access", "runtime/activity", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/guard", "runtime/identity", "runtime/runnerfeed", "runtime/ticket"},
 	"graph/download":           {"runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/identity"},

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 )
 
 // TokenHeader has the caller's token.
@@ -77,12 +78,17 @@ func (d *door) Register(host doors.Host, routes *doors.Routes) {
 	}
 }
 
-// health reports pools that have too few idle runners.
-func (d *door) health(w http.ResponseWriter, _ *http.Request) {
+// health reports pools that have too few idle runners, to everybody: a probe shows no token.
+func (d *door) health(w http.ResponseWriter, r *http.Request) {
+	alerts, err := d.Guard.PoolAlerts(access.With(r.Context(), access.Server()))
+	if err != nil {
+		d.refuse(w, r, err)
+		return
+	}
 	var depleted []string
-	for _, id := range d.Guard.DepletedPools() {
-		if _, ok := number(id); ok {
-			depleted = append(depleted, string(id))
+	for _, alert := range alerts {
+		if _, ok := number(alert.EnvironmentID); ok {
+			depleted = append(depleted, string(alert.EnvironmentID))
 		}
 	}
 	if len(depleted) == 0 {

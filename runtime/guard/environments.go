@@ -108,14 +108,6 @@ func (g *Guard) PoolAlerts(ctx context.Context) ([]runtime.PoolAlert, error) {
 	return g.engine.PoolAlerts(p.SeesEnvironment), nil
 }
 
-// DepletedPools returns the environments that have too few idle runners, for probes: these show no token.
-func (g *Guard) DepletedPools() (ids []runtime.EnvironmentID) {
-	for _, alert := range g.engine.PoolAlerts(func(runtime.Environment) bool { return true }) {
-		ids = append(ids, alert.EnvironmentID)
-	}
-	return ids
-}
-
 // PoolAlertHistory is as [engine.Engine.PoolAlertHistory], for what the caller sees.
 func (g *Guard) PoolAlertHistory(ctx context.Context) ([]runtime.PoolAlert, error) {
 	p, err := g.caller(ctx, "poolAlertHistory")
