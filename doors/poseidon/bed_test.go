@@ -50,6 +50,7 @@ type bed struct {
 	engine  *engine.Engine
 	fake    *clustertest.Fake
 	stop    func() // as a server does
+	handler http.Handler
 }
 
 func newBed(t testing.TB, options Options) bed {
@@ -91,7 +92,7 @@ func newBed(t testing.TB, options Options) bed {
 			t.Error(err)
 		}
 	})
-	return bed{t, server.URL + root, token, "", book, eng, fake, endStreams}
+	return bed{t, server.URL + root, token, "", book, eng, fake, endStreams, mux}
 }
 
 // as returns the bed for a new tenant's client with a role.

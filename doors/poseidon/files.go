@@ -36,7 +36,7 @@ func at(runner runtime.Runner, p string) string {
 	return path.Join(dir, p)
 }
 
-// files lists a directory as ls -l does, or ls -lR. Of a file it lists that.
+// files lists a directory as ls -l does, or ls -lR: without hidden files. Of a file it lists that.
 func (d *door) files(w http.ResponseWriter, r *http.Request) error {
 	runner, err := d.runner(r)
 	if err != nil {
@@ -63,11 +63,16 @@ func (d *door) files(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	for _, entry := range entries {
-		list = append(list, listed(prefix+entry.Path, entry))
+		if !hidden(entry.Path) {
+			list = append(list, listed(prefix+entry.Path, entry))
+		}
 	}
 	answer(w, http.StatusOK, map[string]any{"files": list})
 	return nil
 }
+
+// hidden reports whether ls leaves out a path.
+func hidden(p string) bool { return strings.HasPrefix(p, ".") || strings.Contains(p, "/.") }
 
 func listed(name string, entry runtime.File) file {
 	types := map[runtime.FileType]string{runtime.FileRegular: "-", runtime.FileDirectory: "d", runtime.FileLink: "l"}

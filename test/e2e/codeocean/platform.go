@@ -24,7 +24,7 @@ var program string
 // Scenarios are those of platform.rb.
 var Scenarios = []string{
 	"environments are synchronised", "whoami", "a megabyte", "several files are scored in one runner", "stdin", "the command line",
-	"time-out", "out of memory", "much output", "a client that leaves ends its program", "errors",
+	"time-out", "out of memory", "much output", "a client that leaves ends its program", "paths", "errors",
 }
 
 // A Platform is a CodeOcean.

@@ -244,6 +244,31 @@ SCENARIOS = {
       end
     end
   end,
+  "paths" => lambda do
+    platform.runner(ENVIRONMENT) do |runner|
+      names = ["a b", "-rf", "$(touch x)", "'\"\\", "ä\n😀", "sub/../other", "deep/er/file"]
+      platform.copy(runner, {".cache/x" => "hidden", ".x" => "hidden", "deep/.x" => "hidden"}.merge(names.to_h { |name| [name, name] }))
+      listed = platform.expect(200, :get, "/runners/#{runner}/files", recursive: false).fetch("files").map { |file| file["name"] }
+      same("names", listed.sort, ["a b", "-rf", "$(touch x)", "'\"\\", "ä\n😀", "other", "deep"].sort)
+      (names - ["sub/../other"] + ["other"]).each { |name| same(name, platform.call(:get, "/runners/#{runner}/files/raw", path: name).body.b, name == "other" ? "sub/../other" : name.b) }
+      platform.run(runner, "ln -s /etc/passwd link; mkfifo pipe; mkdir dir; ln -s loop loop")
+      same("kinds", platform.expect(200, :get, "/runners/#{runner}/files", recursive: false).fetch("files").to_h { |f| f.values_at("name", "entryType") }.values_at("link", "pipe", "dir"), %w[l p d])
+      same("target", platform.expect(200, :get, "/runners/#{runner}/files").fetch("files").find { |f| f["name"] == "./link" }["linkTarget"], "/etc/passwd")
+      same("below", platform.expect(200, :get, "/runners/#{runner}/files", path: "deep/").fetch("files").map { |f| f["name"] }, %w[deep/er deep/er/file])
+      same("in a hidden one", platform.expect(200, :get, "/runners/#{runner}/files", path: ".cache").fetch("files").map { |f| f["name"] }, %w[.cache/x])
+      same("one file", platform.expect(200, :get, "/runners/#{runner}/files", path: "deep/er/file").fetch("files").map { |f| f.values_at("name", "entryType") }, [["deep/er/file", "-"]])
+      ["pipe", "dir", "loop", "../../../../no/such", "x" * 5000, ""].each { |path| platform.expect(424, :get, "/runners/#{runner}/files/raw", path: path) }
+      above = platform.run(runner, "ls -1 /").stdout.gsub("\r", "")
+      same("above", platform.expect(200, :get, "/runners/#{runner}/files", path: "../../..", recursive: false).fetch("files").map { |f| f["name"] } - above.split("\n"), [])
+      platform.expect(204, :patch, "/runners/#{runner}/files", {copy: [{path: "../../tmp/outside", content: "eA=="}]})
+      same("outside", platform.run(runner, "cat /tmp/outside").stdout, "x")
+      ["/", "..", "/workspace/.."].each { |path| platform.expect(400, :patch, "/runners/#{runner}/files", {delete: [path]}) }
+      ["/etc/passwd", "../etc/new", "/proc/1/comm"].each do |path|
+        response = platform.call(:patch, "/runners/#{runner}/files", {copy: [{path: path, content: "eA=="}]})
+        same("#{path} #{response.body}", [400, 424].include?(response.status), true)
+      end
+    end
+  end,
   "errors" => lambda do
     platform.runner(ENVIRONMENT) do |runner|
       files, execute = "/runners/#{runner}/files", "/runners/#{runner}/execute"
