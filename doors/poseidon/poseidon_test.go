@@ -190,6 +190,13 @@ func TestWebSocketURL(t *testing.T) {
 	if got, want := b.execute(runner, "true"), "ws"+strings.TrimPrefix(b.url, "http")+runner+"/websocket?executionID="; !strings.HasPrefix(got, want) {
 		t.Errorf("it is %s, not %s…", got, want)
 	}
+	r := httptest.NewRequest("POST", "https://runners.example.org"+root+runner+"/execute", strings.NewReader(`{"command":"true"}`)) // it came by TLS
+	r.Header.Set(TokenHeader, token)
+	w := httptest.NewRecorder()
+	b.handler.ServeHTTP(w, r)
+	if want := "wss://runners.example.org" + root + runner + "/websocket?executionID="; !strings.Contains(w.Body.String(), want) {
+		t.Errorf("by TLS it is %s, not %s…", w.Body, want)
+	}
 }
 
 // TestAnExecutionStartsOnce: an id can be used by one WebSocket only, and for its runner only.

@@ -1,13 +1,19 @@
 package codeocean
 
 import (
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/test/e2e/bed"
 	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 const token = "correct-horse-battery"
@@ -30,4 +36,59 @@ func serve(t *testing.T, change func(*config.Config)) bed.Bed {
 
 func TestCodeOceanUsesItLikePoseidon(t *testing.T) {
 	Platform{URL: serve(t, nil).Address, Token: token, Image: "host"}.Run(t)
+}
+
+// call sends a request to the door.
+func call(t *testing.T, b bed.Bed, method, path, body string) (status int, answer string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, b.Address+"/api/v1"+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Poseidon-Token", token)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+const connected = `{"image":"host","prewarmingPoolSize":1,"cpuLimit":20,"memoryLimit":64,"networkAccess":true,"exposedPorts":[8080]}`
+
+func TestWithoutANetworkTheReasonIsNamed(t *testing.T) {
+	b := serve(t, nil)
+	status, answer := call(t, b, "PUT", "/execution-environments/1", connected)
+	if status != http.StatusBadRequest || !strings.Contains(answer, "networkAccess") || !strings.Contains(answer, "--network") {
+		t.Errorf("PUT is answered with %d: %s", status, answer)
+	}
+}
+
+func TestExposedPortsAreMapped(t *testing.T) {
+	b := serve(t, func(c *config.Config) { c.Network = true })
+	if status, answer := call(t, b, "PUT", "/execution-environments/1", connected); status != http.StatusCreated {
+		t.Fatalf("PUT is answered with %d: %s", status, answer)
+	}
+	var claimed struct {
+		RunnerID    string
+		MappedPorts []struct {
+			ExposedPort int
+			HostAddress string
+		}
+	}
+	wait.For(t, "a runner", func() bool {
+		status, answer := call(t, b, "POST", "/runners", `{"executionEnvironmentId":1,"inactivityTimeout":60}`)
+		return status == http.StatusOK && json.Unmarshal([]byte(answer), &claimed) == nil
+	})
+	if len(claimed.MappedPorts) != 1 || claimed.MappedPorts[0].ExposedPort != 8080 {
+		t.Fatalf("its ports are %+v", claimed.MappedPorts)
+	}
+	if _, port, err := net.SplitHostPort(claimed.MappedPorts[0].HostAddress); err != nil || port == "" {
+		t.Errorf("it is reached at %q", claimed.MappedPorts[0].HostAddress)
+	}
 }
