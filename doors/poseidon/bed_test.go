@@ -51,6 +51,7 @@ type bed struct {
 	fake    *clustertest.Fake
 	stop    func() // as a server does
 	handler http.Handler
+	door    *door
 }
 
 func newBed(t testing.TB, options Options) bed {
@@ -72,7 +73,8 @@ func newBed(t testing.TB, options Options) bed {
 	}
 	mux := http.NewServeMux()
 	host := doors.Host{Guard: guard.New(eng, book, nil), Version: "1.2.3", MaxBody: 1 << 20, Logger: zap.NewNop()}
-	doors.Open(mux, host, &gate.Admission{Book: book}, new(doors.Counts), New(options))
+	opened := New(options)
+	doors.Open(mux, host, &gate.Admission{Book: book}, new(doors.Counts), opened)
 	streams, endStreams := context.WithCancel(context.Background())
 	var requests sync.WaitGroup // those of WebSockets end later than the server
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -92,7 +94,7 @@ func newBed(t testing.TB, options Options) bed {
 			t.Error(err)
 		}
 	})
-	return bed{t, server.URL + root, token, "", book, eng, fake, endStreams, mux}
+	return bed{t, server.URL + root, token, "", book, eng, fake, endStreams, mux, opened.(*door)}
 }
 
 // as returns the bed for a new tenant's client with a role.

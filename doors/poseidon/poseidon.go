@@ -124,9 +124,8 @@ type status struct {
 
 func (s status) Error() string { return s.message }
 
-// refuse answers with an error. It has read the request's body: some clients fail if they are answered before.
+// refuse answers with an error.
 func (d *door) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	_, _ = io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, d.MaxBody))
 	var chosen status
 	if errors.As(err, &chosen) {
 		answer(w, chosen.code, clientError{chosen.message})
@@ -178,7 +177,7 @@ func message(err error) string {
 	return fields.Replace(e.Field) + ": " + e.Message
 }
 
-// read decodes a request's body.
+// read decodes a request's body. Handlers do so first: some clients fail if they are answered before they have sent it.
 func (d *door) read(w http.ResponseWriter, r *http.Request, into any) error {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, d.MaxBody))
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {

@@ -24,8 +24,10 @@ import (
 
 func TestEnvironments(t *testing.T) {
 	b := newBed(t, Options{LeastCPUMHz: 2000})
-	if _, _, err := b.engine.PutEnvironment(t.Context(), engine.PutEnvironmentInput{ID: "python"}); err != nil { // one that isn't there for CodeOcean
-		t.Fatal(err)
+	for _, id := range []runtime.EnvironmentID{"python", "08", "1.5"} { // which aren't there for CodeOcean
+		if _, _, err := b.engine.PutEnvironment(t.Context(), engine.PutEnvironmentInput{ID: id}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	b.expect(201, "PUT", "/execution-environments/007", put, "")
 	want := map[string]any{"id": 7.0, "image": "host", "prewarmingPoolSize": 2.0, "cpuLimit": 2000.0, "memoryLimit": 64.0, "networkAccess": false, "exposedPorts": []any{}}
@@ -170,6 +172,7 @@ func TestErrors(t *testing.T) {
 func TestBodies(t *testing.T) {
 	b := newBed(t, Options{})
 	runner := b.claim()
+	wait.For(t, "an idle runner", func() bool { pool, _ := b.engine.PoolStatus("1"); return pool.Idle > 0 })
 	for _, path := range []string{runner, "/runners/unknown"} {
 		for _, body := range []string{"", "{", "[]", `"x"`, "{}x", `{"copy":[{"path":"x","content":"%"}]}`, `{"delete":"x"}`} {
 			if got := b.expect(400, "PATCH", path+"/files", body, "message"); got == "" {
@@ -177,6 +180,9 @@ func TestBodies(t *testing.T) {
 			}
 		}
 		b.expect(413, "PATCH", path+"/files", strings.Repeat(" ", 1<<20+1), "message")
+	}
+	for _, idle := range b.engine.Runners(engine.RunnerFilter{States: []runtime.RunnerState{runtime.RunnerIdle}}) {
+		b.expect(410, "POST", "/runners/"+string(idle.ID)+"/execute", `{"command":"true"}`, "message") // it isn't claimed
 	}
 	b.expect(410, "PATCH", "/runners/unknown/files", `{"copy":[{"path":"x","content":"`+strings.Repeat("AAAA", 200_000)+`"}]}`, "message")
 	for _, body := range []string{`{"command":"x","timeLimit":-1}`, `{"command":"x","environment":{"a b":"c"}}`, `{"command":"a\u0000b"}`, `{"command":7}`} {
@@ -226,6 +232,9 @@ func TestAnExecutionStartsOnce(t *testing.T) {
 	}
 	gone := b.execute(runner, "true")
 	b.expect(204, "DELETE", runner, "", "")
+	if n := b.door.pending.count(); n != 0 {
+		t.Errorf("%d executions of it still wait", n)
+	}
 	if got := dial(gone); got != 410 {
 		t.Errorf("that of a released runner is answered with %d", got)
 	}
@@ -258,7 +267,7 @@ func TestStdin(t *testing.T) {
 	}
 }
 
-// TestAClientThatLeavesEndsItsExecution: here, where programs ignore SIGQUIT, with its runner.
+// TestAClientThatLeavesEndsItsExecution: by SIGQUIT. What a program does that ignores it is tested end to end.
 func TestAClientThatLeavesEndsItsExecution(t *testing.T) {
 	for name, leave := range map[string]func(*websocket.Conn) error{
 		"closed": func(ws *websocket.Conn) error { return ws.Close(websocket.StatusNormalClosure, "") },
@@ -274,7 +283,7 @@ func TestAClientThatLeavesEndsItsExecution(t *testing.T) {
 			_ = leave(ws)
 			x := b.execution()
 			end, err := b.engine.Execution(t.Context(), x, wait.Limit)
-			if err != nil || end.State != runtime.ExecutionFinished {
+			if err != nil || end.End.Signal != "SIGQUIT" {
 				t.Errorf("it is %+v, %v", end, err)
 			}
 		})

@@ -208,12 +208,13 @@ func (c *connection) feed(ctx context.Context, id runtime.ExecutionID) {
 		case <-ctx.Done():
 			return
 		}
-		for len(data) > 0 {
-			taken, err := c.Guard.WriteStdin(ctx, engine.StdinInput{ExecutionID: id, Data: data, Offset: &sent})
-			if taken > sent {
-				data, sent = data[min(int64(len(data)), taken-sent):], taken
+		for {
+			taken, err := c.Guard.WriteStdin(ctx, engine.StdinInput{ExecutionID: id, Data: data, Offset: &sent}) // at which a retry goes on
+			if err == nil {
+				sent = taken
+				break
 			}
-			if err != nil && runtime.CodeOf(err) != runtime.CodeLimitExceeded {
+			if runtime.CodeOf(err) != runtime.CodeLimitExceeded {
 				return // it has ended, or ctx has
 			}
 		}
