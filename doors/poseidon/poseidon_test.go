@@ -188,6 +188,7 @@ func TestBodies(t *testing.T) {
 	for _, body := range []string{`{"command":"x","timeLimit":-1}`, `{"command":"x","environment":{"a b":"c"}}`, `{"command":"a\u0000b"}`, `{"command":7}`} {
 		b.expect(400, "POST", runner+"/execute", body, "message")
 	}
+	b.expect(200, "POST", runner+"/execute", `{"command":"x","environment":{"CODEOCEAN":"no"}}`, "websocketUrl") // it is ours
 }
 
 func TestWebSocketURL(t *testing.T) {

@@ -25,8 +25,8 @@ const (
 	keepalive = 12 * time.Second // a quiet peer is asked for a sign after it
 	closeTime = time.Second      // for the peer's answer to a close
 	quitGrace = 3 * time.Second  // for a program to end by SIGQUIT, when its reader has left
-	maxInput  = 1 << 20          // bytes of a message
-	maxQueued = 64               // messages that the program hasn't read
+	maxInput  = 256 << 10        // bytes of a message
+	maxQueued = 4                // messages that the program hasn't read
 )
 
 // errLeft says that the peer closed its WebSocket, or vanished.
