@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -32,12 +33,15 @@ type Options struct {
 }
 
 // New returns the door.
-func New(options Options) doors.Door { return &door{options: options, pending: newPending()} }
+func New(options Options) doors.Door {
+	return &door{options: options, keepalive: keepalive, pending: newPending()}
+}
 
 type door struct {
 	doors.Host
-	options Options
-	pending *pending
+	options   Options
+	keepalive time.Duration
+	pending   *pending
 }
 
 // Name implements doors.Door.

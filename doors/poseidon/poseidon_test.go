@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 	"go.uber.org/zap"
@@ -266,6 +267,40 @@ func TestStdin(t *testing.T) {
 	if got.String() != text.String() {
 		t.Errorf("%q came back", got.String())
 	}
+}
+
+// TestPings: each side answers the other's, and a client that is quiet is asked.
+func TestPings(t *testing.T) {
+	b := newBed(t, Options{})
+	b.door.keepalive = time.Millisecond
+	asked := make(chan struct{}, 1)
+	ws, _, err := websocket.Dial(t.Context(), b.execute(b.claim(), "cat"), &websocket.DialOptions{
+		HTTPHeader: http.Header{TokenHeader: {b.token}},
+		OnPingReceived: func(context.Context, []byte) bool {
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+			return true
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		for err := error(nil); err == nil; {
+			_, _, err = ws.Read(t.Context())
+		}
+	}()
+	wait.Receive(t, asked, "the server's ping")
+	wait.Receive(t, asked, "one more, after it was answered")
+	if err := ws.Ping(t.Context()); err != nil {
+		t.Errorf("a ping is answered with %v", err)
+	}
+	_ = ws.CloseNow()
+	<-read
 }
 
 // TestAClientThatLeavesEndsItsExecution: by SIGQUIT. What a program does that ignores it is tested end to end.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/graph/transport/socket"
@@ -137,7 +138,7 @@ func (c *connection) receive(ctx context.Context) error {
 
 // keep returns when the peer has vanished.
 func (c *connection) keep(ctx context.Context) error {
-	ticks := time.NewTicker(keepalive)
+	ticks := time.NewTicker(c.keepalive)
 	defer ticks.Stop()
 	for {
 		select {
@@ -149,7 +150,7 @@ func (c *connection) keep(ctx context.Context) error {
 		if vanished, known := socket.Vanished(c.conn.Carrier); vanished || !known && quiet > patience {
 			return errLeft
 		}
-		if quiet < keepalive {
+		if quiet < c.keepalive {
 			continue
 		}
 		if _, err := c.conn.Write(socket.Frame(socket.OpPing, nil)); err != nil {
@@ -198,9 +199,9 @@ func (c *connection) failed(ctx context.Context, err error) error {
 	return output{send: c.send}.frame(errorFrame, message(err))
 }
 
-// feed hands on input. A program that doesn't read makes its client wait.
+// feed hands on input. A program that doesn't read makes its client wait. What can't be handed on is dropped.
 func (c *connection) feed(ctx context.Context, id runtime.ExecutionID) {
-	sent := int64(0)
+	sent, dropping := int64(0), false
 	for {
 		var data []byte
 		select {
@@ -208,15 +209,13 @@ func (c *connection) feed(ctx context.Context, id runtime.ExecutionID) {
 		case <-ctx.Done():
 			return
 		}
-		for {
+		for !dropping {
 			taken, err := c.Guard.WriteStdin(ctx, engine.StdinInput{ExecutionID: id, Data: data, Offset: &sent}) // at which a retry goes on
 			if err == nil {
 				sent = taken
 				break
 			}
-			if runtime.CodeOf(err) != runtime.CodeLimitExceeded {
-				return // it has ended, or ctx has
-			}
+			dropping = runtime.CodeOf(err) != runtime.CodeLimitExceeded
 		}
 	}
 }
@@ -231,7 +230,7 @@ func (c *connection) abandon(ctx context.Context, x runtime.Execution) {
 		return
 	}
 	if _, err := c.Guard.Release(ctx, x.RunnerID); err != nil && ctx.Err() == nil {
-		c.Logger.Sugar().Warnf("runner %s, whose client has left, can't be released: %v", x.RunnerID, err)
+		c.Logger.Warn("a runner whose client has left can't be released", zap.String("runner", string(x.RunnerID)), zap.Error(err))
 		return
 	}
 	c.pending.drop(x.RunnerID)

@@ -34,8 +34,41 @@ func serve(t *testing.T, change func(*config.Config)) bed.Bed {
 	return b
 }
 
-func TestCodeOceanUsesItLikePoseidon(t *testing.T) {
-	Platform{URL: serve(t, nil).Address, Token: token, Image: "host"}.Run(t)
+// TestE2ECodeOcean: it uses the door as it uses Poseidon. Metrics have its requests by route, and the audit log has the door.
+func TestE2ECodeOcean(t *testing.T) {
+	b := serve(t, nil)
+	Platform{URL: b.Address, Token: token, Image: "host"}.Run(t)
+	var told struct {
+		AuditLog struct {
+			Nodes []struct {
+				Details []struct{ Name, Value string }
+			}
+		}
+	}
+	b.Call(t, `{ auditLog(action: "putEnvironment", failed: false) { nodes { details { name value } } } }`, nil, &told)
+	if all := told.AuditLog.Nodes; len(all) == 0 || len(all[0].Details) != 1 || all[0].Details[0].Name != "door" || all[0].Details[0].Value != "poseidon" {
+		t.Errorf("the audit log has %+v", all)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), "GET", b.Address+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{`route="POST /api/v1/runners",status="2xx"`, `route="GET /api/v1/runners/{runner}/websocket",status="1xx"`} {
+		if !strings.Contains(string(text), `rockpool_door_request_seconds_count{door="poseidon",`+part) {
+			t.Errorf("the metrics have no %s", part)
+		}
+	}
 }
 
 // call sends a request to the door.
@@ -61,7 +94,7 @@ func call(t *testing.T, b bed.Bed, method, path, body string) (status int, answe
 
 const connected = `{"image":"host","prewarmingPoolSize":1,"cpuLimit":20,"memoryLimit":64,"networkAccess":true,"exposedPorts":[8080]}`
 
-func TestWithoutANetworkTheReasonIsNamed(t *testing.T) {
+func TestE2ECodeOceanWithoutANetwork(t *testing.T) {
 	b := serve(t, nil)
 	status, answer := call(t, b, "PUT", "/execution-environments/1", connected)
 	if status != http.StatusBadRequest || !strings.Contains(answer, "networkAccess") || !strings.Contains(answer, "--network") {
@@ -69,7 +102,7 @@ func TestWithoutANetworkTheReasonIsNamed(t *testing.T) {
 	}
 }
 
-func TestExposedPortsAreMapped(t *testing.T) {
+func TestE2ECodeOceanExposesPorts(t *testing.T) {
 	b := serve(t, func(c *config.Config) { c.Network = true })
 	if status, answer := call(t, b, "PUT", "/execution-environments/1", connected); status != http.StatusCreated {
 		t.Fatalf("PUT is answered with %d: %s", status, answer)
