@@ -124,7 +124,8 @@ var mayImport = map[string][]string{
 	"doors/jobe": {"doors", "runtime", "runtime/access", "runtime/batch", "runtime/engine", "runtime/events", "runtime/language"},
 
 	"graph":                    {"doors", "graph/download", "graph/feed", "graph/gate", "graph/generated", "graph/model", "graph/pagination", "graph/presenter", "graph/transport", "graph/transport/framing", "graph/transport/peers", "graph/transport/response", "graph/transport/socket", "runtime", "runtime/access", "runtime/activity", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/guard", "runtime/identity", "runtime/language", "runtime/runnerfeed", "runtime/ticket", "runtime/versions"},
-	"graph/download":           {"runtime", "runtime/access", "runtime/engine", "runtime/identity"},
+	"graph/download":           {"runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/identity"},
+	"doors/poseidon":           {"doors", "graph/transport/socket", "runtime", "runtime/access", "runtime/engine", "runtime/events"},
 	"graph/feed":               {"runtime", "runtime/events"},
 	"graph/gate":               {"graph/presenter", "graph/transport", "graph/transport/peers", "runtime", "runtime/access", "runtime/identity"},
 	"graph/generated":          {"graph/model", "graph/pagination", "graph/transport", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/events", "runtime/files", "runtime/language", "runtime/runnerfeed", "runtime/ticket"},
@@ -143,7 +144,7 @@ var mayImport = map[string][]string{
 
 	"config/quantity": {},
 
-	"server":           {"agent/embedded", "client", "config", "doors", "doors/jobe", "graph", "graph/download", "graph/transport", "graph/transport/peers", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/finding", "runtime/identity", "runtime/pool", "runtime/quota", "runtime/store", "server/accesslog", "server/metrics", "server/peering", "server/secure", "server/signin", "web"},
+	"server":           {"agent/embedded", "client", "config", "doors", "doors/jobe", "doors/poseidon", "graph", "graph/download", "graph/transport", "graph/transport/peers", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/finding", "runtime/identity", "runtime/pool", "runtime/quota", "runtime/store", "server/accesslog", "server/metrics", "server/peering", "server/secure", "server/signin", "web"},
 	"server/accesslog": {"runtime/linefile"},
 	"server/metrics":   {"doors", "graph/transport/peers", "local", "local/scheduler", "nomad", "nomad/outcome", "runtime", "runtime/engine", "runtime/tasks", "runtime/timing"},
 	"server/peering":   {"graph/transport/socket"},
@@ -197,6 +198,7 @@ var mayImport = map[string][]string{
 	"test/disk":                  {"test/need"},
 	"test/e2e/api":               {},
 	"test/e2e/bed":               {"cli", "client", "config", "runtime", "server", "test/artifacts", "test/need", "test/repository", "test/sandboxtest", "test/wait"},
+	"test/e2e/codeocean":         {"test/need", "test/wait"},
 	"test/e2e/commands":          {},
 	"test/e2e/isolation":         {},
 	"test/e2e/jobe":              {},

@@ -42,7 +42,8 @@ before(async () => {
   directory = await mkdtemp(path.join(tmpdir(), "rockpool-examples-"));
   await writeFile(path.join(directory, "echo.py"), program);
   await writeFile(path.join(directory, "hasty.py"), `print("bye")`);
-  server = await serve();
+  await writeFile(path.join(directory, "greet.py"), `import sys\nnames = sys.stdin.read().split()\nfor name in names: print("hello", name)\nsys.exit(3)`);
+  server = await serve({ doors: "poseidon" });
 });
 after(async () => {
   await server?.stop();
@@ -113,6 +114,14 @@ describe("a program that doesn't read", { concurrency: 1 }, () => {
       assert.equal(got.code, 0);
     });
   }
+});
+
+// A terminal echoes what is typed, and turns \n into \r\n.
+test("Ruby, CodeOcean's API", { timeout: limit }, async () => {
+  const got = await run(["ruby", "ruby/codeocean.rb"], server.url, "greet.py", "Ada\nGräce\n");
+  same(got.stderr, Buffer.from('{"type":"exit","data":3}\n'));
+  same(got.stdout, Buffer.from("Ada\r\nGräce\r\nhello Ada\r\nhello Gräce\r\n"));
+  assert.equal(got.code, 3);
 });
 
 test("no example leaves a runner behind", async () => {

@@ -77,6 +77,7 @@ func DefaultResources() Resources {
 // Bounds of what a client may ask for.
 const (
 	MaxPoolSize    = 1000
+	MinMemoryMiB   = 16
 	MaxTimeLimit   = 24 * time.Hour
 	MinOutputLimit = 1 << 10
 	MaxOutputLimit = 1 << 40
@@ -104,7 +105,7 @@ func (e Environment) Validate() error {
 	}{
 		{"poolSize", int64(e.PoolSize), 0, MaxPoolSize, "runners"},
 		{"resources.cpuMHz", int64(e.Resources.CPUMHz), 10, 1 << 20, "MHz"},
-		{"resources.memoryMiB", int64(e.Resources.MemoryMiB), 16, 1 << 20, "MiB"},
+		{"resources.memoryMiB", int64(e.Resources.MemoryMiB), MinMemoryMiB, 1 << 20, "MiB"},
 		{"resources.processes", int64(e.Resources.Processes), 16, 1 << 16, "processes"},
 		{"resources.workspaceMiB", int64(e.Resources.WorkspaceMiB), 1, 1 << 20, "MiB"},
 		{"defaultTimeLimit", int64(e.DefaultTimeLimit / time.Second), 0, int64(MaxTimeLimit / time.Second), "seconds"},

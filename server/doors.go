@@ -4,16 +4,27 @@ import (
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/doors/jobe"
+	"github.com/rockpool/rockpool/doors/poseidon"
+	"github.com/rockpool/rockpool/runtime"
 )
 
 // openDoors returns the doors with these names, which config has checked.
-func openDoors(names []string) []doors.Door {
+func openDoors(names []string, cluster string) []doors.Door {
 	made := map[string]func() doors.Door{
-		config.DoorPoseidon: nil, config.DoorJobe: jobe.New, config.DoorMCP: nil,
+		config.DoorPoseidon: func() doors.Door { return poseidon.New(forCodeOcean(cluster)) }, config.DoorJobe: jobe.New, config.DoorMCP: nil,
 	}
 	var all []doors.Door
 	for _, name := range names {
 		all = append(all, made[name]())
 	}
 	return all
+}
+
+// forCodeOcean returns what its door does to the environments that CodeOcean puts. Their MHz are few, since Nomad makes them
+// shares. On this machine they are bounds, with which a program would take minutes to start.
+func forCodeOcean(cluster string) poseidon.Options {
+	if cluster == config.ClusterNomad {
+		return poseidon.Options{Isolation: runtime.IsolationCluster}
+	}
+	return poseidon.Options{LeastCPUMHz: runtime.DefaultResources().CPUMHz}
 }

@@ -65,7 +65,7 @@ func (s *Server) newHTTP(streams context.Context, known *peers.Peers, requests r
 	}
 	options.Languages = c.Recipes
 	if len(c.Doors) > 0 {
-		options.Doors, options.Counts = openDoors(c.Doors), new(doors.Counts)
+		options.Doors, options.Counts = openDoors(c.Doors, c.Cluster), new(doors.Counts)
 	}
 	if s.agents != nil {
 		options.Agents = s.agents

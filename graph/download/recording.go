@@ -7,14 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/events"
 )
 
 // What a recording's screen is like where the program was on no terminal.
@@ -86,7 +85,7 @@ func writeCast(w io.Writer, x runtime.Execution, content printed) error {
 		Timestamp int64  `json:"timestamp,omitempty"`
 		Command   string `json:"command,omitempty"`
 	}{2, size.Columns, size.Rows, max(0, x.Marks.StartedAt.Unix()), strings.Join(x.Command, " ")})
-	c := cast{encoder: encoder, begun: characters{}}
+	c := cast{encoder: encoder, begun: events.Characters{}}
 	if x.Terminal == nil {
 		c.returns = strings.NewReplacer("\r\n", "\r\n", "\n", "\r\n")
 	}
@@ -107,7 +106,7 @@ func writeCast(w io.Writer, x runtime.Execution, content printed) error {
 		switch {
 		case err != nil:
 		case !record.Resized():
-			err = c.output(c.begun.whole(record.Stream, record.Data))
+			err = c.output(c.begun.Whole(record.Stream, record.Data))
 		case record.Size != size:
 			size = record.Size
 			err = c.event("r", fmt.Sprintf("%dx%d", size.Columns, size.Rows))
@@ -120,7 +119,7 @@ func writeCast(w io.Writer, x runtime.Execution, content printed) error {
 type cast struct {
 	encoder *json.Encoder
 	returns *strings.Replacer // nil: it was on a terminal
-	begun   characters
+	begun   events.Characters
 	at      time.Duration
 }
 
@@ -148,27 +147,4 @@ func (c *cast) lost(bytes int64) error {
 
 func (c *cast) event(kind, data string) error {
 	return c.encoder.Encode([]any{c.at.Seconds(), kind, data})
-}
-
-// characters are the beginnings of those whose rest hasn't come yet, by stream:
-// a program can print a character in pieces, each of which is kept as it came.
-type characters map[runtime.Stream][]byte
-
-// whole returns what came on a stream, from its first whole character to its
-// last.
-func (c characters) whole(stream runtime.Stream, data []byte) []byte {
-	if begun := c[stream]; len(begun) > 0 {
-		data = append(begun, data...)
-	}
-	end := len(data)
-	for n := 1; n < utf8.UTFMax && n <= len(data); n++ {
-		if utf8.RuneStart(data[len(data)-n]) {
-			if !utf8.FullRune(data[len(data)-n:]) {
-				end -= n
-			}
-			break
-		}
-	}
-	c[stream] = slices.Clone(data[end:])
-	return data[:end]
 }

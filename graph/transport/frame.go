@@ -2,36 +2,15 @@ package transport
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"net"
+
+	"github.com/rockpool/rockpool/graph/transport/socket"
 )
 
-// Frames of a WebSocket as a server sends them (RFC 6455, section 5.2): whole,
-// and without a mask. They are made here so that the payload, which many
-// watchers share, goes from where it is to the kernel without being copied.
-const (
-	opText  = 0x81
-	opClose = 0x88
-	opPong  = 0x8a
-)
-
-func frame(op byte, payload []byte) []byte {
-	return append(appendHeader(nil, op, len(payload)), payload...)
-}
-
-func textFrame(text string) []byte { return frame(opText, []byte(text)) }
-
-func appendHeader(to []byte, op byte, size int) []byte {
-	switch {
-	case size < 126:
-		return append(to, op, byte(size))
-	case size < 1<<16:
-		return binary.BigEndian.AppendUint16(append(to, op, 126), uint16(size))
-	default:
-		return binary.BigEndian.AppendUint64(append(to, op, 127), uint64(size))
-	}
-}
+// Frames are made here so that the payload, which many watchers share, goes from where it is to the kernel without being
+// copied.
+func textFrame(text string) []byte { return socket.Frame(socket.OpText, []byte(text)) }
 
 // An envelope is what one operation's messages begin with.
 type envelope struct{ next, err, complete string }
@@ -71,7 +50,7 @@ func (b *batch) add(p parcel) {
 	case parcelComplete:
 		before = p.lane.envelope.complete
 	}
-	b.scratch = appendHeader(b.scratch, opText, len(before)+len(p.payload)+1)
+	b.scratch = socket.AppendHeader(b.scratch, socket.OpText, len(before)+len(p.payload)+1)
 	b.scratch = append(b.scratch, before...)
 	if len(p.payload) <= small {
 		b.scratch = append(b.scratch, p.payload...)

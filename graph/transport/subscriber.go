@@ -8,6 +8,7 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"github.com/rockpool/rockpool/graph/transport/response"
+	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -87,7 +88,7 @@ func (c *connection) sayRefused(ctx context.Context, of envelope, err error) err
 	payload := c.failed(ctx, err).payload
 	text := make([]byte, 0, len(of.err)+len(payload)+1)
 	text = append(append(append(text, of.err...), payload...), '}')
-	c.refusals.put(parcel{kind: parcelRaw, payload: frame(opText, text)})
+	c.refusals.put(parcel{kind: parcelRaw, payload: socket.Frame(socket.OpText, text)})
 	c.refusals.below(ctx, c.Budget)
 	return nil
 }

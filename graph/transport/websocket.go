@@ -63,7 +63,7 @@ func (t WebSocket) Do(w http.ResponseWriter, r *http.Request, exec graphql.Graph
 		// Origins were checked before this is reached.
 		InsecureSkipVerify: true,
 		OnPingReceived: func(_ context.Context, payload []byte) bool {
-			c.out.urgent(frame(opPong, payload)) // it waits for a message that is being written
+			c.out.urgent(socket.Frame(socket.OpPong, payload)) // it waits for a message that is being written
 			return false
 		},
 	})
@@ -148,7 +148,7 @@ func (c *connection) sayWhy(cause error, read <-chan struct{}) {
 	}
 	reason := strings.ToValidUTF8(why.reason[:min(len(why.reason), maxReason)], "")
 	payload := append([]byte{byte(why.code >> 8), byte(why.code)}, reason...)
-	if c.conn.WriteLast(frame(opClose, payload)) != nil {
+	if c.conn.WriteLast(socket.Frame(socket.OpClose, payload)) != nil {
 		return
 	}
 	_ = c.conn.SetReadDeadline(time.Now().Add(closeTime))

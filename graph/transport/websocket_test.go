@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/rockpool/rockpool/graph/transport/socket"
 )
 
 func TestCloseCodes(t *testing.T) {
@@ -168,7 +170,7 @@ func (b *bed) raw(t testing.TB, readBuffer int) net.Conn {
 
 // masked is a client's frame.
 func masked(text string) []byte {
-	out := []byte{opText}
+	out := []byte{socket.OpText}
 	if len(text) < 126 {
 		out = append(out, 0x80|byte(len(text)))
 	} else {
@@ -205,10 +207,10 @@ func TestOneCloseFrameIsSent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if op != opClose {
+		if op != socket.OpClose {
 			continue // the acknowledgement
 		}
-		answer := append([]byte{opClose, 0x80 | 2, 0, 0, 0, 0}, payload[:2]...) // as browsers answer it
+		answer := append([]byte{socket.OpClose, 0x80 | 2, 0, 0, 0, 0}, payload[:2]...) // as browsers answer it
 		if _, err := conn.Write(answer); err != nil {
 			t.Fatal(err)
 		}

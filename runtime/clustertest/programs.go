@@ -30,8 +30,8 @@ func newPrograms() *programs { return &programs{files: map[string][]byte{}, begu
 // Start implements serve.Host.
 func (h *programs) Start(start agent.Start) (serve.Process, error) {
 	argv := start.Argv
-	if len(argv) == 3 && argv[1] == "-c" {
-		argv = strings.Fields(argv[2])
+	if n := len(argv); (n == 3 || n == 5) && argv[1] == "-c" { // a command line, or one that a script is given
+		argv = strings.Fields(argv[n-1])
 	}
 	if argv[0] == "pwd" {
 		argv = []string{"echo", start.Dir}

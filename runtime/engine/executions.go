@@ -190,6 +190,12 @@ func (e *Engine) Executions(ctx context.Context, filter ExecutionFilter, first i
 	return page, err
 }
 
+// Validate returns INVALID_INPUT as Start does, but for what depends on the runner.
+func (in StartInput) Validate() error {
+	_, err := in.execution()
+	return err
+}
+
 // execution checks the input.
 func (in StartInput) execution() (runtime.Execution, error) {
 	x := runtime.Execution{

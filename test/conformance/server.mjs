@@ -8,13 +8,13 @@ import path from "node:path";
 
 const binary = new URL("../../bin/rockpool", import.meta.url).pathname;
 
-/** Serves on a free port with data of its own, and with a token where it is to want one. Its stop() waits for the end. */
-export async function serve({ token } = {}) {
+/** Serves on a free port with data of its own, and with a token where it is to want one, and doors. Its stop() waits for the end. */
+export async function serve({ token, doors } = {}) {
   const data = await mkdtemp(path.join(tmpdir(), "rockpool-conformance-"));
-  const cgroups = `rockpool/conformance-${process.pid}${token ? "-token" : ""}`;
+  const cgroups = `rockpool/conformance-${process.pid}${token ? "-token" : ""}${doors ? "-doors" : ""}`;
   const file = path.join(data, "token");
   if (token) await writeFile(file, token, { mode: 0o600 });
-  const child = spawn(binary, ["serve", "--listen", "127.0.0.1:0", "--data", data, "--cgroup-parent", cgroups, "--on-stop", "remove", ...(token ? ["--token-file", file] : [])], {
+  const child = spawn(binary, ["serve", "--listen", "127.0.0.1:0", "--data", data, "--cgroup-parent", cgroups, "--on-stop", "remove", ...(token ? ["--token-file", file] : []), ...(doors ? ["--doors", doors] : [])], {
     stdio: ["ignore", "pipe", "pipe"],
   });
   const ended = new Promise((resolve) => child.once("exit", resolve));

@@ -1,0 +1,203 @@
+package poseidon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/doors"
+	"github.com/rockpool/rockpool/graph/gate"
+	"github.com/rockpool/rockpool/graph/transport/socket"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/guard"
+	"github.com/rockpool/rockpool/runtime/identity"
+	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/runtime/quota"
+	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"),
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop")) // connections that the tests' client keeps
+}
+
+const token = "a token of enough characters"
+
+// A bed is the door over an engine with a fake cluster.
+type bed struct {
+	t       testing.TB
+	url     string
+	token   string
+	tokenID string // of one that as made
+	book    *identity.Book
+	engine  *engine.Engine
+	fake    *clustertest.Fake
+	stop    func() // as a server does
+	handler http.Handler
+	door    *door
+}
+
+func newBed(t testing.TB, options Options) bed {
+	t.Helper()
+	fake := clustertest.NewFake()
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	quotas := quota.New()
+	eng := engine.New(fake, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop(), Quotas: quotas, Alert: pool.AlertRule{Threshold: 0.5, Timeout: time.Millisecond}})
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- eng.Run(ctx) }()
+	<-eng.Restored()
+	book := identity.New(identity.Config{FirstToken: token, Key: make([]byte, 32), Logger: zap.NewNop(), Store: db, Quotas: quotas, Free: eng.FreeTenant})
+	if err := book.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	host := doors.Host{Guard: guard.New(eng, book, nil), Version: "1.2.3", MaxBody: 1 << 20, Logger: zap.NewNop()}
+	opened := New(options)
+	doors.Open(mux, host, &gate.Admission{Book: book}, new(doors.Counts), opened)
+	streams, endStreams := context.WithCancel(context.Background())
+	var requests sync.WaitGroup // those of WebSockets end later than the server
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		defer requests.Done()
+		mux.ServeHTTP(w, r)
+	}))
+	server.Config.BaseContext = func(net.Listener) context.Context { return streams }
+	server.Config.ConnContext = socket.ConnContext
+	server.Start()
+	t.Cleanup(func() {
+		endStreams()
+		server.Close()
+		requests.Wait()
+		stop()
+		if err := errors.Join(<-ended, fake.Close(), db.Close()); err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	return bed{t, server.URL + root, token, "", book, eng, fake, endStreams, mux, opened.(*door)}
+}
+
+// as returns the bed for a new tenant's client with a role.
+func (b bed) as(tenant runtime.TenantID, role access.Role) bed {
+	b.t.Helper()
+	if _, _, err := b.book.PutTenant(b.t.Context(), tenant, nil, nil); err != nil {
+		b.t.Fatal(err)
+	}
+	made, text, err := b.book.CreateToken(b.t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "test", Role: role, Tenant: tenant})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.tokenID = made.ID
+	b.token = text
+	return b
+}
+
+// call sends a request, and decodes the answer's body.
+func (b bed) call(method, path, body string) (status int, answer any) {
+	b.t.Helper()
+	r, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, strings.NewReader(body))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	r.Header.Set(TokenHeader, b.token)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if len(text) > 0 && json.Unmarshal(text, &answer) != nil {
+		answer = string(text)
+	}
+	return response.StatusCode, answer
+}
+
+// expect is call with this status; it returns the body's field.
+func (b bed) expect(status int, method, path, body, field string) string {
+	b.t.Helper()
+	got, answer := b.call(method, path, body)
+	if got != status {
+		b.t.Fatalf("%s %s %s is answered with %d, not %d: %v", method, path, body, got, status, answer)
+	}
+	fields, _ := answer.(map[string]any)
+	value, _ := fields[field].(string)
+	return value
+}
+
+const put = `{"image":"host","prewarmingPoolSize":2,"cpuLimit":20,"memoryLimit":64,"networkAccess":false,"exposedPorts":[]}`
+
+// claim makes environment 1, and claims a runner there.
+func (b bed) claim() (path string) {
+	b.t.Helper()
+	b.expect(http.StatusCreated, http.MethodPut, "/execution-environments/1", put, "")
+	return b.again()
+}
+
+// again claims a further one.
+func (b bed) again() (path string) {
+	b.t.Helper()
+	var id string
+	wait.For(b.t, "an idle runner", func() bool {
+		status, answer := b.call(http.MethodPost, "/runners", `{"executionEnvironmentId":1,"inactivityTimeout":60}`)
+		if status == http.StatusOK {
+			id = answer.(map[string]any)["runnerId"].(string)
+		}
+		return id != ""
+	})
+	return "/runners/" + id
+}
+
+// execute asks for an execution, and returns the address of its WebSocket.
+func (b bed) execute(runner, command string) string {
+	b.t.Helper()
+	body, _ := json.Marshal(map[string]any{"command": command, "timeLimit": 30})
+	return b.expect(http.StatusOK, http.MethodPost, runner+"/execute", string(body), "websocketUrl")
+}
+
+// open opens a WebSocket.
+func (b bed) open(url string) *websocket.Conn {
+	b.t.Helper()
+	ws, _, err := websocket.Dial(b.t.Context(), url, &websocket.DialOptions{HTTPHeader: http.Header{TokenHeader: {b.token}}})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = ws.CloseNow() })
+	return ws
+}
+
+// frames reads to the end.
+func frames(t testing.TB, ws *websocket.Conn) (all []string, code websocket.StatusCode) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
+	defer cancel()
+	for {
+		_, data, err := ws.Read(ctx)
+		if err != nil {
+			return all, websocket.CloseStatus(err)
+		}
+		all = append(all, string(data))
+	}
+}

@@ -1,0 +1,193 @@
+package poseidon
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/engine"
+)
+
+// Bounds of what CodeOcean puts. Its own least memory is less than ours.
+const leastMemory = 4
+
+// An environment is what there is of one of ours.
+type environment struct {
+	ID                 int    `json:"id"`
+	Image              string `json:"image"`
+	PrewarmingPoolSize int    `json:"prewarmingPoolSize"`
+	CPULimit           int    `json:"cpuLimit"`    // MHz
+	MemoryLimit        int    `json:"memoryLimit"` // MiB
+	NetworkAccess      bool   `json:"networkAccess"`
+	ExposedPorts       []int  `json:"exposedPorts"`
+}
+
+// An environmentRequest is what PUT has. What is nil stays as it is stored, or is the default.
+type environmentRequest struct {
+	Image              *string `json:"image"`
+	PrewarmingPoolSize *int    `json:"prewarmingPoolSize"`
+	CPULimit           *int    `json:"cpuLimit"`
+	MemoryLimit        *int    `json:"memoryLimit"`
+	NetworkAccess      bool    `json:"networkAccess"`
+	ExposedPorts       []int   `json:"exposedPorts"`
+}
+
+// number returns the number that an id of ours is; false: it is none.
+func number(id runtime.EnvironmentID) (int, bool) {
+	n, err := strconv.Atoi(string(id))
+	return n, err == nil && n >= 0 && strconv.Itoa(n) == string(id)
+}
+
+// named returns the id in a request's path.
+func named(r *http.Request) (runtime.EnvironmentID, error) {
+	n, err := strconv.Atoi(r.PathValue("id"))
+	if err != nil || n < 0 {
+		return "", status{http.StatusBadRequest, "the id of an execution environment must be a number"}
+	}
+	return runtime.EnvironmentID(strconv.Itoa(n)), nil
+}
+
+// fetched refuses the parameter fetch if it is no truth value. We always know what there is.
+func fetched(r *http.Request) error {
+	if fetch := r.URL.Query().Get("fetch"); fetch != "" {
+		if _, err := strconv.ParseBool(fetch); err != nil {
+			return status{http.StatusBadRequest, "the parameter fetch must be true or false"}
+		}
+	}
+	return nil
+}
+
+func shown(n int, env runtime.Environment) environment {
+	ports := env.Network.ExposedPorts
+	if ports == nil {
+		ports = []int{}
+	}
+	return environment{
+		ID: n, Image: env.Image, PrewarmingPoolSize: env.PoolSize, CPULimit: env.Resources.CPUMHz, MemoryLimit: env.Resources.MemoryMiB,
+		NetworkAccess: env.Network.Access, ExposedPorts: ports,
+	}
+}
+
+func (d *door) environments(w http.ResponseWriter, r *http.Request) error {
+	if err := fetched(r); err != nil {
+		return err
+	}
+	all, err := d.Guard.Environments(r.Context())
+	if err != nil {
+		return err
+	}
+	list := []environment{}
+	for _, env := range all {
+		if n, ok := number(env.ID); ok {
+			list = append(list, shown(n, env))
+		}
+	}
+	answer(w, http.StatusOK, map[string]any{"executionEnvironments": list})
+	return nil
+}
+
+func (d *door) environment(w http.ResponseWriter, r *http.Request) error {
+	id, err := named(r)
+	if err == nil {
+		err = fetched(r)
+	}
+	if err != nil {
+		return err
+	}
+	env, there, err := d.Guard.Environment(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	if !there {
+		return engine.NoEnvironment(id)
+	}
+	n, _ := number(id)
+	answer(w, http.StatusOK, shown(n, env))
+	return nil
+}
+
+// putEnvironment looks up what the image's tag means now, also if nothing else changes.
+func (d *door) putEnvironment(w http.ResponseWriter, r *http.Request) error {
+	var asked environmentRequest
+	if err := d.read(w, r, &asked); err != nil {
+		return err
+	}
+	id, err := named(r)
+	if err != nil {
+		return err
+	}
+	in := engine.PutEnvironmentInput{ID: id, Image: asked.Image, PoolSize: asked.PrewarmingPoolSize, NetworkAccess: &asked.NetworkAccess, ExposedPorts: asked.ExposedPorts}
+	if in.ExposedPorts == nil {
+		in.ExposedPorts = []int{}
+	}
+	if in.CPUMHz, err = atLeast("cpuLimit", asked.CPULimit, 1, d.options.LeastCPUMHz); err != nil {
+		return err
+	}
+	if in.MemoryMiB, err = atLeast("memoryLimit", asked.MemoryLimit, leastMemory, runtime.MinMemoryMiB); err != nil {
+		return err
+	}
+	if _, there, err := d.Guard.Environment(r.Context(), id); err != nil {
+		return err
+	} else if !there && d.options.Isolation != "" {
+		in.Isolation = &d.options.Isolation
+	}
+	_, created, err := d.Guard.PutEnvironment(r.Context(), in)
+	if err != nil {
+		return err
+	}
+	if created {
+		w.WriteHeader(http.StatusCreated)
+	} else {
+		w.WriteHeader(http.StatusNoContent)
+	}
+	return nil
+}
+
+// atLeast returns a number that was put, or ours that is the next one. It refuses what is too small there, too.
+func atLeast(field string, asked *int, theirs, ours int) (*int, error) {
+	if asked == nil {
+		return nil, nil
+	}
+	if *asked < theirs {
+		return nil, runtime.Invalid(field, "must be at least %d, not %d", theirs, *asked)
+	}
+	return new(max(*asked, ours)), nil
+}
+
+func (d *door) deleteEnvironment(w http.ResponseWriter, r *http.Request) error {
+	id, err := named(r)
+	if err != nil {
+		return err
+	}
+	deleted, err := d.Guard.DeleteEnvironment(r.Context(), id, false)
+	if err != nil {
+		return err
+	}
+	if !deleted {
+		return engine.NoEnvironment(id)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (d *door) statistics(w http.ResponseWriter, r *http.Request) error {
+	all, err := d.Guard.Environments(r.Context())
+	if err != nil {
+		return err
+	}
+	type statistic struct {
+		ID                 int `json:"id"`
+		PrewarmingPoolSize int `json:"prewarmingPoolSize"`
+		IdleRunners        int `json:"idleRunners"`
+		UsedRunners        int `json:"usedRunners"`
+	}
+	list := map[int]statistic{}
+	for _, env := range all {
+		if n, ok := number(env.ID); ok {
+			pool, _ := d.Guard.PoolStatus(env.ID)
+			list[n] = statistic{n, env.PoolSize, pool.Idle, pool.Claimed}
+		}
+	}
+	answer(w, http.StatusOK, list)
+	return nil
+}

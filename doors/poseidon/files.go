@@ -1,0 +1,183 @@
+package poseidon
+
+import (
+	"io"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A file is an entry as ls -l shows it.
+type file struct {
+	Name             string `json:"name"`
+	EntryType        string `json:"entryType"` // ls' letter
+	LinkTarget       string `json:"linkTarget,omitempty"`
+	Size             int64  `json:"size"`
+	ModificationTime int64  `json:"modificationTime"` // Unix seconds
+	Permissions      string `json:"permissions"`
+	Owner            string `json:"owner"`
+	Group            string `json:"group"`
+}
+
+// sticky is the mode of directories that are copied: everybody may write there, and delete only what is his own.
+const sticky = 0o1777
+
+// at returns a path for the engine, to which relative ones begin in the workspace. There they begin in the directory in which
+// commands run.
+func at(runner runtime.Runner, p string) string {
+	dir := runner.Environment.Pin.WorkingDirectory
+	if path.IsAbs(p) || dir == "" || dir == runtime.Workspace {
+		return p
+	}
+	return path.Join(dir, p)
+}
+
+// files lists a directory as ls -l does, or ls -lR: without hidden files. Of a file it lists that.
+func (d *door) files(w http.ResponseWriter, r *http.Request) error {
+	runner, err := d.runner(r)
+	if err != nil {
+		return err
+	}
+	dir, recursive := r.URL.Query().Get("path"), flag(r, "recursive", true)
+	if dir == "" {
+		dir = "./"
+	}
+	prefix := ""
+	if recursive {
+		prefix = strings.TrimRight(dir, "/") + "/"
+	}
+	list := []file{}
+	entries, err := d.Guard.Files(r.Context(), runner.ID, at(runner, dir), recursive)
+	if runtime.CodeOf(err) == runtime.CodeFileError {
+		entry, found, statErr := d.Guard.File(r.Context(), runner.ID, at(runner, dir))
+		if statErr != nil || !found || entry.Type == runtime.FileDirectory {
+			return err
+		}
+		list, entries, err = append(list, listed(dir, entry)), nil, nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if !hidden(entry.Path) {
+			list = append(list, listed(prefix+entry.Path, entry))
+		}
+	}
+	answer(w, http.StatusOK, map[string]any{"files": list})
+	return nil
+}
+
+// hidden reports whether ls leaves out a path.
+func hidden(p string) bool { return strings.HasPrefix(p, ".") || strings.Contains(p, "/.") }
+
+func listed(name string, entry runtime.File) file {
+	types := map[runtime.FileType]string{runtime.FileRegular: "-", runtime.FileDirectory: "d", runtime.FileLink: "l"}
+	kind, ok := types[entry.Type]
+	if !ok {
+		kind = "p" // or another one that has no content
+	}
+	return file{
+		Name: name, EntryType: kind, LinkTarget: entry.LinkTarget, Size: entry.Size, ModificationTime: entry.ModifiedAt.Unix(),
+		Permissions: permissions(entry.Mode), Owner: entry.Owner, Group: entry.Group,
+	}
+}
+
+// permissions returns a mode as ls writes it: "rwxr-xr-x", with s, S, t and T.
+func permissions(mode uint32) string {
+	text := []byte("rwxrwxrwx")
+	for i := range text {
+		if mode&(1<<(8-i)) == 0 {
+			text[i] = '-'
+		}
+	}
+	for i, special := range []struct {
+		bit   uint32
+		at    int
+		marks string
+	}{{0o4000, 2, "Ss"}, {0o2000, 5, "Ss"}, {0o1000, 8, "Tt"}} {
+		if mode&special.bit != 0 {
+			text[special.at] = special.marks[mode>>(6-3*i)&1]
+		}
+	}
+	return string(text)
+}
+
+// updateFiles deletes, then writes.
+func (d *door) updateFiles(w http.ResponseWriter, r *http.Request) error {
+	var asked struct {
+		Delete []string `json:"delete"`
+		Copy   []struct {
+			Path    string `json:"path"`
+			Content []byte `json:"content"` // base64
+		} `json:"copy"`
+	}
+	if err := d.read(w, r, &asked); err != nil {
+		return err
+	}
+	runner, err := d.runner(r)
+	if err != nil {
+		return err
+	}
+	for i, p := range asked.Delete {
+		asked.Delete[i] = at(runner, content(runner, p))
+	}
+	write := make([]runtime.FileWrite, len(asked.Copy))
+	for i, c := range asked.Copy {
+		write[i] = runtime.FileWrite{Path: at(runner, c.Path), Data: c.Content}
+		if strings.HasSuffix(c.Path, "/") {
+			write[i] = runtime.FileWrite{Path: at(runner, c.Path), Directory: true, Mode: sticky}
+		}
+	}
+	updated, err := d.Guard.UpdateFiles(r.Context(), runner.ID, asked.Delete, "copy", write)
+	if err != nil {
+		return err
+	}
+	if len(updated.Failed) > 0 {
+		failed := updated.Failed[0]
+		return runtime.Errorf(runtime.CodeStorageFull, "%s can't be written: %s", failed.Path, failed.Message)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// content returns the path of all that is in the directory of commands instead of one of that directory, which stays.
+func content(runner runtime.Runner, p string) string {
+	dir := runner.Environment.Pin.WorkingDirectory
+	if dir == "" {
+		dir = runtime.Workspace
+	}
+	if p != "" && (path.Clean(p) == "." || path.Clean(p) == dir) {
+		return path.Join(p, "*")
+	}
+	return p
+}
+
+// download sends a file's bytes.
+func (d *door) download(w http.ResponseWriter, r *http.Request) error {
+	runner, err := d.runner(r)
+	if err != nil {
+		return err
+	}
+	info, stream, err := d.Guard.OpenFile(r.Context(), runner.ID, at(runner, r.URL.Query().Get("path")), 0)
+	if runtime.CodeOf(err) == runtime.CodeInvalidInput { // there can be no such file
+		return status{http.StatusFailedDependency, message(err)}
+	}
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	header := w.Header()
+	header.Set("Content-Type", "application/octet-stream")
+	header.Set("Content-Disposition", "attachment")
+	header.Set("Content-Length", strconv.FormatInt(info.Size, 10))
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	header.Set("Cache-Control", "no-store")
+	if n, err := io.Copy(w, io.LimitReader(stream, info.Size)); err != nil || n < info.Size {
+		panic(http.ErrAbortHandler) // half of it would look like the whole
+	}
+	return nil
+}

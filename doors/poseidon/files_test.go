@@ -1,0 +1,53 @@
+package poseidon
+
+import (
+	"testing"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+func TestPermissions(t *testing.T) {
+	for mode, want := range map[uint32]string{
+		0o744: "rwxr--r--", 0: "---------", 0o1777: "rwxrwxrwt", 0o1776: "rwxrwxrwT", 0o4755: "rwsr-xr-x", 0o4644: "rwSr--r--", 0o2755: "rwxr-sr-x", 0o2745: "rwxr-Sr-x",
+	} {
+		if got := permissions(mode); got != want {
+			t.Errorf("%o is %s, not %s", mode, got, want)
+		}
+	}
+}
+
+func TestPathsBeginWhereCommandsRun(t *testing.T) {
+	for _, test := range []struct{ dir, path, want, deleted string }{
+		{"", "x/y", "x/y", "x/y"},
+		{"", "./*", "./*", "./*"},
+		{"", "./", "./", "*"},
+		{"", ".", ".", "*"},
+		{"", "x/..", "x/..", "*"},
+		{"", "", "", ""}, // which the engine refuses
+		{"", "/workspace/", "/workspace/", "/workspace/*"},
+		{"/workspace", "../x", "../x", "../x"},
+		{"/home/me", "x", "/home/me/x", "/home/me/x"},
+		{"/home/me", "./*", "/home/me/*", "/home/me/*"},
+		{"/home/me", "./", "/home/me", "/home/me/*"},
+		{"/home/me", "/home/me", "/home/me", "/home/me/*"},
+		{"/home/me", "/etc/x", "/etc/x", "/etc/x"},
+		{"/home/me", "../../../x", "/x", "/x"},
+	} {
+		runner := runtime.Runner{Environment: runtime.Environment{Pin: runtime.ImagePin{WorkingDirectory: test.dir}}}
+		if got := at(runner, test.path); got != test.want {
+			t.Errorf("%q in %q is %q, not %q", test.path, test.dir, got, test.want)
+		}
+		if got := at(runner, content(runner, test.path)); got != test.deleted {
+			t.Errorf("to delete %q in %q deletes %q, not %q", test.path, test.dir, got, test.deleted)
+		}
+	}
+}
+
+func TestListedFiles(t *testing.T) {
+	for kind, want := range map[runtime.FileType]string{runtime.FileRegular: "-", runtime.FileDirectory: "d", runtime.FileLink: "l", runtime.FileOther: "p"} {
+		got := listed("name", runtime.File{Path: "other", Type: kind, Size: 7, LinkTarget: "to", Mode: 0o600, Owner: "o", Group: "g"})
+		if got.EntryType != want || got.Name != "name" || got.Size != 7 || got.LinkTarget != "to" || got.Permissions != "rw-------" || got.Owner != "o" || got.Group != "g" {
+			t.Errorf("%s is listed as %+v", kind, got)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package poseidon
+
+import (
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rockpool/rockpool/doors"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/engine"
+)
+
+// Bounds of what waits for its WebSocket. CodeOcean opens that at once.
+const (
+	pendingLife   = time.Minute
+	pendingRunner = 16       // of one runner; a new one then replaces the oldest
+	pendingBytes  = 64 << 20 // of all runners together
+)
+
+// pending are the executions that were asked for, and wait for their WebSockets. Its methods are safe for concurrent
+// use.
+type pending struct {
+	mu    sync.Mutex // guards what follows
+	of    map[runtime.RunnerID][]waiting
+	bytes int
+}
+
+// A waiting is an execution that waits.
+type waiting struct {
+	id    string
+	in    engine.StartInput
+	bytes int
+	timer *time.Timer // forgets it
+}
+
+func newPending() *pending { return &pending{of: map[runtime.RunnerID][]waiting{}} }
+
+// add keeps what is to be started in a runner, for a while, and returns its id.
+func (p *pending) add(in engine.StartInput) (string, error) {
+	w := waiting{id: uuid.NewString(), in: in, bytes: 1 << 10}
+	for _, arg := range in.Command {
+		w.bytes += len(arg)
+	}
+	for _, v := range in.Variables {
+		w.bytes += len(v.Name) + len(v.Value)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if all := p.of[in.RunnerID]; len(all) == pendingRunner {
+		p.remove(in.RunnerID, all[0].id)
+	}
+	if p.bytes+w.bytes > pendingBytes {
+		return "", runtime.Errorf(runtime.CodeLimitExceeded, "too many executions wait for their WebSockets: open these first")
+	}
+	w.timer = time.AfterFunc(pendingLife, func() { p.take(in.RunnerID, w.id) })
+	p.of[in.RunnerID] = append(p.of[in.RunnerID], w)
+	p.bytes += w.bytes
+	return w.id, nil
+}
+
+// take returns what waits under an id for a runner, and forgets it: the next call finds nothing.
+func (p *pending) take(runner runtime.RunnerID, id string) (engine.StartInput, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.remove(runner, id)
+}
+
+// remove is take; the caller holds mu.
+func (p *pending) remove(runner runtime.RunnerID, id string) (engine.StartInput, bool) {
+	all := p.of[runner]
+	for i, w := range all {
+		if w.id != id {
+			continue
+		}
+		w.timer.Stop()
+		p.bytes -= w.bytes
+		if p.of[runner] = append(append([]waiting{}, all[:i]...), all[i+1:]...); len(all) == 1 {
+			delete(p.of, runner)
+		}
+		return w.in, true
+	}
+	return engine.StartInput{}, false
+}
+
+// drop forgets all that waits for a runner.
+func (p *pending) drop(runner runtime.RunnerID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, w := range p.of[runner] {
+		w.timer.Stop()
+		p.bytes -= w.bytes
+	}
+	delete(p.of, runner)
+}
+
+// shell runs a command line with bash where there is one, as CodeOcean expects, or with sh. The command line is an argument.
+const shell = `command -v bash >/dev/null && exec bash -c "$1"; exec sh -c "$1"`
+
+// execute keeps what is to be started, until its WebSocket comes.
+func (d *door) execute(w http.ResponseWriter, r *http.Request) error {
+	var asked struct {
+		Command             string            `json:"command"`
+		PrivilegedExecution bool              `json:"privilegedExecution"`
+		TimeLimit           int               `json:"timeLimit"` // seconds; 0: none
+		Environment         map[string]string `json:"environment"`
+	}
+	if err := d.read(w, r, &asked); err != nil {
+		return err
+	}
+	runner, err := d.runner(r)
+	if err != nil {
+		return err
+	}
+	in := engine.StartInput{
+		RunnerID: runner.ID, Command: []string{runtime.Shell, "-c", shell, runtime.Shell, asked.Command},
+		TimeLimit: &asked.TimeLimit, Terminal: &runtime.TerminalSize{Columns: 80, Rows: 24}, Privileged: asked.PrivilegedExecution,
+		Variables: []runtime.Variable{{Name: "CODEOCEAN", Value: "true"}},
+	}
+	if runtime.ValidateCommandLine(asked.Command) == nil {
+		in.CommandLine = asked.Command // to show
+	}
+	for name, value := range asked.Environment {
+		if name != "CODEOCEAN" {
+			in.Variables = append(in.Variables, runtime.Variable{Name: name, Value: value})
+		}
+	}
+	if err := in.Validate(); err != nil { // now: there is no other time to answer 400
+		return err
+	}
+	id, err := d.pending.add(in)
+	if err != nil {
+		return err
+	}
+	address := url.URL{Scheme: "ws", Host: r.Host, Path: root + "/runners/" + string(runner.ID) + "/websocket", RawQuery: "executionID=" + id}
+	if doors.Encrypted(r) {
+		address.Scheme = "wss"
+	}
+	answer(w, http.StatusOK, map[string]string{"websocketUrl": address.String()})
+	return nil
+}

@@ -1,0 +1,221 @@
+// Package poseidon is the door for CodeOcean: the API of openHPI's Poseidon, below /api/v1.
+//
+// An environment of ours whose id is a number is an execution environment there; the others don't exist there.
+// The header Poseidon-Token has a token of ours.
+package poseidon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/doors"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+)
+
+// TokenHeader has the caller's token.
+const TokenHeader = "Poseidon-Token"
+
+const root = "/api/v1"
+
+// Options are how the server's cluster differs from the one that CodeOcean expects.
+type Options struct {
+	Isolation   runtime.Isolation // of the environments that it creates; "": the default
+	LeastCPUMHz int               // of the environments that it puts: its numbers are shares, and may be bounds here
+}
+
+// New returns the door.
+func New(options Options) doors.Door {
+	return &door{options: options, keepalive: keepalive, pending: newPending()}
+}
+
+type door struct {
+	doors.Host
+	options   Options
+	keepalive time.Duration
+	pending   *pending
+}
+
+// Name implements doors.Door.
+func (*door) Name() string { return "poseidon" }
+
+// Path implements doors.Door.
+func (*door) Path() string { return root + "/" }
+
+// Register implements doors.Door.
+func (d *door) Register(host doors.Host, routes *doors.Routes) {
+	d.Host = host
+	routes.HandleFunc("GET "+root+"/health", d.health)
+	routes.HandleFunc("GET "+root+"/version", d.version)
+	by := doors.Authentication{
+		Shown:  func(r *http.Request) string { return r.Header.Get(TokenHeader) },
+		Refuse: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusUnauthorized) },
+	}
+	for pattern, handle := range map[string]func(http.ResponseWriter, *http.Request) error{
+		"GET /statistics/execution-environments": d.statistics,
+		"GET /execution-environments":            d.environments,
+		"GET /execution-environments/{id}":       d.environment,
+		"PUT /execution-environments/{id}":       d.putEnvironment,
+		"DELETE /execution-environments/{id}":    d.deleteEnvironment,
+		"POST /runners":                          d.claim,
+		"DELETE /runners/{runner}":               d.release,
+		"GET /runners/{runner}/files":            d.files,
+		"PATCH /runners/{runner}/files":          d.updateFiles,
+		"GET /runners/{runner}/files/raw":        d.download,
+		"POST /runners/{runner}/execute":         d.execute,
+		"GET /runners/{runner}/websocket":        d.follow,
+	} {
+		method, path, _ := strings.Cut(pattern, " ")
+		routes.Handle(method+" "+root+path, host.Authenticated(by, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if err := handle(w, r); err != nil {
+				d.refuse(w, r, err)
+			}
+		})))
+	}
+}
+
+// health reports pools that have too few idle runners, to everybody: a probe shows no token.
+func (d *door) health(w http.ResponseWriter, r *http.Request) {
+	alerts, err := d.Guard.PoolAlerts(access.With(r.Context(), access.Server()))
+	if err != nil {
+		d.refuse(w, r, err)
+		return
+	}
+	var depleted []string
+	for _, alert := range alerts {
+		if _, ok := number(alert.EnvironmentID); ok {
+			depleted = append(depleted, string(alert.EnvironmentID))
+		}
+	}
+	if len(depleted) == 0 {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	answer(w, http.StatusServiceUnavailable, serverError{"the prewarming pool is depleting: environments " + strings.Join(depleted, ","), "PREWARMING_POOL_DEPLETING"})
+}
+
+func (d *door) version(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.Version) }
+
+// The codes of a serverError.
+const (
+	overload    = "NOMAD_OVERLOAD"
+	unreachable = "NOMAD_UNREACHABLE"
+	unknown     = "UNKNOWN"
+)
+
+type clientError struct {
+	Message string `json:"message"`
+}
+
+type serverError struct {
+	Message   string `json:"message"`
+	ErrorCode string `json:"errorCode"`
+}
+
+// A status is an error that is answered with this status.
+type status struct {
+	code    int
+	message string
+}
+
+func (s status) Error() string { return s.message }
+
+// refuse answers with an error.
+func (d *door) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	var chosen status
+	if errors.As(err, &chosen) {
+		answer(w, chosen.code, clientError{chosen.message})
+		return
+	}
+	switch runtime.CodeOf(err) {
+	case runtime.CodeInvalidInput:
+		answer(w, http.StatusBadRequest, clientError{message(err)})
+	case runtime.CodeUnauthenticated:
+		w.WriteHeader(http.StatusUnauthorized)
+	case runtime.CodeForbidden:
+		answer(w, http.StatusForbidden, clientError{message(err)})
+	case runtime.CodeEnvironmentNotFound, runtime.CodeExecutionNotFound:
+		answer(w, http.StatusNotFound, clientError{message(err)})
+	case runtime.CodeConflict:
+		answer(w, http.StatusConflict, clientError{message(err)})
+	case runtime.CodeRunnerGone:
+		answer(w, http.StatusGone, clientError{message(err)})
+	case runtime.CodeFileError:
+		answer(w, http.StatusFailedDependency, clientError{message(err)})
+	case runtime.CodeNoRunnerAvailable, runtime.CodeQuotaExceeded, runtime.CodeLimitExceeded:
+		answer(w, http.StatusInternalServerError, serverError{message(err), overload})
+	case runtime.CodeClusterUnavailable:
+		answer(w, http.StatusInternalServerError, serverError{message(err), unreachable})
+	case runtime.CodeStorageFull:
+		answer(w, http.StatusInternalServerError, serverError{message(err), unknown})
+	default:
+		if errors.Is(err, context.Canceled) {
+			return // the caller left, or its token ended
+		}
+		d.Logger.Error("a request of the door poseidon failed", zap.String("route", r.Pattern), zap.Error(err))
+		answer(w, http.StatusInternalServerError, serverError{"internal error", unknown})
+	}
+}
+
+// fields are ours by their names there.
+var fields = strings.NewReplacer("poolSize", "prewarmingPoolSize", "resources.cpuMHz", "cpuLimit", "resources.memoryMiB", "memoryLimit",
+	"network.exposedPorts", "exposedPorts", "network.access", "networkAccess", "variables", "environment", "shell", "command")
+
+// message returns what callers may know of an error.
+func message(err error) string {
+	var e *runtime.Error
+	if !errors.As(err, &e) {
+		return "internal error"
+	}
+	if e.Field == "" {
+		return e.Message
+	}
+	return fields.Replace(e.Field) + ": " + e.Message
+}
+
+// read decodes a request's body. Handlers do so first: some clients fail if they are answered before they have sent it.
+func (d *door) read(w http.ResponseWriter, r *http.Request, into any) error {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, d.MaxBody))
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		return status{http.StatusRequestEntityTooLarge, "the body has more than " + strconv.FormatInt(d.MaxBody, 10) + " bytes"}
+	}
+	if err != nil {
+		return status{http.StatusBadRequest, "the body broke off"}
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return status{http.StatusBadRequest, "the body isn't the JSON that it must be: " + err.Error()}
+	}
+	return nil
+}
+
+func answer(w http.ResponseWriter, code int, body any) {
+	header := w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_ = encoder(w).Encode(body) // a client that left needs no answer
+}
+
+// encoder returns one that replaces invalid UTF-8 with U+FFFD, and nothing else.
+func encoder(w io.Writer) *json.Encoder {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e
+}
+
+// flag returns a parameter that is a truth value, as Go's strconv reads it; otherwise if it is none.
+func flag(r *http.Request, name string, otherwise bool) bool {
+	if value, err := strconv.ParseBool(r.URL.Query().Get(name)); err == nil {
+		return value
+	}
+	return otherwise
+}

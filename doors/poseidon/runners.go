@@ -1,0 +1,63 @@
+package poseidon
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/engine"
+)
+
+// A mappedPort says where a port of a runner is reached.
+type mappedPort struct {
+	ExposedPort int    `json:"exposedPort"`
+	HostAddress string `json:"hostAddress"`
+}
+
+// claim takes an idle runner. It waits for none.
+func (d *door) claim(w http.ResponseWriter, r *http.Request) error {
+	var asked struct {
+		ExecutionEnvironmentID int  `json:"executionEnvironmentId"`
+		InactivityTimeout      *int `json:"inactivityTimeout"` // seconds; 0: never
+	}
+	if err := d.read(w, r, &asked); err != nil {
+		return err
+	}
+	id := runtime.EnvironmentID(strconv.Itoa(asked.ExecutionEnvironmentID))
+	runner, err := d.Guard.Claim(r.Context(), engine.ClaimInput{EnvironmentID: id, InactivityTimeout: asked.InactivityTimeout})
+	if err != nil {
+		return err
+	}
+	ports := []mappedPort{}
+	for _, p := range runner.Ports {
+		ports = append(ports, mappedPort{p.ExposedPort, p.Address})
+	}
+	answer(w, http.StatusOK, map[string]any{"runnerId": runner.ID, "mappedPorts": ports})
+	return nil
+}
+
+func (d *door) release(w http.ResponseWriter, r *http.Request) error {
+	id := runnerID(r)
+	released, err := d.Guard.Release(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	if !released {
+		return runtime.Gone(id)
+	}
+	d.pending.drop(id)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func runnerID(r *http.Request) runtime.RunnerID { return runtime.RunnerID(r.PathValue("runner")) }
+
+// runner returns the claimed runner that a request's path names.
+func (d *door) runner(r *http.Request) (runtime.Runner, error) {
+	id := runnerID(r)
+	runner, there, err := d.Guard.Runner(r.Context(), id)
+	if err == nil && (!there || runner.State != runtime.RunnerClaimed) {
+		err = runtime.Gone(id)
+	}
+	return runner, err
+}

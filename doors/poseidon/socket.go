@@ -1,0 +1,334 @@
+package poseidon
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/coder/websocket"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/graph/transport/socket"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/events"
+)
+
+// Times and bounds of a WebSocket.
+const (
+	patience  = 2 * time.Minute  // of a write whose reader takes nothing
+	keepalive = 12 * time.Second // a quiet peer is asked for a sign after it
+	closeTime = time.Second      // for the peer's answer to a close
+	quitGrace = 3 * time.Second  // for a program to end by SIGQUIT, when its reader has left
+	maxInput  = 256 << 10        // bytes of a message
+	maxQueued = 4                // messages that the program hasn't read
+)
+
+// errLeft says that the peer closed its WebSocket, or vanished.
+var errLeft = errors.New("the peer left")
+
+// follow starts an execution that waits, once, and serves its WebSocket.
+func (d *door) follow(w http.ResponseWriter, r *http.Request) error {
+	runner, err := d.runner(r)
+	if err != nil {
+		return err
+	}
+	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		return status{http.StatusBadRequest, "this is for a WebSocket"}
+	}
+	in, there := d.pending.take(runner.ID, r.URL.Query().Get("executionID"))
+	if !there {
+		return status{http.StatusNotFound, "no execution waits under this id: each can be started once, within a minute"}
+	}
+	hijack := &socket.Hijacker{ResponseWriter: w, Patience: patience}
+	ws, err := websocket.Accept(hijack, r, &websocket.AcceptOptions{
+		CompressionMode:    websocket.CompressionDisabled,
+		InsecureSkipVerify: true, // origins were checked before this is reached
+		OnPingReceived: func(_ context.Context, payload []byte) bool {
+			_, _ = hijack.Conn.Write(socket.Frame(socket.OpPong, payload)) // the library writes nothing: a frame of its would go into one of ours
+			return false
+		},
+	})
+	if err != nil {
+		return nil // Accept has answered
+	}
+	ws.SetReadLimit(maxInput)
+	(&connection{door: d, ws: ws, conn: hijack.Conn, input: make(chan []byte, maxQueued), read: make(chan struct{})}).serve(r.Context(), in)
+	return nil
+}
+
+// A connection is one WebSocket, and the execution on it.
+type connection struct {
+	*door
+	ws    *websocket.Conn // only reads
+	conn  *socket.Conn
+	input chan []byte
+	read  chan struct{} // closed when nothing more is read
+}
+
+// serve ends with the execution, with the peer, or with ctx.
+func (c *connection) serve(ctx context.Context, in engine.StartInput) {
+	following, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(following, func() { c.conn.Hurry(closeTime) })()
+	kept := make(chan struct{})
+	go func() { // it waits for the peer, whatever happens here
+		defer close(c.read)
+		end(c.receive(following))
+	}()
+	go func() {
+		defer close(kept)
+		end(c.keep(following))
+	}()
+	x, err := c.Guard.Start(context.WithoutCancel(following), in)
+	if err == nil {
+		err = c.run(following, x)
+	} else {
+		err = c.failed(following, err)
+	}
+	end(nil)
+	switch {
+	case err == nil:
+		c.close(websocket.StatusNormalClosure)
+	case ctx.Err() != nil:
+		c.close(websocket.StatusGoingAway) // the server is stopping, or the token has ended; the execution goes on
+	}
+	_ = c.ws.CloseNow()
+	<-c.read
+	<-kept
+	if err != nil && ctx.Err() == nil && x.ID != "" {
+		c.abandon(ctx, x)
+	}
+}
+
+// close says that nothing follows, and gives the peer a moment to answer.
+func (c *connection) close(code websocket.StatusCode) {
+	if c.conn.WriteLast(socket.Frame(socket.OpClose, []byte{byte(code >> 8), byte(code)})) == nil {
+		_ = c.conn.SetReadDeadline(time.Now().Add(closeTime))
+		<-c.read
+	}
+}
+
+// send writes a text.
+func (c *connection) send(text []byte) error {
+	_, err := c.conn.WriteAll(net.Buffers{socket.AppendHeader(nil, socket.OpText, len(text)), text})
+	return err
+}
+
+// receive takes in messages, which are stdin.
+func (c *connection) receive(ctx context.Context) error {
+	reading := context.WithoutCancel(ctx) // else the library would close at once
+	for {
+		_, data, err := c.ws.Read(reading)
+		if err != nil {
+			return errLeft
+		}
+		select {
+		case c.input <- data:
+		case <-ctx.Done(): // what comes after the end is dropped
+		}
+	}
+}
+
+// keep returns when the peer has vanished.
+func (c *connection) keep(ctx context.Context) error {
+	ticks := time.NewTicker(c.keepalive)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ticks.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		quiet := c.conn.Quiet()
+		if vanished, known := socket.Vanished(c.conn.Carrier); vanished || !known && quiet > patience {
+			return errLeft
+		}
+		if quiet < c.keepalive {
+			continue
+		}
+		if _, err := c.conn.Write(socket.Frame(socket.OpPing, nil)); err != nil {
+			return errLeft
+		}
+	}
+}
+
+// run sends an execution's events, and its input to it.
+func (c *connection) run(ctx context.Context, x runtime.Execution) error {
+	reader, err := c.Guard.Events(ctx, x.ID, "")
+	if err != nil {
+		return c.failed(ctx, err)
+	}
+	defer reader.Close()
+	feeding, stop := context.WithCancel(ctx)
+	fed := make(chan struct{})
+	go func() {
+		defer close(fed)
+		c.feed(feeding, x.ID)
+	}()
+	defer func() { stop(); <-fed }()
+	out := output{send: c.send, begun: events.Characters{}}
+	for {
+		event, err := reader.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			return c.failed(ctx, err)
+		}
+		if err := out.event(event); err != nil {
+			return err
+		}
+	}
+}
+
+// failed tells the peer what went wrong.
+func (c *connection) failed(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	return output{send: c.send}.frame(errorFrame, message(err))
+}
+
+// feed hands on input. A program that doesn't read makes its client wait. What can't be handed on is dropped.
+func (c *connection) feed(ctx context.Context, id runtime.ExecutionID) {
+	sent, dropping := int64(0), false
+	for {
+		var data []byte
+		select {
+		case data = <-c.input:
+		case <-ctx.Done():
+			return
+		}
+		for !dropping {
+			taken, err := c.Guard.WriteStdin(ctx, engine.StdinInput{ExecutionID: id, Data: data, Offset: &sent}) // at which a retry goes on
+			if err == nil {
+				sent = taken
+				break
+			}
+			dropping = runtime.CodeOf(err) != runtime.CodeLimitExceeded
+		}
+	}
+}
+
+// abandon ends an execution whose client has left: by SIGQUIT, or with its runner.
+func (c *connection) abandon(ctx context.Context, x runtime.Execution) {
+	quitting, cancel := context.WithTimeout(ctx, quitGrace)
+	defer cancel()
+	_, _ = c.Guard.Signal(quitting, x.ID, "QUIT") // if it fails, the runner goes
+	now, err := c.Guard.Execution(ctx, x.ID, quitGrace)
+	if err == nil && now.State == runtime.ExecutionFinished {
+		return
+	}
+	if _, err := c.Guard.Release(ctx, x.RunnerID); err != nil && ctx.Err() == nil {
+		c.Logger.Warn("a runner whose client has left can't be released", zap.String("runner", string(x.RunnerID)), zap.Error(err))
+		return
+	}
+	c.pending.drop(x.RunnerID)
+}
+
+// The types of frames.
+const (
+	startFrame   = "start"
+	stdoutFrame  = "stdout"
+	stderrFrame  = "stderr"
+	exitFrame    = "exit"
+	timeoutFrame = "timeout"
+	errorFrame   = "error"
+)
+
+// outOfMemory is what CodeOcean knows.
+const outOfMemory = "the allocation was OOM Killed"
+
+// An output makes frames of events. Clients drop a frame that has a field too many.
+type output struct {
+	send  func(frame []byte) error
+	begun events.Characters
+}
+
+func (o output) frame(kind string, data ...any) error {
+	var frame bytes.Buffer
+	body := any(struct {
+		Type string `json:"type"`
+	}{kind})
+	if len(data) > 0 {
+		body = struct {
+			Type string `json:"type"`
+			Data any    `json:"data"`
+		}{kind, data[0]}
+	}
+	if err := encoder(&frame).Encode(body); err != nil {
+		return err
+	}
+	return o.send(bytes.TrimSuffix(frame.Bytes(), []byte("\n")))
+}
+
+func (o output) event(event events.Event) error {
+	switch event.Kind {
+	case events.Started:
+		return o.frame(startFrame)
+	case events.Output:
+		return o.text(event.Stream, o.begun.Whole(event.Stream, event.Data))
+	case events.Lost:
+		if err := o.rest(); err != nil {
+			return err
+		}
+		return o.frame(stderrFrame, "\r\n[output is missing here: "+event.Reason+"]\r\n")
+	case events.Finished:
+		if err := o.rest(); err != nil {
+			return err
+		}
+		return o.end(event.Execution.End)
+	}
+	return nil
+}
+
+func (o output) text(stream runtime.Stream, data []byte) error {
+	if len(data) == 0 {
+		return nil
+	}
+	if stream == runtime.Stderr {
+		return o.frame(stderrFrame, string(data))
+	}
+	return o.frame(stdoutFrame, string(data))
+}
+
+// rest sends the characters whose rest can't come any more.
+func (o output) rest() error {
+	err := errors.Join(o.text(runtime.Stdout, o.begun[runtime.Stdout]), o.text(runtime.Stderr, o.begun[runtime.Stderr]))
+	clear(o.begun)
+	return err
+}
+
+// end sends the last frame.
+func (o output) end(end runtime.End) error {
+	switch end.Outcome {
+	case runtime.OutcomeExited:
+		return o.frame(exitFrame, end.ExitCode&0xff)
+	case runtime.OutcomeSignaled:
+		return o.frame(exitFrame, 128+int(unix.SignalNum(end.Signal))&0x7f) // as shells have it
+	case runtime.OutcomeTimeLimit, runtime.OutcomeCPULimit:
+		return o.frame(timeoutFrame)
+	case runtime.OutcomeMemoryLimit:
+		return o.frame(errorFrame, outOfMemory)
+	case runtime.OutcomeProcessLimit: // there the program ended by itself, when it got no process
+		return errors.Join(o.frame(stderrFrame, "\r\n"+end.Message+"\r\n"), o.frame(exitFrame, 1))
+	case runtime.OutcomeRunnerGone:
+		switch end.GoneReason {
+		case runtime.GoneOutOfMemory:
+			return o.frame(errorFrame, outOfMemory)
+		case runtime.GoneInactivity:
+			return o.frame(timeoutFrame)
+		}
+	}
+	return o.frame(errorFrame, end.Message)
+}

@@ -1,0 +1,20 @@
+package nomad
+
+import (
+	"testing"
+
+	"github.com/rockpool/rockpool/config"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/e2e/bed"
+	"github.com/rockpool/rockpool/test/e2e/codeocean"
+	"github.com/rockpool/rockpool/test/nomadtest"
+)
+
+// TestE2ENomadServesCodeOcean: what CodeOcean does by the door poseidon it can do on Nomad, too.
+func TestE2ENomadServesCodeOcean(t *testing.T) {
+	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"exec"}, Volumes: true})
+	settings := newNomadConfig(t, n)
+	settings.Nomad.Driver, settings.Nomad.NoNetworkMode, settings.Doors = "exec", "host", []string{config.DoorPoseidon}
+	b, _ := bed.ServeHere(t, settings)
+	codeocean.Platform{URL: b.Address, Token: "correct-horse-battery", Image: runtime.DefaultImage}.Run(t, "whoami") // which the tests' images don't have
+}
