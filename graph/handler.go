@@ -132,9 +132,9 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	}
 	crossOrigin := cors.New(cors.Options{
 		AllowOriginFunc: func(origin string) bool { return gate.AllowedOrigin(options.AllowedOrigins, origin) },
-		AllowedMethods:  []string{http.MethodGet, http.MethodHead, http.MethodPost},
-		AllowedHeaders:  append([]string{"Content-Type", "Authorization", "Last-Event-ID", "Range", "If-Range"}, transport.PreflightHeaders...),
-		ExposedHeaders:  []string{"Content-Disposition", "Content-Length", "Content-Range", "ETag", download.LostHeader},
+		AllowedMethods:  []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete},
+		AllowedHeaders:  append([]string{"Content-Type", "Authorization", "Last-Event-ID", "Range", "If-Range", "Mcp-Session-Id", "Mcp-Protocol-Version"}, transport.PreflightHeaders...),
+		ExposedHeaders:  []string{"Content-Disposition", "Content-Length", "Content-Range", "ETag", "Mcp-Session-Id", download.LostHeader},
 		MaxAge:          600,
 	})
 	return gate.CheckHost(options.AllowedHosts, signIn(options.SignIn, gate.CheckOrigin(options.AllowedOrigins, crossOrigin.Handler(mux))))
