@@ -119,9 +119,9 @@ var mayImport = map[string][]string{
 	"nomad/outcome":     {"agent", "nomad/connection", "nomad/job", "runtime"},
 	"nomad/record":      {"nomad/connection", "nomad/job", "runtime"},
 
-	"doors": {"graph/transport/peers", "runtime/guard", "runtime/identity", "runtime/timing"},
+	"doors": {"graph/transport/peers", "runtime/guard", "runtime/identity", "runtime/language", "runtime/timing"},
 
-	"graph":                    {"doors", "graph/download", "graph/feed", "graph/gate", "graph/generated", "graph/model", "graph/pagination", "graph/presenter", "graph/transport", "graph/transport/framing", "graph/transport/peers", "graph/transport/response", "graph/transport/socket", "runtime", "runtime/access", "runtime/activity", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/guard", "runtime/identity", "runtime/runnerfeed", "runtime/ticket"},
+	"graph":                    {"doors", "graph/download", "graph/feed", "graph/gate", "graph/generated", "graph/model", "graph/pagination", "graph/presenter", "graph/transport", "graph/transport/framing", "graph/transport/peers", "graph/transport/response", "graph/transport/socket", "runtime", "runtime/access", "runtime/activity", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/guard", "runtime/identity", "runtime/language", "runtime/runnerfeed", "runtime/ticket"},
 	"graph/download":           {"runtime", "runtime/access", "runtime/engine", "runtime/identity"},
 	"graph/feed":               {"runtime", "runtime/events"},
 	"graph/gate":               {"graph/presenter", "graph/transport", "graph/transport/peers", "runtime", "runtime/access", "runtime/identity"},
@@ -137,7 +137,7 @@ var mayImport = map[string][]string{
 
 	"web": {},
 
-	"config": {"agent/embedded", "config/quantity", "graph/transport", "local/network", "local/sandbox/oci", "runtime", "runtime/access"},
+	"config": {"agent/embedded", "config/quantity", "graph/transport", "local/network", "local/sandbox/oci", "runtime", "runtime/access", "runtime/language"},
 
 	"config/quantity": {},
 

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/language"
 )
 
 // Config are a server's settings. Each is a flag of rockpool serve, a variable,
@@ -54,6 +55,7 @@ type Config struct {
 	LogFormat        string        `env:"ROCKPOOL_LOG_FORMAT" default:"console" placeholder:"FORMAT" help:"How to log, to stderr: console or json. (${default}; $$${env})"`
 	AccessLog        string        `env:"ROCKPOOL_ACCESS_LOG" default:"off" placeholder:"FILE" help:"Where each request is logged as a line of JSON: off, a file, or - for stdout. Renaming the file starts a new one. (${default}; $$${env})"`
 	Doors            []string      `env:"ROCKPOOL_DOORS" placeholder:"DOOR,…" help:"APIs of other systems to serve beside the own one: poseidon (for CodeOcean), jobe (for Moodle CodeRunner), mcp (for AI agents). ($$${env})"`
+	Languages        string        `env:"ROCKPOOL_LANGUAGES" placeholder:"FILE" complete:"file" help:"YAML file of languages beside those that Rockpool knows, and of changes of those: how programs are built and run, and in which environments. ($$${env})"`
 	DebugAddress     string        `env:"ROCKPOOL_DEBUG_ADDRESS" placeholder:"ADDRESS" help:"Loopback address and port to serve Go's profiles on, at /debug/pprof/; else none are. ($$${env})"`
 
 	TLS      TLS      `embed:"" prefix:"tls-"`
@@ -66,7 +68,8 @@ type Config struct {
 	Nomad    Nomad    `embed:"" prefix:"nomad-"`
 	OIDC     OIDC     `embed:"" prefix:"oidc-"`
 
-	Token string `kong:"-"` // Check reads it from TokenFile
+	Token   string        `kong:"-"` // Check reads it from TokenFile
+	Recipes *language.Set `kong:"-"` // Check reads them from Languages
 }
 
 // The values of Config.OnStop.
@@ -161,6 +164,9 @@ func (c *Config) Check() error {
 		if !slices.Contains(AllDoors(), door) {
 			return &Error{"doors", door, strings.Join(AllDoors(), ", ")}
 		}
+	}
+	if err := c.readLanguages(); err != nil {
+		return err
 	}
 	for _, name := range c.AllowedHosts {
 		if name == "" || strings.ContainsAny(name, "/:*[] ") && net.ParseIP(name) == nil {

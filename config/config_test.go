@@ -123,6 +123,8 @@ func wrongServers(file, token string, write func(name, text string) string) []wr
 		{"log format", func(c *Config) { c.LogFormat = "xml" }, "console or json"},
 		{"data is a file", func(c *Config) { c.Data = file }, "--data"},
 		{"a token that is short", func(c *Config) { c.TokenFile = write("short", "123456789012345\n") }, "--token-file"},
+		{"no languages' file", func(c *Config) { c.Languages = "/nonesuch" }, `--languages is "/nonesuch", but must be a file of languages: can't be read: no such file`},
+		{"a language without a command", func(c *Config) { c.Languages = write("languages", "languages: [{id: zig, fileName: a.zig}]") }, "a file of languages: language zig: run must be a command"},
 		{"a token of two words", func(c *Config) { c.TokenFile = write("words", "1234567890 1234567890") }, "--token-file"},
 		{"no token's file", func(c *Config) { c.TokenFile = "/nonesuch" }, `--token-file is "/nonesuch", but must be a file that can be read: no such file`},
 		{"a port, with a token", func(c *Config) { c.TokenFile, c.Listen = token, ":x" }, "0 to 65535"},
@@ -311,5 +313,24 @@ func TestWhereAServerIsReachedOnItsOwnMachine(t *testing.T) {
 	c := Config{Listen: ":443", TLS: TLS{Cert: "server.pem"}}
 	if got := c.LocalURL(); got != "https://127.0.0.1:443" {
 		t.Errorf("with TLS: %q", got)
+	}
+}
+
+func TestCheckReadsTheLanguages(t *testing.T) {
+	c := valid(t)
+	if err := c.Check(); err != nil {
+		t.Fatal(err)
+	}
+	own := len(c.Recipes.All())
+	c = valid(t)
+	c.Languages = filepath.Join(t.TempDir(), "mine.yaml")
+	if err := os.WriteFile(c.Languages, []byte("languages: [{id: zig, fileName: a.zig, run: [zig]}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Check(); err != nil {
+		t.Fatal(err)
+	}
+	if _, known := c.Recipes.ByID("zig"); !known || len(c.Recipes.All()) != own+1 {
+		t.Errorf("%d languages, %d without a file", len(c.Recipes.All()), own)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/identity"
+	"github.com/rockpool/rockpool/runtime/language"
 )
 
 // A Door is another system's API.
@@ -27,10 +28,11 @@ type Door interface {
 
 // A Host is what a door needs of the server.
 type Host struct {
-	Guard   *guard.Guard
-	Version string
-	MaxBody int64 // bytes of a request
-	Logger  *zap.Logger
+	Guard     *guard.Guard
+	Languages *language.Set
+	Version   string
+	MaxBody   int64 // bytes of a request
+	Logger    *zap.Logger
 
 	callers Callers
 	door    string

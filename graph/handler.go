@@ -33,6 +33,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/identity"
+	"github.com/rockpool/rockpool/runtime/language"
 )
 
 // Options are what a handler needs beside the engine.
@@ -51,9 +52,11 @@ type Options struct {
 	Started <-chan struct{} // closed when the engine knows what there is; nil: it does
 	Doors   []doors.Door    // other systems' APIs
 	Counts  *doors.Counts   // of their requests; nil only without doors
-	Agents  http.Handler    // what is below /agent/, for everybody; nil: nothing
-	Logger  *zap.Logger
-	Metrics http.Handler // served at /metrics; nil: nothing is
+	// Languages are the recipes of the languages; nil: Rockpool's own.
+	Languages *language.Set
+	Agents    http.Handler // what is below /agent/, for everybody; nil: nothing
+	Logger    *zap.Logger
+	Metrics   http.Handler // served at /metrics; nil: nothing is
 
 	Settings // the bounds; the rest is filled in
 }
@@ -83,6 +86,9 @@ const maxComplexity = 50_000
 func Handler(eng *engine.Engine, options Options) http.Handler {
 	present := presenter.Presenter{Logger: options.Logger, Hints: !options.NoIntrospection}
 	guarded := guard.New(eng, options.Book, options.Audit)
+	if options.Languages == nil {
+		options.Languages = language.Default()
+	}
 	resolver := &resolver{guard: guarded, version: options.Version, links: download.NewLinks(options.SigningKey)}
 	settings := options.Settings
 	follower := &follower{resolver: resolver, presenter: present}
@@ -118,7 +124,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 		mux.Handle(path, starting{options.Started}.guard(downloads))
 	}
 	others := http.NewServeMux()
-	doors.Open(others, doors.Host{Guard: guarded, Version: options.Version, MaxBody: settings.MaxBody, Logger: options.Logger}, admission, options.Counts, options.Doors...)
+	doors.Open(others, doors.Host{Guard: guarded, Languages: options.Languages, Version: options.Version, MaxBody: settings.MaxBody, Logger: options.Logger}, admission, options.Counts, options.Doors...)
 	for _, door := range options.Doors {
 		mux.Handle(door.Path(), starting{options.Started}.guard(others))
 	}

@@ -2,8 +2,10 @@ package language
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"regexp"
@@ -24,8 +26,10 @@ type Error struct {
 	Wrong    string
 }
 
-func (e *Error) Error() string {
-	text := e.File + ": "
+func (e *Error) Error() string { return e.File + ": " + e.InFile() }
+
+// InFile returns what is wrong, without the name of the file.
+func (e *Error) InFile() (text string) {
 	if e.Language != "" {
 		text += "language " + e.Language + ": "
 	}
@@ -43,17 +47,25 @@ const maxFile = 1 << 20
 func Load(file string) (*Set, error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return nil, &Error{File: file, Wrong: "can't be read: " + err.Error()}
+		return nil, unreadable(file, err)
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	switch {
 	case err != nil:
-		return nil, &Error{File: file, Wrong: "can't be read: " + err.Error()}
+		return nil, unreadable(file, err)
 	case len(text) > maxFile:
 		return nil, &Error{File: file, Wrong: fmt.Sprintf("must have at most %d bytes", maxFile)}
 	}
 	return Default().extend(file, text)
+}
+
+func unreadable(file string, err error) *Error {
+	var of *fs.PathError
+	if errors.As(err, &of) {
+		err = of.Err
+	}
+	return &Error{File: file, Wrong: "can't be read: " + err.Error()}
 }
 
 // An entry is a recipe as a file has it; nil: the file doesn't say.
@@ -86,7 +98,7 @@ func (s *Set) extend(file string, text []byte) (*Set, error) {
 		Languages []entry `yaml:"languages"`
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict())
-	if err := decoder.Decode(&in); err != nil && err != io.EOF { //nolint:errorlint // Decode returns io.EOF itself for an empty file
+	if err := decoder.Decode(&in); err != nil && !errors.Is(err, io.EOF) { // it is that for an empty file
 		return nil, &Error{File: file, Wrong: strings.TrimSpace(yaml.FormatError(err, false, false))}
 	}
 	set := &Set{recipes: s.All()}
