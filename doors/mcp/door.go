@@ -18,7 +18,6 @@ import (
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
-	"github.com/rockpool/rockpool/runtime/language"
 )
 
 // Bounds of MCP sessions.
@@ -32,10 +31,9 @@ const (
 
 // A Door serves the Model Context Protocol at /mcp.
 type Door struct {
-	languages *language.Set
-	idle      time.Duration
-	most      int // sessions of all tokens
-	perToken  int
+	idle     time.Duration
+	most     int // sessions of all tokens
+	perToken int
 
 	host   doors.Host
 	tools  []tool
@@ -45,9 +43,9 @@ type Door struct {
 	sessions map[string]*session
 }
 
-// New returns a door that knows languages.
-func New(languages *language.Set) *Door {
-	return &Door{languages: languages, idle: idleTimeout, most: maxSessions, perToken: maxPerToken, sessions: map[string]*session{}}
+// New returns a door.
+func New() *Door {
+	return &Door{idle: idleTimeout, most: maxSessions, perToken: maxPerToken, sessions: map[string]*session{}}
 }
 
 // Name implements doors.Door.
@@ -120,6 +118,7 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, protocol http.Handle
 	protocol.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), sessionKey{}, s)))
 	if id == "" && (w.Header().Get(sessionHeader) == "" || !s.initialized()) {
 		s.end(errNotOpened)
+		d.forget(s) // at once: its client's next message is the initialize, for which there must be room
 	}
 }
 

@@ -138,12 +138,12 @@ func (c *call) choose(at place) (runtime.EnvironmentID, *language.Recipe, error)
 		if environment == "" {
 			return "", nil, runtime.Invalid("environment", "give a language or an environment: %s", names(there))
 		}
-		if recipe, known := c.door.languages.ByEnvironment(environment); known {
+		if recipe, known := c.door.host.Languages.ByEnvironment(environment); known {
 			return environment, &recipe, nil
 		}
 		return environment, nil, nil
 	}
-	recipe, known := c.door.languages.ByID(at.Language)
+	recipe, known := c.door.host.Languages.ByID(at.Language)
 	if !known {
 		return "", nil, runtime.Invalid("language", "must be one that list_environments has, not %q; or give environment with command or shell", at.Language)
 	}

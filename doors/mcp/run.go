@@ -283,4 +283,3 @@ func (r ran) String() string {
 	}
 	return b.String()
 }
-

@@ -151,6 +151,11 @@ func readOutput(c *call, in outputInput) (out page, said answer, err error) {
 	return out, said, nil
 }
 
+// An environmentsInput has an argument at least: some clients refuse a schema without any.
+type environmentsInput struct {
+	Language string `json:"language,omitempty" jsonschema:"only those that have this language"`
+}
+
 type environments struct {
 	Environments []environment `json:"environments"`
 }
@@ -165,7 +170,7 @@ type environment struct {
 	TimeLimit    int      `json:"timeLimit" jsonschema:"seconds, where a call gives none; 0: none"`
 }
 
-func listEnvironments(c *call, _ struct{}) (out environments, said answer, err error) {
+func listEnvironments(c *call, in environmentsInput) (out environments, said answer, err error) {
 	there, err := c.door.host.Guard.Environments(c.ctx)
 	if err != nil {
 		return out, said, err
@@ -178,10 +183,15 @@ func listEnvironments(c *call, _ struct{}) (out environments, said answer, err e
 			Network:   env.Network.Access || len(env.Network.Allow)+len(env.Network.AllowNames) > 0,
 			MemoryMiB: env.Resources.MemoryMiB, WorkspaceMiB: env.Resources.WorkspaceMiB, TimeLimit: int(env.DefaultTimeLimit.Seconds()),
 		}
-		for _, recipe := range c.door.languages.All() {
+		wanted := in.Language == ""
+		for _, recipe := range c.door.host.Languages.All() {
 			if slices.Contains(recipe.Environments, env.ID) {
 				e.Languages = append(e.Languages, recipe.ID)
+				wanted = wanted || recipe.ID == in.Language || slices.Contains(recipe.Aliases, in.Language)
 			}
+		}
+		if !wanted {
+			continue
 		}
 		out.Environments = append(out.Environments, e)
 		fmt.Fprintf(&b, "%s: languages %s; network %t; memory %d MiB; time limit %d s\n", e.ID, strings.Join(e.Languages, ", "), e.Network, e.MemoryMiB, e.TimeLimit)

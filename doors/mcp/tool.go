@@ -110,13 +110,16 @@ func decode(arguments json.RawMessage, into any) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &wrong) && wrong.Field != "":
-		return runtime.Invalid(wrong.Field, "must be %s, not %s", typeName(wrong.Type.Kind().String()), wrong.Value)
+		return runtime.Invalid(embedded.Replace(wrong.Field), "must be %s, not %s", typeName(wrong.Type.Kind().String()), wrong.Value)
 	}
 	if _, name, unknown := strings.Cut(err.Error(), "unknown field "); unknown {
 		return runtime.Invalid(strings.Trim(name, `"`), "isn't an argument of this tool; its schema has those that are")
 	}
 	return runtime.Invalid("arguments", "must be a JSON object: %s", err)
 }
+
+// embedded are the structs of which arguments are made, which no agent knows.
+var embedded = strings.NewReplacer("program.", "", "place.", "")
 
 func typeName(kind string) string {
 	switch kind {
