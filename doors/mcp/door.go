@@ -116,9 +116,8 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, protocol http.Handle
 	}
 	defer s.done()
 	protocol.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), sessionKey{}, s)))
-	if id == "" && (w.Header().Get(sessionHeader) == "" || !s.initialized()) {
+	if id == "" && !s.initialized() {
 		s.end(errNotOpened)
-		d.forget(s) // at once: its client's next message is the initialize, for which there must be room
 	}
 }
 
@@ -168,12 +167,16 @@ func (d *Door) open(ctx context.Context, of owner) (*session, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var own []*session
+	counted := 0
 	for _, s := range d.sessions {
-		if s.owner == of {
+		if !s.counts() {
+			continue
+		}
+		if counted++; s.owner == of {
 			own = append(own, s)
 		}
 	}
-	if len(own) >= d.perToken || len(d.sessions) >= d.most {
+	if len(own) >= d.perToken || counted >= d.most {
 		slices.SortFunc(own, func(a, b *session) int { return a.lastUse().Compare(b.lastUse()) })
 		i := slices.IndexFunc(own, (*session).endIdle)
 		if i < 0 {
@@ -228,7 +231,7 @@ func (d *Door) newServer(s *session) *sdk.Server {
 	server.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
 		return func(ctx context.Context, method string, request sdk.Request) (sdk.Result, error) {
 			if connection, ok := request.GetSession().(*sdk.ServerSession); ok {
-				s.connected(connection)
+				s.connected(connection, method)
 			}
 			return next(ctx, method, request)
 		}

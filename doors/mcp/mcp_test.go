@@ -421,6 +421,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	other, _ := b.token("physics")
 	third, _ := b.token("chemistry")
 	first, second := b.agent(mine), b.agent(mine)
+	wait.For(t, "the second one is idle", func() bool { return b.door.sessionOf(second).requests() == 0 })
 	first.call("list_environments", object{}, &environments{}) // used last
 	b.agent(mine)
 	if b.door.sessionOf(second) != nil || b.door.sessionOf(first) == nil {
@@ -445,6 +446,12 @@ func (d *Door) count() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.sessions)
+}
+
+func (s *session) requests() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.busy
 }
 
 func (d *Door) sessionOf(a *agent) *session {

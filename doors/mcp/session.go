@@ -31,6 +31,7 @@ type session struct {
 
 	mu         sync.Mutex // guards the rest
 	connection *sdk.ServerSession
+	opened     bool // the client has sent initialize
 	runners    map[runtime.RunnerID]bool
 	busy       int // requests
 	used       time.Time
@@ -78,16 +79,27 @@ func (s *session) endIdle() bool {
 	return s.busy == 0
 }
 
-func (s *session) connected(connection *sdk.ServerSession) {
+// connected keeps the SDK's session, before a message is handled.
+func (s *session) connected(connection *sdk.ServerSession, method string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.connection = connection
+	s.opened = s.opened || method == "initialize"
 }
 
+// counts reports whether it is one of the sessions that are bounded. Clients ask for the versions of the protocol first, with
+// a message that opens none.
+func (s *session) counts() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.connection == nil || s.opened
+}
+
+// initialized reports whether the client has opened it.
 func (s *session) initialized() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.connection != nil && s.connection.InitializeParams() != nil
+	return s.opened && s.connection.InitializeParams() != nil
 }
 
 // run waits for the session's end, and releases what it holds. Its calls end first: their contexts have.
