@@ -82,13 +82,16 @@ func (versionCommand) Run(s cli.Streams) error {
 // usePrivate is cli.Private's: a server that has one of the first environments
 // and keeps no runner of it warm, since one is all that is asked for.
 func usePrivate(ctx context.Context, environment string, s cli.Streams, use func(ctx context.Context, server *client.Client) error) error {
-	input, err := privateEnvironment(environment)
+	inputs, err := privateEnvironments(environment)
 	if err != nil {
 		return err
 	}
 	settings, err := config.Private("")
 	if err != nil {
 		return err
+	}
+	if environment == "" {
+		settings.Doors = []string{config.DoorMCP}
 	}
 	logger, err := server.Logger(settings)
 	if err != nil {
@@ -101,8 +104,10 @@ func usePrivate(ctx context.Context, environment string, s cli.Streams, use func
 		if lost := srv.Lost(); lost != "" {
 			say("%s", lost)
 		}
-		if _, _, err := srv.Engine.PutEnvironment(ctx, input); err != nil {
-			return err
+		for _, input := range inputs {
+			if _, _, err := srv.Engine.PutEnvironment(ctx, input); err != nil {
+				return err
+			}
 		}
 		reached := srv.Client()
 		defer reached.CloseIdle()
@@ -120,19 +125,24 @@ func usePrivate(ctx context.Context, environment string, s cli.Streams, use func
 	return errors.Join(used, err)
 }
 
-func privateEnvironment(id string) (engine.PutEnvironmentInput, error) {
+// privateEnvironments returns the first environment with an id; "" stands for all that this machine has.
+func privateEnvironments(id string) ([]engine.PutEnvironmentInput, error) {
 	var names []string
+	var inputs []engine.PutEnvironmentInput
 	for _, s := range server.Starters() {
 		if !s.Installed() {
 			continue
 		}
-		if string(s.ID) == id {
-			input := s.Input()
-			none := 0
-			input.PoolSize = &none
-			return input, nil
-		}
 		names = append(names, string(s.ID))
+		if id != "" && string(s.ID) != id {
+			continue
+		}
+		input := s.Input()
+		input.PoolSize = new(0)
+		inputs = append(inputs, input)
 	}
-	return engine.PutEnvironmentInput{}, fmt.Errorf("no server listens at %s, and one for this run alone has no environment %q, only %q: start one with `rockpool serve` and put it there", connection.DefaultServer, id, names)
+	if len(inputs) == 0 {
+		return nil, fmt.Errorf("no server listens at %s, and one for this run alone has no environment %q, only %q: start one with `rockpool serve` and put it there", connection.DefaultServer, id, names)
+	}
+	return inputs, nil
 }

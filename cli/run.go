@@ -63,7 +63,7 @@ Exit codes, with --cases 1 where a case or the build failed, else:
 }
 
 // A Private server runs for one command alone. Use starts one that has an
-// environment, calls use with a client of it, and ends it; ctx of use ends if the
+// environment, or with "" all first ones and the door for AI agents, calls use with a client of it, and ends it; ctx of use ends if the
 // server does.
 type Private struct {
 	Use func(ctx context.Context, environment string, s Streams, use func(ctx context.Context, server *client.Client) error) error

@@ -257,7 +257,7 @@ func (r ran) String() string {
 	default:
 		fmt.Fprintf(&b, "%s ended with %s after %.2f s", what, strings.TrimSpace(string(r.Outcome)+" "+r.Signal), r.Seconds)
 	}
-	if r.Message != "" {
+	if r.Message != "" && r.ExitCode == nil {
 		fmt.Fprintf(&b, ": %s", r.Message)
 	}
 	fmt.Fprintf(&b, " (execution %s)\n", r.Execution)

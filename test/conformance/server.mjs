@@ -6,15 +6,15 @@ import net from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 
-const binary = new URL("../../bin/rockpool", import.meta.url).pathname;
+export const binary = new URL("../../bin/rockpool", import.meta.url).pathname;
 
-/** Serves on a free port with data of its own, and with a token where it is to want one. Its stop() waits for the end. */
-export async function serve({ token } = {}) {
+/** Serves on a free port with data of its own, and with a token where it is to want one, and the doors that are named. Its stop() waits for the end. */
+export async function serve({ token, doors } = {}) {
   const data = await mkdtemp(path.join(tmpdir(), "rockpool-conformance-"));
   const cgroups = `rockpool/conformance-${process.pid}${token ? "-token" : ""}`;
   const file = path.join(data, "token");
   if (token) await writeFile(file, token, { mode: 0o600 });
-  const child = spawn(binary, ["serve", "--listen", "127.0.0.1:0", "--data", data, "--cgroup-parent", cgroups, "--on-stop", "remove", ...(token ? ["--token-file", file] : [])], {
+  const child = spawn(binary, ["serve", "--listen", "127.0.0.1:0", "--data", data, "--cgroup-parent", cgroups, "--on-stop", "remove", ...(token ? ["--token-file", file] : []), ...(doors ? ["--doors", doors] : [])], {
     stdio: ["ignore", "pipe", "pipe"],
   });
   const ended = new Promise((resolve) => child.once("exit", resolve));
