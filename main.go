@@ -90,9 +90,7 @@ func usePrivate(ctx context.Context, environment string, s cli.Streams, use func
 	if err != nil {
 		return err
 	}
-	if environment == "" {
-		settings.Doors = []string{config.DoorMCP}
-	}
+	settings.Doors = []string{config.DoorMCP} // for rockpool mcp
 	logger, err := server.Logger(settings)
 	if err != nil {
 		return err
@@ -125,21 +123,19 @@ func usePrivate(ctx context.Context, environment string, s cli.Streams, use func
 	return errors.Join(used, err)
 }
 
-// privateEnvironments returns the first environment with an id; "" stands for all that this machine has.
-func privateEnvironments(id string) ([]engine.PutEnvironmentInput, error) {
+// privateEnvironments returns the one with an id, or with "" all that this machine has programs for. None keeps idle runners.
+func privateEnvironments(id string) (inputs []engine.PutEnvironmentInput, err error) {
 	var names []string
-	var inputs []engine.PutEnvironmentInput
 	for _, s := range server.Starters() {
 		if !s.Installed() {
 			continue
 		}
 		names = append(names, string(s.ID))
-		if id != "" && string(s.ID) != id {
-			continue
+		if id == "" || id == string(s.ID) {
+			input, none := s.Input(), 0
+			input.PoolSize = &none
+			inputs = append(inputs, input)
 		}
-		input := s.Input()
-		input.PoolSize = new(0)
-		inputs = append(inputs, input)
 	}
 	if len(inputs) == 0 {
 		return nil, fmt.Errorf("no server listens at %s, and one for this run alone has no environment %q, only %q: start one with `rockpool serve` and put it there", connection.DefaultServer, id, names)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/rockpool/rockpool/cli/cases"
 	"github.com/rockpool/rockpool/cli/execution"
@@ -35,8 +36,8 @@ func (f caseFlags) unused() error {
 	return nil
 }
 
-// job returns what runs the cases; of is what runs the program once.
-func (f caseFlags) job(fed bool, of *execution.Job) (*cases.Job, error) {
+// read checks the flags and reads the cases.
+func (f caseFlags) read(fed bool) ([]cases.Case, error) {
 	if fed {
 		return nil, errors.New("--stdin and --tty don't go with --cases: each case has its own input")
 	}
@@ -47,8 +48,22 @@ func (f caseFlags) job(fed bool, of *execution.Job) (*cases.Job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--cases: %w", err)
 	}
-	j := &cases.Job{Out: of.Out, Err: of.Err, Cases: all, StopOnFailure: f.StopOnFailure, Quiet: f.JSON || f.Output != "table"}
+	return all, nil
+}
+
+// job returns what runs the cases; of is what runs the program once.
+func (f caseFlags) job(all []cases.Case, of *execution.Job) (*cases.Job, error) {
+	switch {
+	case len(of.Build) > 0 && f.Build != "":
+		return nil, fmt.Errorf("--build replaces `%s`: give what it builds after --, for example: -- ./main", strings.Join(of.Build, " "))
+	case len(of.Build) > 0 && f.FreshRunners:
+		return nil, fmt.Errorf("--fresh-runners doesn't go with a program that is built by `%s`: what that builds stays in its runner", strings.Join(of.Build, " "))
+	}
+	j := &cases.Job{Client: of.Client, Out: of.Out, Err: of.Err, Cases: all, StopOnFailure: f.StopOnFailure, Quiet: f.JSON || f.Output != "table"}
 	j.Input = client.RunInput{EnvironmentId: of.Environment, Files: of.Files, Command: of.Command, CommandLine: of.Shown(), TimeLimit: of.TimeLimit, Labels: of.Labels, FreshRunners: &f.FreshRunners}
+	if len(of.Build) > 0 {
+		j.Input.Build = &client.BuildInput{Command: of.Build}
+	}
 	if f.Build != "" {
 		j.Input.Build = &client.BuildInput{Shell: &f.Build}
 	}

@@ -25,6 +25,7 @@ import (
 // Commands are those of this package, for kong.
 type Commands struct {
 	Run        runCommand        `cmd:"" help:"Run a program on a server, and exit with its code."`
+	Languages  languagesCommand  `cmd:"" help:"List the languages that run knows by a file's ending, and where each runs."`
 	Env        envCommands       `cmd:"" help:"List, show, put and delete environments: what runners are made from."`
 	Runner     runnerCommands    `cmd:"" help:"List, claim, enter and release runners, run commands in them, and copy files."`
 	Exec       execCommands      `cmd:"" help:"List, show, follow and cancel executions: what runs or ran in runners."`

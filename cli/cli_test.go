@@ -37,7 +37,7 @@ func TestRunNamesWhatIsWrong(t *testing.T) {
 		arguments []string
 		says      string
 	}{
-		{[]string{"run", "hello.py"}, "--env"},
+		{[]string{"run", "--", "true"}, "--env"},
 		{[]string{"run", "--env", "python"}, "nothing to run"},
 		{[]string{"run", "--env", "python", "missing.py"}, "missing.py"},
 		{[]string{"run", "--env", "python", "--time-limit=-1", "--", "x"}, "0 to 86400"},

@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/language"
 )
 
 // readUpload reads a local file. One below the current directory keeps its
@@ -36,37 +38,98 @@ func readUpload(path string) (client.FileInput, error) {
 	return up, nil
 }
 
-// compileAndRun is a script for sh whose first argument is the source. The name
-// is an argument rather than part of the script: whatever is in it runs nothing.
-const compileAndRun = `source=$1; shift; cc -O2 -o /tmp/a.out "$source" -lm && exec /tmp/a.out "$@"`
+// A launch is how a file is run.
+type launch struct {
+	environment    string
+	build, command []string // build is empty where nothing is built
+}
 
-// launch returns the command that runs a file with arguments, and what to show instead of one that
-// has a script; "": it has none. The file's ending decides, then its #! line, then the environment.
-func launch(environment string, file client.FileInput, arguments []string) (command []string, line string, err error) {
-	path := file.Path
-	if strings.HasPrefix(path, "-") {
-		path = "./" + path // no interpreter may take it for an option
+// launchOf returns how to run a file with arguments by the server's languages. The file's ending decides, then its #! line,
+// then the environment; "": the language's.
+func launchOf(languages []client.Language, environment string, file client.FileInput, arguments []string) (launch, error) {
+	l := launch{environment: environment}
+	set := language.Of(recipes(languages)...)
+	recipe, known := set.ByFile(file.Path)
+	if !known && bytes.HasPrefix(file.Base64, []byte("#!")) && environment != "" {
+		l.command = slices.Concat([]string{"./" + strings.TrimPrefix(file.Path, "./")}, arguments)
+		return l, nil
 	}
-	interpreters := map[string][]string{
-		"python": {"python3"}, "node": {"node"}, "shell": {"sh"}, "c": {"sh", "-c", compileAndRun, "sh"},
+	if !known && environment != "" {
+		recipe, known = set.ByEnvironment(runtime.EnvironmentID(environment))
 	}
-	endings := map[string]string{
-		".py": "python", ".js": "node", ".mjs": "node", ".cjs": "node", ".c": "c", ".sh": "shell",
-	}
-	program, known := interpreters[endings[filepath.Ext(path)]]
 	switch {
-	case known:
-	case bytes.HasPrefix(file.Base64, []byte("#!")):
-		path = "./" + strings.TrimPrefix(path, "./")
-	default:
-		if program, known = interpreters[environment]; !known {
-			return nil, "", fmt.Errorf("can't tell how to run %s in %s: give the command after --, for example: rockpool run --env %s %s -- ruby %s",
-				file.Path, environment, environment, file.Path, path)
+	case !known && environment == "":
+		return l, fmt.Errorf("can't tell the language of %s, and so its environment: name one with --env; `rockpool languages` lists what is told by a file's ending", file.Path)
+	case !known:
+		return l, fmt.Errorf("can't tell how to run %s in %s: give the command after --, for example: rockpool run --env %s %s -- ruby %s",
+			file.Path, environment, environment, file.Path, file.Path)
+	}
+	if environment == "" {
+		served, err := serving(languages, recipe)
+		if err != nil {
+			return l, err
+		}
+		l.environment = served
+	}
+	program := language.Program{File: file.Path, Args: arguments}
+	l.build, l.command = recipe.BuildCommand(program), recipe.RunCommand(program)
+	return l, nil
+}
+
+// serving returns the environment in which the server runs a language, or what to do where there is none.
+func serving(languages []client.Language, recipe language.Recipe) (string, error) {
+	i := slices.IndexFunc(languages, func(l client.Language) bool { return l.Id == recipe.ID })
+	if served := languages[i].EnvironmentId; served != nil {
+		return *served, nil
+	}
+	return "", &unservedError{recipe}
+}
+
+// An unservedError is about a language that no environment has.
+type unservedError struct{ recipe language.Recipe }
+
+func (e *unservedError) Error() string {
+	if put := e.put(); put != "" {
+		return fmt.Sprintf("no environment serves %s: an OPERATOR makes one with `%s`; or name another one with --env", e.recipe.ID, put)
+	}
+	return fmt.Sprintf("no environment serves %s: name one with --env", e.recipe.ID)
+}
+
+// put returns the command that makes such an environment; "": none is known.
+func (e *unservedError) put() string {
+	r := e.recipe
+	if len(r.Environments) == 0 || r.Image == "" {
+		return ""
+	}
+	put := fmt.Sprintf("rockpool env put %s --image %s", r.Environments[0], r.Image)
+	for _, l := range []struct {
+		flag  string
+		value int
+		unit  string
+	}{{"memory", r.Limits.MemoryMiB, "MiB"}, {"processes", r.Limits.Processes, ""}, {"workspace", r.Limits.WorkspaceMiB, "MiB"}} {
+		if l.value > 0 {
+			put += fmt.Sprintf(" --%s %d%s", l.flag, l.value, l.unit)
 		}
 	}
-	command = slices.Concat(program, []string{path}, arguments)
-	if slices.Contains(program, compileAndRun) {
-		line = runtime.Execution{Command: slices.Concat([]string{path}, arguments)}.CommandLine()
+	return put
+}
+
+// alone is the error where the server was started for this run, from what this machine has.
+func (e *unservedError) alone() error {
+	return fmt.Errorf("no server listens at %s, and one for this run alone has no environment for %s: start one with `rockpool serve`, and then `%s`", connection.DefaultServer, e.recipe.ID, e.put())
+}
+
+// recipes returns the server's languages as recipes.
+func recipes(languages []client.Language) []language.Recipe {
+	all := make([]language.Recipe, len(languages))
+	for i, l := range languages {
+		all[i] = language.Recipe{
+			ID: l.Id, Name: l.Name, Aliases: l.Aliases, Extensions: l.Extensions, FileName: l.FileName, Build: l.Build, Run: l.Run, Image: l.Image,
+			Limits: language.Limits{MemoryMiB: l.Limits.MemoryMiB, Processes: l.Limits.Processes, WorkspaceMiB: l.Limits.WorkspaceMiB, Seconds: l.Limits.TimeLimit},
+		}
+		for _, id := range l.EnvironmentIds {
+			all[i].Environments = append(all[i].Environments, runtime.EnvironmentID(id))
+		}
 	}
-	return command, line, nil
+	return all
 }

@@ -1,60 +1,77 @@
 package cli
 
 import (
-	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/language"
 )
+
+// listed are Rockpool's own languages as the API lists them, where these environments are there.
+func listed(environments ...string) (all []client.Language) {
+	for _, r := range language.Default().All() {
+		l := client.Language{Id: r.ID, Name: r.Name, Extensions: r.Extensions, FileName: r.FileName, Build: r.Build, Run: r.Run, Image: r.Image}
+		l.Limits = client.LanguageLimits{MemoryMiB: r.Limits.MemoryMiB, Processes: r.Limits.Processes, WorkspaceMiB: r.Limits.WorkspaceMiB, TimeLimit: r.Limits.Seconds}
+		for _, id := range r.Environments {
+			if l.EnvironmentIds = append(l.EnvironmentIds, string(id)); l.EnvironmentId == nil && slices.Contains(environments, string(id)) {
+				l.EnvironmentId = new(string(id))
+			}
+		}
+		all = append(all, l)
+	}
+	return all
+}
 
 func TestLaunch(t *testing.T) {
 	script := []byte("#!/usr/bin/perl\n")
 	for _, test := range []struct {
 		name, environment string
 		file              client.FileInput
-		want              []string // nil: nobody can tell
-		line              string
+		want              launch
 	}{
-		{"by ending", "10", client.FileInput{Path: "hello.py"}, []string{"python3", "hello.py", "a b"}, ""},
-		{"ending before environment", "python", client.FileInput{Path: "x.sh"}, []string{"sh", "x.sh", "a b"}, ""},
-		{"ending before #!", "10", client.FileInput{Path: "x.mjs", Base64: script}, []string{"node", "x.mjs", "a b"}, ""},
-		{"by #! line", "shell", client.FileInput{Path: "x", Base64: script}, []string{"./x", "a b"}, ""},
-		{"by environment", "python", client.FileInput{Path: "x"}, []string{"python3", "x", "a b"}, ""},
-		{"C", "c", client.FileInput{Path: "x;y.c"}, []string{"sh", "-c", compileAndRun, "sh", "x;y.c", "a b"}, "'x;y.c' 'a b'"},
-		{"not an option", "shell", client.FileInput{Path: "-x.py"}, []string{"python3", "./-x.py", "a b"}, ""},
-		{"nobody knows", "10", client.FileInput{Path: "x.rb"}, nil, ""},
+		{"by ending", "10", client.FileInput{Path: "hello.py"}, launch{"10", nil, []string{"python3", "hello.py", "a b"}}},
+		{"ending before environment", "python", client.FileInput{Path: "x.sh"}, launch{"python", nil, []string{"sh", "x.sh", "a b"}}},
+		{"ending before #!", "10", client.FileInput{Path: "x.mjs", Base64: script}, launch{"10", nil, []string{"node", "x.mjs", "a b"}}},
+		{"by #! line", "shell", client.FileInput{Path: "x", Base64: script}, launch{"shell", nil, []string{"./x", "a b"}}},
+		{"by environment", "python", client.FileInput{Path: "x"}, launch{"python", nil, []string{"python3", "x", "a b"}}},
+		{"not an option", "shell", client.FileInput{Path: "-x.py"}, launch{"shell", nil, []string{"python3", "./-x.py", "a b"}}},
+		{"C", "10", client.FileInput{Path: "x;y.c"}, launch{"10", []string{"cc", "-O2", "-o", "./x;y.c.out", "x;y.c", "-lm"}, []string{"./x;y.c.out", "a b"}}},
+		{"by ending alone", "", client.FileInput{Path: "x.py", Base64: script}, launch{"python", nil, []string{"python3", "x.py", "a b"}}},
+		{"the preferred environment", "", client.FileInput{Path: "x.bash"}, launch{"shell", nil, []string{"bash", "x.bash", "a b"}}},
 	} {
-		got, line, err := launch(test.environment, test.file, []string{"a b"})
-		if !slices.Equal(got, test.want) || line != test.line || (err == nil) != (test.want != nil) {
-			t.Errorf("%s: %q %q %v", test.name, got, line, err)
+		got, err := launchOf(listed("python", "shell"), test.environment, test.file, []string{"a b"})
+		if err != nil || !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: %+v %v", test.name, got, err)
 		}
 	}
 }
 
-// No name of a file is taken for a part of the script.
-func TestCompileScriptRunsNothingOfAName(t *testing.T) {
-	dir := t.TempDir()
-	name := `$(touch pwned);"'` + "`touch pwned`\n.c"
-	source := "#include <stdio.h>\nint main(int n, char **v) { printf(\"%d %s\", n, v[1]); return 3; }\n"
-	if err := os.WriteFile(filepath.Join(dir, name), []byte(source), 0o600); err != nil {
-		t.Fatal(err)
+func TestLaunchSaysWhatToDo(t *testing.T) {
+	for _, test := range []struct{ environment, file, says string }{
+		{"10", "x.zig", "can't tell how to run x.zig in 10: give the command after --"},
+		{"", "x.zig", "can't tell the language of x.zig, and so its environment: name one with --env"},
+		{"", "x", "name one with --env"},
+		{"", "x.c", "no environment serves c: an OPERATOR makes one with `rockpool env put c --image gcc`"},
+		{"", "x.go", "`rockpool env put go --image golang --memory 1024MiB --processes 256 --workspace 512MiB`"},
+	} {
+		if got, err := launchOf(listed(), test.environment, client.FileInput{Path: test.file}, nil); err == nil || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s in %q: %+v %v", test.file, test.environment, got, err)
+		}
 	}
-	script := strings.ReplaceAll(compileAndRun, "/tmp/a.out", "./a.out")
-	run := exec.CommandContext(t.Context(), "sh", "-c", script, "sh", name, "a b")
-	run.Dir = dir
-	var errs bytes.Buffer
-	run.Stderr = &errs
-	out, _ := run.Output()
-	if string(out) != "2 a b" || run.ProcessState.ExitCode() != 3 {
-		t.Errorf("%q, exit %d, %s", out, run.ProcessState.ExitCode(), errs.String())
+	languages := listed()
+	languages[0].EnvironmentIds = nil
+	if _, err := launchOf(languages, "", client.FileInput{Path: "x.py"}, nil); err == nil || err.Error() != "no environment serves python3: name one with --env" {
+		t.Error(err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "pwned")); err == nil {
-		t.Error("the name of a file ran a command")
+	unserved := unservedError{language.Recipe{ID: "ruby", Environments: []runtime.EnvironmentID{"ruby"}, Image: "ruby:slim"}}
+	if says := unserved.alone().Error(); !strings.Contains(says, "start one with `rockpool serve`, and then `rockpool env put ruby --image ruby:slim`") {
+		t.Error(says)
 	}
 }
 

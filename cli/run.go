@@ -13,11 +13,12 @@ import (
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/cli/terminal"
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime"
 )
 
 type runCommand struct {
 	connection.Flags
-	Env       string   `required:"" short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"The environment to run in, for example python."`
+	Env       string   `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"The environment to run in, for example python. (the one that serves the file's language)"`
 	File      []string `placeholder:"PATH" sep:"none" complete:"file" help:"Upload this file too. Can be given more than once."`
 	Stdin     bool     `xor:"input" help:"Feed the program what this command reads on its standard input; else its input is empty."`
 	TTY       bool     `name:"tty" short:"t" xor:"input" help:"Run the program on a terminal, joined with this one: for a shell, an editor, python3 -i."`
@@ -25,7 +26,7 @@ type runCommand struct {
 	Label     []string `placeholder:"NAME=VALUE" sep:"none" help:"Something to find the execution and its runner again by. Can be given more than once."`
 	caseFlags
 
-	Main      string   `arg:"" optional:"" name:"file" complete:"file" help:"The program's file. It is uploaded, and run by its ending (.py, .js, .c, .sh), its #! line, or its environment."`
+	Main      string   `arg:"" optional:"" name:"file" complete:"file" help:"The program's file. It is uploaded, and built and run as the server's languages say, by its ending (.py, .c, .java), its #! line, or its environment."`
 	Arguments []string `arg:"" optional:"" passthrough:"" name:"argument" help:"Arguments for the program."`
 	program   []string // what stands after --
 }
@@ -38,12 +39,15 @@ func (*runCommand) Help() string {
 
 What follows -- is the command to run instead of a file:
 
-    rockpool run --env python hello.py
-    rockpool run --env python --label user=ada hello.py
+    rockpool run hello.py
+    rockpool run hello.c one two
+    rockpool run --env science --label user=ada hello.py
     rockpool run --env python --file tests.py hello.py -- python3 -m unittest tests
     seq 10 | rockpool run --env shell --stdin -- sort -rn
     rockpool run --env python --tty -- python3 -i
     rockpool run --env c --build 'cc -O2 -o main main.c' --cases tests --file main.c -- ./main
+
+Without --env, it runs in the environment that serves the language of the file: ` + "`rockpool languages`" + ` lists them. A compiler's own exit code is the command's where it fails, and what it prints goes to stderr.
 
 With --cases the program runs once for each case of a directory, after --build, if that is given. A case is what the directory has of one name: 1.in is its standard input, 1.args its arguments, one a line, and 1.out the output that it must print; white space at the end of lines, and empty lines at the end, don't count. Each case has the time limit for itself. A line says what became of it, and stderr what the build prints.
 
@@ -63,7 +67,7 @@ Exit codes, with --cases 1 where a case or the build failed, else:
 }
 
 // A Private server runs for one command alone. Use starts one that has an
-// environment, or with "" all first ones and the door for AI agents, calls use with a client of it, and ends it; ctx of use ends if the
+// environment ("": all that this machine has programs for), calls use with a client of it, and ends it; ctx of use ends if the
 // server does.
 type Private struct {
 	Use func(ctx context.Context, environment string, s Streams, use func(ctx context.Context, server *client.Client) error) error
@@ -82,7 +86,14 @@ func (c *runCommand) Run(s Streams, private Private) error {
 	ctx, stop := stoppable()
 	defer stop()
 	if c.Server == "" && private.Use != nil && connection.NobodyListens(ctx, connection.DefaultServer) {
-		return private.Use(ctx, c.Env, s, run)
+		return private.Use(ctx, c.Env, s, func(ctx context.Context, server *client.Client) error {
+			err := run(ctx, server)
+			var unserved *unservedError
+			if errors.As(err, &unserved) {
+				return unserved.alone()
+			}
+			return err
+		})
 	}
 	return run(ctx, server)
 }
@@ -95,18 +106,47 @@ func (c *runCommand) prepare(s Streams) (run func(ctx context.Context, server *c
 	}
 	if c.Cases == "" {
 		return func(ctx context.Context, server *client.Client) error {
-			job.Client = server
+			if err := c.choose(ctx, server, job); err != nil {
+				return err
+			}
 			return runJob(ctx, job, "--file")
 		}, c.caseFlags.unused()
 	}
-	batch, err := c.caseFlags.job(c.Stdin || c.TTY, job)
+	all, err := c.caseFlags.read(c.Stdin || c.TTY)
 	if err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, server *client.Client) error {
-		batch.Client = server
+		if err := c.choose(ctx, server, job); err != nil {
+			return err
+		}
+		batch, err := c.caseFlags.job(all, job)
+		if err != nil {
+			return err
+		}
 		return c.caseFlags.run(ctx, s, batch)
 	}, nil
+}
+
+// choose decides by the server's languages what of the job the command line leaves open.
+func (c *runCommand) choose(ctx context.Context, server *client.Client, j *execution.Job) error {
+	j.Client = server
+	if c.Main == "" || c.Env != "" && len(c.program) > 0 {
+		return nil
+	}
+	out, err := client.GetLanguages(ctx, connection.Patient(server, connection.Patience))
+	if err != nil {
+		return err
+	}
+	l, err := launchOf(out.Languages, c.Env, j.Files[0], c.Arguments)
+	if err != nil {
+		return err
+	}
+	j.Environment = l.environment
+	if len(c.program) == 0 {
+		j.Build, j.Command, j.Directory = l.build, l.command, runtime.Workspace
+	}
+	return nil
 }
 
 func newJob(s Streams, server *client.Client) *execution.Job {
@@ -179,15 +219,11 @@ func (c *runCommand) job(s Streams) (*execution.Job, error) {
 		}
 		j.Files = append(j.Files, file)
 	}
-	switch {
-	case len(c.program) > 0:
-	case c.Main == "":
+	if len(c.program) == 0 && c.Main == "" {
 		return nil, errors.New("there is nothing to run: name a file, or a command after --")
-	default:
-		var err error
-		if j.Command, j.CommandLine, err = launch(c.Env, j.Files[0], c.Arguments); err != nil {
-			return nil, err
-		}
+	}
+	if c.Main == "" && c.Env == "" {
+		return nil, errors.New("name the environment to run that in with --env: only a file's ending tells it; `rockpool env list` lists them")
 	}
 	if c.TTY {
 		var err error

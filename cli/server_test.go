@@ -19,6 +19,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/identity"
+	"github.com/rockpool/rockpool/runtime/language"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -33,6 +34,12 @@ type server struct {
 }
 
 func newServer(t *testing.T) *server {
+	t.Helper()
+	return newServerWith(t, nil)
+}
+
+// newServerWith returns a server with these languages.
+func newServerWith(t *testing.T, languages *language.Set) *server {
 	t.Helper()
 	for _, name := range []string{"ROCKPOOL_TOKEN", "ROCKPOOL_TOKEN_FILE", "ROCKPOOL_SERVER"} {
 		t.Setenv(name, "")
@@ -56,7 +63,7 @@ func newServer(t *testing.T) *server {
 	go func() { ended <- eng.Run(ctx) }()
 	go func() { ended <- log.Run(ctx) }()
 	<-eng.Restored()
-	at := httptest.NewServer(graph.Handler(eng, graph.Options{AllowedHosts: []string{"127.0.0.1"}, Book: book, Audit: log, Logger: zap.NewNop()}))
+	at := httptest.NewServer(graph.Handler(eng, graph.Options{Languages: languages, AllowedHosts: []string{"127.0.0.1"}, Book: book, Audit: log, Logger: zap.NewNop()}))
 	t.Cleanup(func() {
 		stop()
 		at.Close()

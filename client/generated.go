@@ -2267,6 +2267,24 @@ func (v *GetHealthResponse) GetVersion() string { return v.Version }
 // GetHealth returns GetHealthResponse.Health, and is useful for accessing the field via an interface.
 func (v *GetHealthResponse) GetHealth() Health { return v.Health }
 
+// GetLanguageVersionsResponse is returned by GetLanguageVersions on success.
+type GetLanguageVersionsResponse struct {
+	// The languages that programs can be written in, as this server's recipes have them: Rockpool's own, and then those of the setting `languages`.
+	Languages []LanguageVersion `json:"languages"`
+}
+
+// GetLanguages returns GetLanguageVersionsResponse.Languages, and is useful for accessing the field via an interface.
+func (v *GetLanguageVersionsResponse) GetLanguages() []LanguageVersion { return v.Languages }
+
+// GetLanguagesResponse is returned by GetLanguages on success.
+type GetLanguagesResponse struct {
+	// The languages that programs can be written in, as this server's recipes have them: Rockpool's own, and then those of the setting `languages`.
+	Languages []Language `json:"languages"`
+}
+
+// GetLanguages returns GetLanguagesResponse.Languages, and is useful for accessing the field via an interface.
+func (v *GetLanguagesResponse) GetLanguages() []Language { return v.Languages }
+
 // GetLinesExecution includes the requested fields of the GraphQL type Execution.
 // The GraphQL type's documentation follows.
 //
@@ -2590,6 +2608,116 @@ func (v *LabelInput) GetName() string { return v.Name }
 
 // GetValue returns LabelInput.Value, and is useful for accessing the field via an interface.
 func (v *LabelInput) GetValue() string { return v.Value }
+
+// Language includes the requested fields of the GraphQL type Language.
+// The GraphQL type's documentation follows.
+//
+// A recipe: how programs in one language are built and run.
+//
+// `build` and `run` are templates, lists of arguments for no shell. These places become one argument, or a part of one: `{file}` the source's path, `{stem}` that without its extension, `{directory}` where the source is, `{program}` what the build makes (the source's path and `.out`, with a `/`), `{class}` the source's name without directory and extension. These become any number of arguments: `{buildArgs}`, `{linkArgs}`, `{interpreterArgs}`, `{args}` (the program's own).
+type Language struct {
+	// Its id, for example `python3`.
+	Id string `json:"id"`
+	// Its name for people.
+	Name string `json:"name"`
+	// Other names for `id`.
+	Aliases []string `json:"aliases"`
+	// The extensions of its source files, with the dot. Each extension is of one language.
+	Extensions []string `json:"extensions"`
+	// The name of a source that has none.
+	FileName string `json:"fileName"`
+	// The template of the command that builds a program. Empty: nothing is built.
+	Build []string `json:"build"`
+	// The template of the command that runs a program, after the build.
+	Run []string `json:"run"`
+	// The environments in which it is looked for, the preferred one first; they need not be there.
+	EnvironmentIds []string `json:"environmentIds"`
+	// The first of `environmentIds` that the caller sees; null if there is none.
+	EnvironmentId *string `json:"environmentId"`
+	// An image that has the language, for an environment that is to be made.
+	Image string `json:"image"`
+	// What such an environment needs beside its defaults.
+	Limits LanguageLimits `json:"limits"`
+}
+
+// GetId returns Language.Id, and is useful for accessing the field via an interface.
+func (v *Language) GetId() string { return v.Id }
+
+// GetName returns Language.Name, and is useful for accessing the field via an interface.
+func (v *Language) GetName() string { return v.Name }
+
+// GetAliases returns Language.Aliases, and is useful for accessing the field via an interface.
+func (v *Language) GetAliases() []string { return v.Aliases }
+
+// GetExtensions returns Language.Extensions, and is useful for accessing the field via an interface.
+func (v *Language) GetExtensions() []string { return v.Extensions }
+
+// GetFileName returns Language.FileName, and is useful for accessing the field via an interface.
+func (v *Language) GetFileName() string { return v.FileName }
+
+// GetBuild returns Language.Build, and is useful for accessing the field via an interface.
+func (v *Language) GetBuild() []string { return v.Build }
+
+// GetRun returns Language.Run, and is useful for accessing the field via an interface.
+func (v *Language) GetRun() []string { return v.Run }
+
+// GetEnvironmentIds returns Language.EnvironmentIds, and is useful for accessing the field via an interface.
+func (v *Language) GetEnvironmentIds() []string { return v.EnvironmentIds }
+
+// GetEnvironmentId returns Language.EnvironmentId, and is useful for accessing the field via an interface.
+func (v *Language) GetEnvironmentId() *string { return v.EnvironmentId }
+
+// GetImage returns Language.Image, and is useful for accessing the field via an interface.
+func (v *Language) GetImage() string { return v.Image }
+
+// GetLimits returns Language.Limits, and is useful for accessing the field via an interface.
+func (v *Language) GetLimits() LanguageLimits { return v.Limits }
+
+// LanguageLimits includes the requested fields of the GraphQL type LanguageLimits.
+// The GraphQL type's documentation follows.
+//
+// What a language needs where that is more than an environment has by default.
+type LanguageLimits struct {
+	// Memory, in MiB. 0: the default is enough.
+	MemoryMiB int `json:"memoryMiB"`
+	// Processes and threads. 0: the default is enough.
+	Processes int `json:"processes"`
+	// Room in the workspace, in MiB. 0: the default is enough.
+	WorkspaceMiB int `json:"workspaceMiB"`
+	// Seconds that a program may need. 0: the default is enough.
+	TimeLimit int `json:"timeLimit"`
+}
+
+// GetMemoryMiB returns LanguageLimits.MemoryMiB, and is useful for accessing the field via an interface.
+func (v *LanguageLimits) GetMemoryMiB() int { return v.MemoryMiB }
+
+// GetProcesses returns LanguageLimits.Processes, and is useful for accessing the field via an interface.
+func (v *LanguageLimits) GetProcesses() int { return v.Processes }
+
+// GetWorkspaceMiB returns LanguageLimits.WorkspaceMiB, and is useful for accessing the field via an interface.
+func (v *LanguageLimits) GetWorkspaceMiB() int { return v.WorkspaceMiB }
+
+// GetTimeLimit returns LanguageLimits.TimeLimit, and is useful for accessing the field via an interface.
+func (v *LanguageLimits) GetTimeLimit() int { return v.TimeLimit }
+
+// LanguageVersion includes the requested fields of the GraphQL type Language.
+// The GraphQL type's documentation follows.
+//
+// A recipe: how programs in one language are built and run.
+//
+// `build` and `run` are templates, lists of arguments for no shell. These places become one argument, or a part of one: `{file}` the source's path, `{stem}` that without its extension, `{directory}` where the source is, `{program}` what the build makes (the source's path and `.out`, with a `/`), `{class}` the source's name without directory and extension. These become any number of arguments: `{buildArgs}`, `{linkArgs}`, `{interpreterArgs}`, `{args}` (the program's own).
+type LanguageVersion struct {
+	// Its id, for example `python3`.
+	Id string `json:"id"`
+	// The version in `environmentId`, as the language's own command prints it. The first question after a change of the environment measures it, in a runner that it claims as the caller: then it is null after 3 seconds, and a later question has it. Null also where there is no environment, the environment hasn't the language, no command prints a version, or the caller can't claim runners.
+	Version *string `json:"version"`
+}
+
+// GetId returns LanguageVersion.Id, and is useful for accessing the field via an interface.
+func (v *LanguageVersion) GetId() string { return v.Id }
+
+// GetVersion returns LanguageVersion.Version, and is useful for accessing the field via an interface.
+func (v *LanguageVersion) GetVersion() *string { return v.Version }
 
 // Lease includes the GraphQL fields of Claim requested by the fragment Lease.
 // The GraphQL type's documentation follows.
@@ -7650,6 +7778,82 @@ func GetHealth(
 	}
 
 	data_ = &GetHealthResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by GetLanguageVersions.
+const GetLanguageVersions_Operation = `
+query GetLanguageVersions {
+	languages {
+		id
+		version
+	}
+}
+`
+
+func GetLanguageVersions(
+	ctx_ context.Context,
+	client_ graphql.Client,
+) (data_ *GetLanguageVersionsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "GetLanguageVersions",
+		Query:  GetLanguageVersions_Operation,
+	}
+
+	data_ = &GetLanguageVersionsResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by GetLanguages.
+const GetLanguages_Operation = `
+query GetLanguages {
+	languages {
+		id
+		name
+		aliases
+		extensions
+		fileName
+		build
+		run
+		environmentIds
+		environmentId
+		image
+		limits {
+			memoryMiB
+			processes
+			workspaceMiB
+			timeLimit
+		}
+	}
+}
+`
+
+func GetLanguages(
+	ctx_ context.Context,
+	client_ graphql.Client,
+) (data_ *GetLanguagesResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "GetLanguages",
+		Query:  GetLanguages_Operation,
+	}
+
+	data_ = &GetLanguagesResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

@@ -14,6 +14,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/language"
+	"github.com/rockpool/rockpool/runtime/versions"
 )
 
 // A Door is another system's API.
@@ -30,6 +31,7 @@ type Door interface {
 type Host struct {
 	Guard     *guard.Guard
 	Languages *language.Set
+	Versions  *versions.Book // of the languages in each environment
 	Version   string
 	MaxBody   int64 // bytes of a request
 	Logger    *zap.Logger

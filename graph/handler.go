@@ -34,6 +34,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/language"
+	"github.com/rockpool/rockpool/runtime/versions"
 )
 
 // Options are what a handler needs beside the engine.
@@ -89,7 +90,8 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	if options.Languages == nil {
 		options.Languages = language.Default()
 	}
-	resolver := &resolver{guard: guarded, version: options.Version, links: download.NewLinks(options.SigningKey)}
+	measured := versions.New(guarded, options.Languages)
+	resolver := &resolver{guard: guarded, languages: options.Languages, measured: measured, version: options.Version, links: download.NewLinks(options.SigningKey)}
 	settings := options.Settings
 	follower := &follower{resolver: resolver, presenter: present}
 	settings.Source, settings.Present, settings.Recover = follower.follow, present.Present, present.Recover
@@ -124,7 +126,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 		mux.Handle(path, starting{options.Started}.guard(downloads))
 	}
 	others := http.NewServeMux()
-	doors.Open(others, doors.Host{Guard: guarded, Languages: options.Languages, Version: options.Version, MaxBody: settings.MaxBody, Logger: options.Logger}, admission, options.Counts, options.Doors...)
+	doors.Open(others, doors.Host{Guard: guarded, Languages: options.Languages, Versions: measured, Version: options.Version, MaxBody: settings.MaxBody, Logger: options.Logger}, admission, options.Counts, options.Doors...)
 	for _, door := range options.Doors {
 		mux.Handle(door.Path(), starting{options.Started}.guard(others))
 	}

@@ -58,6 +58,8 @@ func fields() generated.ComplexityRoot {
 		return page(child, first)
 	}
 	c.Query.Environments = func(child int) int { return listed * (1 + child) }
+	c.Query.Languages = func(child int) int { return 1 + child*several }
+	c.Language.Version = func(child int) int { return listed + child } // it can claim a runner
 	c.Query.PoolAlerts = func(child int) int { return listed * (1 + child) }
 	c.Query.PoolAlertHistory = func(child int) int { return 1 + child*activity.MostAlerts }
 	c.Health.Components = func(child int) int { return listed * (1 + child) }
@@ -92,7 +94,7 @@ func fields() generated.ComplexityRoot {
 // listed is how many tokens, tenants, environments, or what there is of each environment, a list counts for.
 const listed = 100
 
-// several is how many variables a list of them counts for: runtime.MaxVariables are rare.
+// several is how many variables, or languages, a list of them counts for: runtime.MaxVariables are rare.
 const several = 16
 
 // listing is what reading a directory costs, however little of it is asked for.

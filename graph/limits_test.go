@@ -26,6 +26,7 @@ var boundedLists = map[string]string{
 	"Cluster.hostInterpreters": "a handful of known programs", "Evaluation.shortages": "one of each dimension", "Execution.command": "4096 arguments of 128 KiB in all, of which a page takes memory when it is read",
 	"OutputPage.chunks": "maxBytes, which Execution.output takes", "OutputLinePage.lines": "maxLines, which Execution.lines takes",
 	"UpdateFilesPayload.written": "the input's", "UpdateFilesPayload.deleted": "the input's", "UpdateFilesPayload.failed": "the input's",
+	"Language.aliases": "64", "Language.extensions": "64", "Language.environmentIds": "64", "Language.build": "64 arguments", "Language.run": "64 arguments",
 	"Attacks.failed": "the attacks of doctor",
 }
 

@@ -55,6 +55,7 @@ var known = map[string]operation{
 	"Query.tokens":           {answer: "{ id }"},
 	"Query.tenants":          {answer: "{ id }"},
 	"Query.environments":     {answer: "{ id }"},
+	"Query.languages":        {answer: "{ id }"},
 	"Query.poolAlerts":       {answer: "{ environmentId }"},
 	"Query.poolAlertHistory": {answer: "{ environmentId }"},
 	"Query.activity":         {answer: "{ executionsRunning }"},

@@ -8,14 +8,18 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/guard"
+	"github.com/rockpool/rockpool/runtime/language"
+	"github.com/rockpool/rockpool/runtime/versions"
 )
 
 // A resolver answers every field that isn't simply there. The methods stand in
 // files by topic.
 type resolver struct {
-	guard   *guard.Guard
-	version string
-	links   *download.Links
+	guard     *guard.Guard
+	languages *language.Set
+	measured  *versions.Book // the versions of the languages
+	version   string
+	links     *download.Links
 }
 
 type (
@@ -23,6 +27,7 @@ type (
 	mutation     struct{ *resolver }
 	subscription struct{ *resolver }
 	environment  struct{ *resolver }
+	recipe       struct{ *resolver }
 	poolStatus   struct{ *resolver }
 	imageStatus  struct{ *resolver }
 	cluster      struct{ *resolver }
@@ -48,6 +53,7 @@ func (r *resolver) Query() generated.QueryResolver               { return query{
 func (r *resolver) Mutation() generated.MutationResolver         { return mutation{r} }
 func (r *resolver) Subscription() generated.SubscriptionResolver { return subscription{r} }
 func (r *resolver) Environment() generated.EnvironmentResolver   { return environment{r} }
+func (r *resolver) Language() generated.LanguageResolver         { return recipe{r} }
 func (r *resolver) PoolStatus() generated.PoolStatusResolver     { return poolStatus{r} }
 func (r *resolver) ImageStatus() generated.ImageStatusResolver   { return imageStatus{r} }
 func (r *resolver) Cluster() generated.ClusterResolver           { return cluster{r} }

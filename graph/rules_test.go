@@ -24,6 +24,7 @@ var notFields = map[access.Operation]string{
 // guardedFields are the fields below the operations whose resolvers ask the guard again.
 var guardedFields = map[string]string{
 	"Runner.files": "files", "Runner.file": "file", "Runner.events": "taskEvents", "File.downloadUrl": "file",
+	"Language.environmentId": "environment", "Language.version": "environment",
 	"Cluster.evaluations": "cluster", "Cluster.allocations": "cluster", "Cluster.taskEvents": "taskEvents",
 	"Execution.runner": "runner", "Execution.output": "output", "Execution.lines": "output", "Execution.outputUrl": "output",
 }
@@ -32,7 +33,7 @@ var guardedFields = map[string]string{
 // an object that the caller has got already.
 var reachedBy = map[string]string{
 	"Environment": "environment, environments and putEnvironment", "Resources": "Environment and Allocation", "Network": "Environment", "Variable": "Environment",
-	"Warm": "Environment", "ClaimStats": "Environment", "PoolHistory": "Environment", "Durations": "Environment",
+	"Language": "languages", "LanguageLimits": "Language", "Warm": "Environment", "ClaimStats": "Environment", "PoolHistory": "Environment", "Durations": "Environment",
 	"PoolStatus": "Environment and poolStatus", "ImageStatus": "PoolStatus", "PoolAlert": "poolAlerts and poolAlertHistory", "Activity": "activity",
 	"Cluster": "cluster and drainCluster", "Capacity": "Cluster", "Draining": "Cluster", "TaskEvent": "Runner.events and Cluster.taskEvents",
 	"Evaluation": "Cluster", "Shortage": "Evaluation", "Allocation": "Cluster",

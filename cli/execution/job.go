@@ -35,7 +35,9 @@ type Job struct {
 	Environment string // to claim a runner of; "": Runner is there, and stays
 	Runner      string
 	Files       []client.FileInput
+	Build       []string // to run first; what it prints goes to Err. Empty: nothing
 	Command     []string
+	Directory   string              // to run both in; "": the image's
 	CommandLine string              // to show, where Command has a script of ours; "": it has none
 	Labels      []client.LabelInput // of the claim, or where the runner is there of the execution
 	TimeLimit   *int
@@ -43,7 +45,7 @@ type Job struct {
 	Terminal    *terminal.Terminal // the user's own; nil: the program gets none
 }
 
-// Run does it all and returns how the program ended. Cancelling ctx cancels the
+// Run does it all and returns how the program ended, or the build where that failed. Cancelling ctx cancels the
 // program: Run then returns context.Canceled if it doesn't end soon. A runner that
 // was claimed is released in any case.
 func (j *Job) Run(ctx context.Context) (client.Ending, error) {
@@ -57,6 +59,11 @@ func (j *Job) Run(ctx context.Context) (client.Ending, error) {
 	}
 	if err := j.upload(ctx); err != nil {
 		return failed(ctx, err)
+	}
+	if len(j.Build) > 0 {
+		if ended, err := j.build(ctx); err != nil || ended.Outcome != runtime.OutcomeExited || ended.ExitCode == nil || *ended.ExitCode != 0 {
+			return ended, err
+		}
 	}
 	ctx, interrupt := context.WithCancel(ctx)
 	defer interrupt()
@@ -90,6 +97,14 @@ func (j *Job) Run(ctx context.Context) (client.Ending, error) {
 	return ended, nil
 }
 
+// build runs the build in the runner. The program's time limit isn't the build's.
+func (j *Job) build(ctx context.Context) (client.Ending, error) {
+	of := Job{Follower: Follower{Out: j.Err, Err: j.Err, Client: j.Client}, Runner: j.Runner, Command: j.Build, Directory: j.Directory}
+	ended, err := of.Run(ctx)
+	j.Tail = of.Tail
+	return ended, err
+}
+
 func failed(ctx context.Context, err error) (client.Ending, error) {
 	if ctx.Err() != nil {
 		err = context.Canceled // what a cancelled call says is no news
@@ -119,6 +134,9 @@ func (j *Job) persistent() client.Sender {
 func (j *Job) start(ctx context.Context) (err error) {
 	input := client.StartExecutionInput{RunnerId: j.Runner, Command: j.Command, TimeLimit: j.TimeLimit, Stdin: &j.Stdin, IdempotencyKey: new(uuid.NewString())}
 	input.CommandLine = j.Shown()
+	if j.Directory != "" {
+		input.WorkingDirectory = &j.Directory
+	}
 	if j.Environment == "" {
 		input.Labels = j.Labels
 	}

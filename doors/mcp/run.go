@@ -9,6 +9,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
@@ -115,7 +116,7 @@ func execute(c *call, in executeInput) (out ran, said answer, err error) {
 // claim claims a runner for the session.
 func (c *call) claim(environment runtime.EnvironmentID, inactivity *int) (runtime.Runner, error) {
 	c.progress.say(c.ctx, "claiming a runner of "+string(environment))
-	runner, err := c.door.host.Guard.Claim(c.ctx, engine.ClaimInput{EnvironmentID: environment, InactivityTimeout: inactivity, WaitFor: new(maxWait), Caller: c.id})
+	runner, err := c.door.host.Guard.Claim(c.ctx, engine.ClaimInput{EnvironmentID: environment, InactivityTimeout: inactivity, WaitFor: new(maxWait), Caller: peers.Name(c.ctx)})
 	if err != nil {
 		return runner, err
 	}

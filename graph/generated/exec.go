@@ -24,6 +24,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/files"
+	"github.com/rockpool/rockpool/runtime/language"
 	"github.com/rockpool/rockpool/runtime/runnerfeed"
 	"github.com/rockpool/rockpool/runtime/ticket"
 	gqlparser "github.com/vektah/gqlparser/v2"
@@ -51,6 +52,7 @@ type ResolverRoot interface {
 	File() FileResolver
 	Grant() GrantResolver
 	ImageStatus() ImageStatusResolver
+	Language() LanguageResolver
 	Mutation() MutationResolver
 	PoolStatus() PoolStatusResolver
 	Query() QueryResolver
@@ -495,6 +497,28 @@ type ComplexityRoot struct {
 		Value func(childComplexity int) int
 	}
 
+	Language struct {
+		Aliases       func(childComplexity int) int
+		Build         func(childComplexity int) int
+		EnvironmentID func(childComplexity int) int
+		Environments  func(childComplexity int) int
+		Extensions    func(childComplexity int) int
+		FileName      func(childComplexity int) int
+		ID            func(childComplexity int) int
+		Image         func(childComplexity int) int
+		Limits        func(childComplexity int) int
+		Name          func(childComplexity int) int
+		Run           func(childComplexity int) int
+		Version       func(childComplexity int) int
+	}
+
+	LanguageLimits struct {
+		MemoryMiB    func(childComplexity int) int
+		Processes    func(childComplexity int) int
+		Seconds      func(childComplexity int) int
+		WorkspaceMiB func(childComplexity int) int
+	}
+
 	Loaded struct {
 		Memory  func(childComplexity int) int
 		Version func(childComplexity int) int
@@ -646,6 +670,7 @@ type ComplexityRoot struct {
 		Execution        func(childComplexity int, id string, waitFor *int) int
 		Executions       func(childComplexity int, runnerID *string, environmentID *string, states []runtime.ExecutionState, outcomes []runtime.Outcome, failed *bool, labels []runtime.LabelFilter, command *string, text *string, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) int
 		Health           func(childComplexity int) int
+		Languages        func(childComplexity int) int
 		Me               func(childComplexity int) int
 		PoolAlertHistory func(childComplexity int) int
 		PoolAlerts       func(childComplexity int) int
@@ -987,6 +1012,11 @@ type GrantResolver interface {
 type ImageStatusResolver interface {
 	Reason(ctx context.Context, obj *runtime.ImageStatus) (*string, error)
 }
+type LanguageResolver interface {
+	EnvironmentID(ctx context.Context, obj *language.Recipe) (*string, error)
+
+	Version(ctx context.Context, obj *language.Recipe) (*string, error)
+}
 type MutationResolver interface {
 	PutEnvironment(ctx context.Context, input PutEnvironmentInput) (PutEnvironmentPayload, error)
 	DeleteEnvironment(ctx context.Context, input DeleteEnvironmentInput) (DeleteEnvironmentPayload, error)
@@ -1019,6 +1049,7 @@ type PoolStatusResolver interface {
 type QueryResolver interface {
 	Environments(ctx context.Context) ([]runtime.Environment, error)
 	Environment(ctx context.Context, id string) (*runtime.Environment, error)
+	Languages(ctx context.Context) ([]language.Recipe, error)
 	Runners(ctx context.Context, environmentID *string, states []runtime.RunnerState, heldBy *string, labels []runtime.LabelFilter, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) (pagination.Connection[runtime.Runner], error)
 	Runner(ctx context.Context, id string) (*runtime.Runner, error)
 	Executions(ctx context.Context, runnerID *string, environmentID *string, states []runtime.ExecutionState, outcomes []runtime.Outcome, failed *bool, labels []runtime.LabelFilter, command *string, text *string, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) (pagination.Connection[runtime.Execution], error)
@@ -2786,6 +2817,104 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Label.Value(childComplexity), true
 
+	case "Language.aliases":
+		if e.ComplexityRoot.Language.Aliases == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Language.Aliases(childComplexity), true
+	case "Language.build":
+		if e.ComplexityRoot.Language.Build == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Language.Build(childComplexity), true
+	case "Language.environmentId":
+		if e.ComplexityRoot.Language.EnvironmentID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Language.EnvironmentID(childComplexity), true
+	case "Language.environmentIds":
+		if e.ComplexityRoot.Language.Environments == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Language.Environments(childComplexity), true
+	case "Language.extensions":
+		if e.ComplexityRoot.Language.Extensions == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Language.Extensions(childComplexity), true
+	case "Language.fileName":
+		if e.ComplexityRoot.Language.FileName == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Language.FileName(childComplexity), true
+	case "Language.id":
+		if e.ComplexityRoot.Language.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Language.ID(childComplexity), true
+	case "Language.image":
+		if e.ComplexityRoot.Language.Image == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Language.Image(childComplexity), true
+	case "Language.limits":
+		if e.ComplexityRoot.Language.Limits == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Language.Limits(childComplexity), true
+	case "Language.name":
+		if e.ComplexityRoot.Language.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Language.Name(childComplexity), true
+	case "Language.run":
+		if e.ComplexityRoot.Language.Run == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Language.Run(childComplexity), true
+	case "Language.version":
+		if e.ComplexityRoot.Language.Version == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Language.Version(childComplexity), true
+
+	case "LanguageLimits.memoryMiB":
+		if e.ComplexityRoot.LanguageLimits.MemoryMiB == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LanguageLimits.MemoryMiB(childComplexity), true
+	case "LanguageLimits.processes":
+		if e.ComplexityRoot.LanguageLimits.Processes == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LanguageLimits.Processes(childComplexity), true
+	case "LanguageLimits.timeLimit":
+		if e.ComplexityRoot.LanguageLimits.Seconds == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LanguageLimits.Seconds(childComplexity), true
+	case "LanguageLimits.workspaceMiB":
+		if e.ComplexityRoot.LanguageLimits.WorkspaceMiB == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LanguageLimits.WorkspaceMiB(childComplexity), true
+
 	case "Loaded.memory":
 		if e.ComplexityRoot.Loaded.Memory == nil {
 			break
@@ -3555,6 +3684,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Query.Health(childComplexity), true
 
+	case "Query.languages":
+		if e.ComplexityRoot.Query.Languages == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Query.Languages(childComplexity), true
 	case "Query.me":
 		if e.ComplexityRoot.Query.Me == nil {
 			break
@@ -4696,6 +4831,9 @@ type Query {
     id: ID!
   ): Environment
 
+  "The languages that programs can be written in, as this server's recipes have them: Rockpool's own, and then those of the setting ` + "`" + `languages` + "`" + `."
+  languages: [Language!]!
+
   "Runners, oldest first unless ` + "`" + `newestFirst` + "`" + ` says otherwise. INVALID_INPUT when ` + "`" + `labels` + "`" + `, ` + "`" + `to` + "`" + `, ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used."
   runners(
     "Only those of this environment; null: of all."
@@ -5358,6 +5496,50 @@ enum Interpreter {
   NONE
   "Python: the first of ` + "`" + `python3` + "`" + ` and ` + "`" + `python` + "`" + ` in PATH. It must be CPython 3.8 to 3.13 with glibc 2.25 or later (not Alpine's) and the module ctypes."
   PYTHON
+}
+
+"""
+A recipe: how programs in one language are built and run.
+
+` + "`" + `build` + "`" + ` and ` + "`" + `run` + "`" + ` are templates, lists of arguments for no shell. These places become one argument, or a part of one: ` + "`" + `{file}` + "`" + ` the source's path, ` + "`" + `{stem}` + "`" + ` that without its extension, ` + "`" + `{directory}` + "`" + ` where the source is, ` + "`" + `{program}` + "`" + ` what the build makes (the source's path and ` + "`" + `.out` + "`" + `, with a ` + "`" + `/` + "`" + `), ` + "`" + `{class}` + "`" + ` the source's name without directory and extension. These become any number of arguments: ` + "`" + `{buildArgs}` + "`" + `, ` + "`" + `{linkArgs}` + "`" + `, ` + "`" + `{interpreterArgs}` + "`" + `, ` + "`" + `{args}` + "`" + ` (the program's own).
+"""
+type Language {
+  "Its id, for example ` + "`" + `python3` + "`" + `."
+  id: ID!
+  "Its name for people."
+  name: String!
+  "Other names for ` + "`" + `id` + "`" + `."
+  aliases: [String!]!
+  "The extensions of its source files, with the dot. Each extension is of one language."
+  extensions: [String!]!
+  "The name of a source that has none."
+  fileName: String!
+  "The template of the command that builds a program. Empty: nothing is built."
+  build: [String!]!
+  "The template of the command that runs a program, after the build."
+  run: [String!]!
+  "The environments in which it is looked for, the preferred one first; they need not be there."
+  environmentIds: [ID!]!
+  "The first of ` + "`" + `environmentIds` + "`" + ` that the caller sees; null if there is none."
+  environmentId: ID
+  "An image that has the language, for an environment that is to be made."
+  image: String!
+  "What such an environment needs beside its defaults."
+  limits: LanguageLimits!
+  "The version in ` + "`" + `environmentId` + "`" + `, as the language's own command prints it. The first question after a change of the environment measures it, in a runner that it claims as the caller: then it is null after 3 seconds, and a later question has it. Null also where there is no environment, the environment hasn't the language, no command prints a version, or the caller can't claim runners."
+  version: String
+}
+
+"What a language needs where that is more than an environment has by default."
+type LanguageLimits {
+  "Memory, in MiB. 0: the default is enough."
+  memoryMiB: Int!
+  "Processes and threads. 0: the default is enough."
+  processes: Int!
+  "Room in the workspace, in MiB. 0: the default is enough."
+  workspaceMiB: Int!
+  "Seconds that a program may need. 0: the default is enough."
+  timeLimit: Int!
 }
 
 "Claims of an environment, counted."
@@ -8105,6 +8287,50 @@ func (ec *executionContext) childFields_Label(ctx context.Context, field graphql
 		return ec.fieldContext_Label_value(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Label", field.Name)
+}
+
+func (ec *executionContext) childFields_Language(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Language_id(ctx, field)
+	case "name":
+		return ec.fieldContext_Language_name(ctx, field)
+	case "aliases":
+		return ec.fieldContext_Language_aliases(ctx, field)
+	case "extensions":
+		return ec.fieldContext_Language_extensions(ctx, field)
+	case "fileName":
+		return ec.fieldContext_Language_fileName(ctx, field)
+	case "build":
+		return ec.fieldContext_Language_build(ctx, field)
+	case "run":
+		return ec.fieldContext_Language_run(ctx, field)
+	case "environmentIds":
+		return ec.fieldContext_Language_environmentIds(ctx, field)
+	case "environmentId":
+		return ec.fieldContext_Language_environmentId(ctx, field)
+	case "image":
+		return ec.fieldContext_Language_image(ctx, field)
+	case "limits":
+		return ec.fieldContext_Language_limits(ctx, field)
+	case "version":
+		return ec.fieldContext_Language_version(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Language", field.Name)
+}
+
+func (ec *executionContext) childFields_LanguageLimits(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "memoryMiB":
+		return ec.fieldContext_LanguageLimits_memoryMiB(ctx, field)
+	case "processes":
+		return ec.fieldContext_LanguageLimits_processes(ctx, field)
+	case "workspaceMiB":
+		return ec.fieldContext_LanguageLimits_workspaceMiB(ctx, field)
+	case "timeLimit":
+		return ec.fieldContext_LanguageLimits_timeLimit(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type LanguageLimits", field.Name)
 }
 
 func (ec *executionContext) childFields_Loaded(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -16916,6 +17142,383 @@ func (ec *executionContext) fieldContext_Label_value(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("Label", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _Language_id(ctx context.Context, field graphql.CollectedField, obj *language.Recipe) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Language_id(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Language_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Language", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Language_name(ctx context.Context, field graphql.CollectedField, obj *language.Recipe) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Language_name(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Name, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Language_name(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Language", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Language_aliases(ctx context.Context, field graphql.CollectedField, obj *language.Recipe) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Language_aliases(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Aliases, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Language_aliases(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Language", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Language_extensions(ctx context.Context, field graphql.CollectedField, obj *language.Recipe) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Language_extensions(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Extensions, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Language_extensions(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Language", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Language_fileName(ctx context.Context, field graphql.CollectedField, obj *language.Recipe) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Language_fileName(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.FileName, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Language_fileName(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Language", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Language_build(ctx context.Context, field graphql.CollectedField, obj *language.Recipe) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Language_build(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Build, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Language_build(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Language", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Language_run(ctx context.Context, field graphql.CollectedField, obj *language.Recipe) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Language_run(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Run, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Language_run(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Language", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Language_environmentIds(ctx context.Context, field graphql.CollectedField, obj *language.Recipe) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Language_environmentIds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Environments, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []runtime.EnvironmentID) graphql.Marshaler {
+			return ec.marshalNID2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEnvironmentIDᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Language_environmentIds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Language", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Language_environmentId(ctx context.Context, field graphql.CollectedField, obj *language.Recipe) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Language_environmentId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Language().EnvironmentID(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Language_environmentId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Language", field, true, true, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Language_image(ctx context.Context, field graphql.CollectedField, obj *language.Recipe) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Language_image(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Image, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Language_image(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Language", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Language_limits(ctx context.Context, field graphql.CollectedField, obj *language.Recipe) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Language_limits(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Limits, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v language.Limits) graphql.Marshaler {
+			return ec.marshalNLanguageLimits2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋlanguageᚐLimits(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Language_limits(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Language",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_LanguageLimits(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Language_version(ctx context.Context, field graphql.CollectedField, obj *language.Recipe) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Language_version(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Language().Version(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Language_version(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Language", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _LanguageLimits_memoryMiB(ctx context.Context, field graphql.CollectedField, obj *language.Limits) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LanguageLimits_memoryMiB(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.MemoryMiB, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LanguageLimits_memoryMiB(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("LanguageLimits", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _LanguageLimits_processes(ctx context.Context, field graphql.CollectedField, obj *language.Limits) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LanguageLimits_processes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Processes, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LanguageLimits_processes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("LanguageLimits", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _LanguageLimits_workspaceMiB(ctx context.Context, field graphql.CollectedField, obj *language.Limits) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LanguageLimits_workspaceMiB(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.WorkspaceMiB, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LanguageLimits_workspaceMiB(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("LanguageLimits", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _LanguageLimits_timeLimit(ctx context.Context, field graphql.CollectedField, obj *language.Limits) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LanguageLimits_timeLimit(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Seconds, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LanguageLimits_timeLimit(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("LanguageLimits", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _Loaded_version(ctx context.Context, field graphql.CollectedField, obj *runtime.Loaded) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -19620,6 +20223,38 @@ func (ec *executionContext) fieldContext_Query_environment(ctx context.Context, 
 	if fc.Args, err = ec.field_Query_environment_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Query_languages(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_languages(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Query().Languages(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []language.Recipe) graphql.Marshaler {
+			return ec.marshalNLanguage2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋlanguageᚐRecipeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_languages(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Language(ctx, field)
+		},
 	}
 	return fc, nil
 }
@@ -31511,6 +32146,218 @@ func (ec *executionContext) _Label(ctx context.Context, sel ast.SelectionSet, ob
 	return out
 }
 
+var languageImplementors = []string{"Language"}
+
+func (ec *executionContext) _Language(ctx context.Context, sel ast.SelectionSet, obj *language.Recipe) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, languageImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Language")
+		case "id":
+			out.Values[i] = ec._Language_id(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "name":
+			out.Values[i] = ec._Language_name(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "aliases":
+			out.Values[i] = ec._Language_aliases(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "extensions":
+			out.Values[i] = ec._Language_extensions(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "fileName":
+			out.Values[i] = ec._Language_fileName(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "build":
+			out.Values[i] = ec._Language_build(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "run":
+			out.Values[i] = ec._Language_run(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "environmentIds":
+			out.Values[i] = ec._Language_environmentIds(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "environmentId":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Language_environmentId(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "image":
+			out.Values[i] = ec._Language_image(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "limits":
+			out.Values[i] = ec._Language_limits(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "version":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Language_version(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var languageLimitsImplementors = []string{"LanguageLimits"}
+
+func (ec *executionContext) _LanguageLimits(ctx context.Context, sel ast.SelectionSet, obj *language.Limits) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, languageLimitsImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("LanguageLimits")
+		case "memoryMiB":
+			out.Values[i] = ec._LanguageLimits_memoryMiB(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "processes":
+			out.Values[i] = ec._LanguageLimits_processes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "workspaceMiB":
+			out.Values[i] = ec._LanguageLimits_workspaceMiB(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "timeLimit":
+			out.Values[i] = ec._LanguageLimits_timeLimit(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var loadedImplementors = []string{"Loaded"}
 
 func (ec *executionContext) _Loaded(ctx context.Context, sel ast.SelectionSet, obj *runtime.Loaded) graphql.Marshaler {
@@ -32670,6 +33517,28 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 				}()
 				res = ec._Query_environment(ctx, field)
 				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "languages":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_languages(ctx, field)
+				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -37282,6 +38151,35 @@ func (ec *executionContext) marshalNID2string(ctx context.Context, sel ast.Selec
 	return res
 }
 
+func (ec *executionContext) unmarshalNID2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEnvironmentIDᚄ(ctx context.Context, v any) ([]runtime.EnvironmentID, error) {
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]runtime.EnvironmentID, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEnvironmentID(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) marshalNID2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEnvironmentIDᚄ(ctx context.Context, sel ast.SelectionSet, v []runtime.EnvironmentID) graphql.Marshaler {
+	ret := make(graphql.Array, len(v))
+	for i := range v {
+		ret[i] = ec.marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEnvironmentID(ctx, sel, v[i])
+	}
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) unmarshalNImageState2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐImageState(ctx context.Context, v any) (runtime.ImageState, error) {
 	tmp, err := model.UnmarshalString(v)
 	res := runtime.ImageState(tmp)
@@ -37422,6 +38320,30 @@ func (ec *executionContext) unmarshalNLabelFilterInput2githubᚗcomᚋrockpool�
 func (ec *executionContext) unmarshalNLabelInput2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐLabel(ctx context.Context, v any) (runtime.Label, error) {
 	res, err := ec.unmarshalInputLabelInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNLanguage2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋlanguageᚐRecipe(ctx context.Context, sel ast.SelectionSet, v language.Recipe) graphql.Marshaler {
+	return ec._Language(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNLanguage2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋlanguageᚐRecipeᚄ(ctx context.Context, sel ast.SelectionSet, v []language.Recipe) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNLanguage2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋlanguageᚐRecipe(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNLanguageLimits2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋlanguageᚐLimits(ctx context.Context, sel ast.SelectionSet, v language.Limits) graphql.Marshaler {
+	return ec._LanguageLimits(ctx, sel, &v)
 }
 
 func (ec *executionContext) marshalNMarks2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐMarks(ctx context.Context, sel ast.SelectionSet, v runtime.Marks) graphql.Marshaler {

@@ -20,6 +20,7 @@ var rules = map[Operation]Rule{
 	"health":           {Role: Observer},
 	"environments":     {Role: Observer},
 	"environment":      {Role: Observer},
+	"languages":        {Role: Observer},
 	"poolAlerts":       {Role: Observer},
 	"poolAlertHistory": {Role: Observer},
 	"activity":         {Role: Observer},

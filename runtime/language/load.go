@@ -154,10 +154,21 @@ var (
 	extensions = regexp.MustCompile(`^\.[A-Za-z0-9+_-]{1,16}$`)
 )
 
+// most is how many aliases, extensions, environments, and arguments of a command a recipe may have.
+const most = 64
+
 // Check returns what is wrong with a recipe, without its file; nil: nothing is.
 func (r Recipe) Check() *Error {
 	wrong := func(field, format string, args ...any) *Error {
 		return &Error{Language: r.ID, Field: field, Wrong: fmt.Sprintf(format, args...)}
+	}
+	for _, l := range []struct {
+		field string
+		n     int
+	}{{"aliases", len(r.Aliases)}, {"extensions", len(r.Extensions)}, {"environments", len(r.Environments)}} {
+		if l.n > most {
+			return wrong(l.field, "must be at most %d, not %d", most, l.n)
+		}
 	}
 	for _, name := range slices.Concat([]string{r.ID}, r.Aliases) {
 		if !ids.MatchString(name) {
@@ -227,7 +238,6 @@ func (r Recipe) Check() *Error {
 
 // wrongTemplate says what is wrong with a template; "": nothing is.
 func wrongTemplate(template []string, allowed bool) string {
-	const most = 256
 	if len(template) > most {
 		return fmt.Sprintf("must be at most %d arguments", most)
 	}

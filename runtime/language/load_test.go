@@ -60,6 +60,8 @@ func TestErrorsNameFileLanguageAndField(t *testing.T) {
 	whole := "id: zig\n    fileName: a.zig\n    "
 	for _, test := range []struct{ text, language, field string }{
 		{whole + "build: [zig]", "zig", "run"},
+		{whole + "run: [" + strings.Repeat("a,", 65) + "]", "zig", "run"},
+		{whole + "run: [zig]\n    environments: [" + strings.Repeat("a,", 65) + "]", "zig", "environments"},
 		{whole + `run: [zig, "{files}"]`, "zig", "run"},
 		{whole + `run: [zig, "-x{args}"]`, "zig", "run"},
 		{whole + `run: ["{args}"]`, "zig", "run"},

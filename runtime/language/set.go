@@ -29,6 +29,9 @@ func Default() *Set {
 	return set
 }
 
+// Of returns a set of recipes that were checked.
+func Of(recipes ...Recipe) *Set { return &Set{recipes} }
+
 // All returns all recipes: Rockpool's own first, in their order, and then an operator's.
 func (s *Set) All() []Recipe { return slices.Clone(s.recipes) }
 

@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/language"
+)
+
+// spoken are languages whose commands the fake cluster knows.
+func spoken() *language.Set {
+	return language.Of(
+		language.Recipe{ID: "said", Name: "Said", Extensions: []string{".said"}, FileName: "a.said", Run: []string{"echo", "ran", "{file}", "{args}"},
+			Version: []string{"echo", "1.5"}, VersionPattern: "(.*)", Environments: []runtime.EnvironmentID{"absent", "speaking"}},
+		language.Recipe{ID: "built", Name: "Built", Extensions: []string{".built"}, FileName: "a.built", Build: []string{"echo", "building", "{file}"},
+			Run: []string{"echo", "ran", "{file}"}, Environments: []runtime.EnvironmentID{"speaking"}},
+		language.Recipe{ID: "broken", Name: "Broken", Extensions: []string{".broken"}, FileName: "a.broken", Build: []string{"stderr", "line", "7"},
+			Run: []string{"echo", "ran"}, Environments: []runtime.EnvironmentID{"speaking"}},
+		language.Recipe{ID: "lonely", Name: "Lonely", Extensions: []string{".lonely"}, FileName: "a.lonely", Run: []string{"true"},
+			Environments: []runtime.EnvironmentID{"absent"}, Image: "lonely:1", Limits: language.Limits{MemoryMiB: 600}},
+	)
+}
+
+func speaking(t *testing.T, files ...string) *server {
+	t.Helper()
+	s := newServerWith(t, spoken())
+	if _, _, err := s.engine.PutEnvironment(t.Context(), engine.PutEnvironmentInput{ID: "speaking"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("ROCKPOOL_SERVER", s.url)
+	t.Chdir(t.TempDir())
+	for _, name := range files {
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+func TestRunFindsTheEnvironmentByTheFile(t *testing.T) {
+	s := speaking(t, "x.said", "x.lonely", "x.unknown", "x")
+	for want, arguments := range map[string][]string{
+		"ran x.said a b\n": {"run", "x.said", "a b"},
+		"other\n":          {"run", "x.said", "--", "echo", "other"},
+		"ran x.said\n":     {"run", "--env", "speaking", "x.said"},
+		"alone\n":          {"run", "--env", "speaking", "--", "echo", "alone"},
+	} {
+		var out, errs bytes.Buffer
+		if code := execute(nil, &out, &errs, arguments...); out.String() != want || code != 0 {
+			t.Errorf("%q: %q %q %d", arguments, out.String(), errs.String(), code)
+		}
+	}
+	s.fails("no environment serves lonely: an OPERATOR makes one with `rockpool env put absent --image lonely:1 --memory 600MiB`", "run", "x.lonely")
+	s.fails("can't tell the language of x.unknown", "run", "x.unknown")
+}
+
+func TestRunBuildsFirst(t *testing.T) {
+	s := speaking(t, "x.built", "x.broken")
+	if out, errs, code := s.command("run", "x.built"); out != "ran x.built\n" || errs != "building x.built\n" || code != 0 {
+		t.Errorf("%q %q %d", out, errs, code)
+	}
+	if out, errs, code := s.command("run", "x.broken"); out != "" || errs != "line 7\n" || code != 1 {
+		t.Errorf("a build that fails: %q %q %d", out, errs, code)
+	}
+}
+
+func TestCasesAreBuiltByTheRecipe(t *testing.T) {
+	s := speaking(t, "x.built", "x.broken")
+	if err := os.Mkdir("cases", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"1.in": "", "1.out": "ran x.built"} {
+		if err := os.WriteFile(filepath.Join("cases", name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, errs, code := s.command("run", "--cases", "cases", "x.built"); code != 0 || !strings.Contains(out, "1 of 1 cases passed") || !strings.Contains(errs, "building x.built") {
+		t.Errorf("%q %q %d", out, errs, code)
+	}
+	if out, errs, code := s.command("run", "--cases", "cases", "x.broken"); code != 1 || !strings.Contains(errs, "line 7") {
+		t.Errorf("a build that fails: %q %q %d", out, errs, code)
+	}
+	s.fails("--build replaces `echo building x.built`", "run", "--cases", "cases", "--build", "true", "x.built")
+	s.fails("--fresh-runners doesn't go with a program that is built", "run", "--cases", "cases", "--fresh-runners", "x.built")
+}
+
+func TestLanguagesAreListed(t *testing.T) {
+	s := speaking(t)
+	out := s.works("languages")
+	for _, want := range []string{"said      Said    .said    speaking", "lonely    Lonely  .lonely  -"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%s\nwant %q", out, want)
+		}
+	}
+	if out := s.works("languages", "--versions"); !strings.Contains(out, "speaking     1.5") {
+		t.Error(out)
+	}
+	if out := s.works("languages", "--json"); !strings.Contains(out, `"environmentId": "speaking"`) || strings.Contains(out, `"version"`) {
+		t.Error(out)
+	}
+}

@@ -1,0 +1,74 @@
+package graph
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/runtime/language"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+type listedLanguages struct {
+	Languages []struct {
+		ID, Name, FileName     string
+		Build, Run, Extensions []string
+		EnvironmentIDs         []string
+		EnvironmentID, Version *string
+		Limits                 struct{ MemoryMiB, TimeLimit int }
+	}
+}
+
+const listLanguages = `{ languages { id name fileName build run extensions environmentIds environmentId limits { memoryMiB timeLimit } version } }`
+
+func TestLanguagesAreThoseOfTheRecipes(t *testing.T) {
+	b := newBed(t)
+	var out listedLanguages
+	if code, _ := b.ask(listLanguages, nil, &out); code != nil {
+		t.Fatal(code)
+	}
+	all := language.Default().All()
+	if len(out.Languages) != len(all) {
+		t.Fatalf("%d languages, want %d", len(out.Languages), len(all))
+	}
+	for i, got := range out.Languages {
+		want := all[i]
+		if got.ID != want.ID || got.FileName != want.FileName || !slices.Equal(got.Build, want.Build) || !slices.Equal(got.Run, want.Run) ||
+			len(got.EnvironmentIDs) != len(want.Environments) || got.Limits.MemoryMiB != want.Limits.MemoryMiB || got.EnvironmentID != nil || got.Version != nil {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+}
+
+func TestALanguageHasTheVersionOfItsPreferredEnvironment(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "languages.yaml")
+	err := os.WriteFile(file, []byte(`languages:
+  - {id: mine, fileName: a.mine, run: [mine], version: [echo, "Mine 1.2"], versionPattern: 'Mine (.*)', environments: [absent, second, third], limits: {seconds: 7}}
+  - {id: unversioned, fileName: a.u, run: [u], environments: [second]}
+`), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var options bedOptions
+	if options.Languages, err = language.Load(file); err != nil {
+		t.Fatal(err)
+	}
+	fake := clustertest.NewFake()
+	b := newBedWith(t, fake, fake, options)
+	for _, id := range []string{"third", "second"} {
+		b.environment(id, 1)
+	}
+	wait.For(t, "the version is known", func() bool {
+		var out listedLanguages
+		if code, _ := b.ask(listLanguages, nil, &out); code != nil {
+			t.Fatal(code)
+		}
+		own, last := out.Languages[len(out.Languages)-2], out.Languages[len(out.Languages)-1]
+		if own.EnvironmentID == nil || *own.EnvironmentID != "second" || own.Limits.TimeLimit != 7 || last.EnvironmentID == nil || last.Version != nil {
+			t.Fatalf("%+v, %+v", own, last)
+		}
+		return own.Version != nil && *own.Version == "1.2"
+	})
+}

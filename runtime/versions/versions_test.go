@@ -1,0 +1,180 @@
+package versions
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/guard"
+	"github.com/rockpool/rockpool/runtime/language"
+	"github.com/rockpool/rockpool/runtime/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type bed struct {
+	*Book
+	engine *engine.Engine
+	ctx    context.Context // of an administrator
+}
+
+// newBed returns a book over an engine with a fake cluster, whose languages' version commands that cluster knows.
+func newBed(t *testing.T) bed {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "languages.yaml")
+	err := os.WriteFile(file, []byte(`
+languages:
+  - {id: one, fileName: a.one, run: [one], version: [echo, One, "1.2"], versionPattern: 'One ([0-9.]+)', environments: [here]}
+  - {id: two, fileName: a.two, run: [two], version: [echo, something, else], versionPattern: 'Two ([0-9.]+)', environments: [here]}
+  - {id: failing, fileName: a.f, run: [f], version: [stderr, F, "1"], versionPattern: 'F ([0-9.]+)', environments: [here]}
+  - {id: absent, fileName: a.a, run: [a], version: [nonesuch], versionPattern: '(.)', environments: [here]}
+  - {id: silent, fileName: a.s, run: [s], environments: [here]}
+  - {id: elsewhere, fileName: a.e, run: [e], version: [echo, "3"], versionPattern: '(.)', environments: [there]}
+`), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := language.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fake := clustertest.NewFake()
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := engine.New(fake, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop()})
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+		if err := errors.Join(fake.Close(), db.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	<-e.Restored()
+	return bed{New(guard.New(e, nil, nil), set), e, access.With(t.Context(), access.Anonymous())}
+}
+
+// put stores the environment, and returns it.
+func (b bed) put(t *testing.T, in engine.PutEnvironmentInput) runtime.Environment {
+	t.Helper()
+	in.ID = "here"
+	env, _, err := b.engine.PutEnvironment(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return env
+}
+
+// executions returns how many there were.
+func (b bed) executions(t *testing.T) int {
+	t.Helper()
+	page, err := b.engine.Executions(t.Context(), engine.ExecutionFilter{}, 1, "", func(int) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page.Total
+}
+
+func TestVersionsAreThoseThatTheCommandsPrint(t *testing.T) {
+	b := newBed(t)
+	env := b.put(t, engine.PutEnvironmentInput{})
+	got, known := b.Versions(b.ctx, env)
+	if want := map[string]string{"one": "1.2"}; !known || !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func TestVersionsAreMeasuredOncePerRevisionOfTheRunners(t *testing.T) {
+	b := newBed(t)
+	env := b.put(t, engine.PutEnvironmentInput{})
+	b.Versions(b.ctx, env)
+	once := b.executions(t)
+	b.Versions(b.ctx, env)
+	if n := b.executions(t); n != once || n == 0 {
+		t.Errorf("%d executions, and then %d", once, n)
+	}
+	b.known["here"].again = time.Time{}
+	if b.Versions(b.ctx, env); b.executions(t) != once {
+		t.Error("the same revision was measured again")
+	}
+	env = b.put(t, engine.PutEnvironmentInput{Processes: new(200)})
+	if b.Versions(b.ctx, env); b.executions(t) != 2*once {
+		t.Errorf("%d executions, want %d: the runners have changed", b.executions(t), 2*once)
+	}
+}
+
+// A caller that doesn't wait gets nothing, and the measurement goes on.
+func TestVersionsOfACallerThatLeft(t *testing.T) {
+	b := newBed(t)
+	env := b.put(t, engine.PutEnvironmentInput{})
+	gone, leave := context.WithCancel(b.ctx)
+	leave()
+	b.Versions(gone, env)
+	first := b.known["here"]
+	if got, known := b.Versions(b.ctx, env); !known || got["one"] != "1.2" || b.known["here"] != first {
+		t.Errorf("%v %v", got, known)
+	}
+}
+
+// An observer reads what was measured, and lets nothing run.
+func TestAnObserverMeasuresNothing(t *testing.T) {
+	b := newBed(t)
+	env := b.put(t, engine.PutEnvironmentInput{})
+	observer := access.With(t.Context(), access.Principal{Kind: access.KindToken, Role: access.Observer, AllTenants: true})
+	if got, known := b.Versions(observer, env); known || len(b.known) != 0 || b.executions(t) != 0 {
+		t.Errorf("%v", got)
+	}
+	b.Versions(b.ctx, env)
+	if got, known := b.Versions(observer, env); !known || got["one"] != "1.2" {
+		t.Errorf("%v %v", got, known)
+	}
+}
+
+func TestAFailedMeasurementIsNoKnowledge(t *testing.T) {
+	b := newBed(t)
+	env := runtime.Environment{ID: "here", RunnerRevision: 1}
+	if got, known := b.Versions(b.ctx, env); known {
+		t.Errorf("%v of an environment that isn't there", got)
+	}
+	b.known["here"].again = time.Time{}
+	if _, known := b.Versions(b.ctx, b.put(t, engine.PutEnvironmentInput{})); !known {
+		t.Error("it was not repeated")
+	}
+}
+
+func TestWhenAMeasurementHolds(t *testing.T) {
+	now, done := time.Now(), make(chan struct{})
+	close(done)
+	found := map[string]string{}
+	for name, test := range map[string]struct {
+		m     measurement
+		holds bool
+	}{
+		"it goes on":                 {measurement{done: make(chan struct{})}, true},
+		"of this revision":           {measurement{done, 2, found, now}, true},
+		"of a later revision":        {measurement{done, 3, found, now}, true},
+		"of an earlier one":          {measurement{done, 1, found, now}, false},
+		"of an earlier one, just so": {measurement{done, 1, found, now.Add(1)}, true},
+		"failed just so":             {measurement{done, 2, nil, now.Add(1)}, true},
+		"failed":                     {measurement{done, 2, nil, now}, false},
+	} {
+		if holds := test.m.holds(runtime.Environment{RunnerRevision: 2}, now); holds != test.holds {
+			t.Errorf("%s: %v", name, holds)
+		}
+	}
+}
