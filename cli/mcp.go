@@ -16,10 +16,12 @@ type mcpCommand struct {
 
 // Help is what its --help says beyond the flags.
 func (mcpCommand) Help() string {
-	return `Speaks the Model Context Protocol on stdin and stdout, for AI agents on this machine that start their tools as programs. It passes all on to the server, which needs --doors mcp:
+	return `Speaks the Model Context Protocol on stdin and stdout, for AI agents on this machine that start their tools as programs. It passes all on to the server, which needs --doors mcp. The agent's configuration has one of these commands:
 
-    claude mcp add rockpool -- rockpool mcp
-    claude mcp add rockpool -- rockpool mcp --server https://rockpool.example.org --token-file ~/.rockpool-token
+    rockpool mcp
+    rockpool mcp --server https://rockpool.example.org --token-file ~/.rockpool-token
+
+Claude Code takes it so: claude mcp add rockpool -- rockpool mcp
 
 An agent that speaks HTTP needs no such command: its address is that of the server with /mcp. docs/doors/mcp.md has the configuration of common agents.
 
