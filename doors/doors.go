@@ -33,7 +33,8 @@ type Host struct {
 	Languages *language.Set
 	Versions  *versions.Book // of the languages in each environment
 	Version   string
-	MaxBody   int64 // bytes of a request
+	MaxBody   int64        // bytes of a request
+	Peers     *peers.Peers // the bounds of what callers take; nil: none
 	Logger    *zap.Logger
 
 	callers Callers

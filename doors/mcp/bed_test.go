@@ -14,6 +14,7 @@ import (
 
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/graph/gate"
+	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/audit"
@@ -38,8 +39,15 @@ type bed struct {
 	book   *identity.Book
 	audit  *audit.Log
 	counts *doors.Counts
+	peers  *peers.Peers
 	stop   func() // as a server's stop
 }
+
+// The bounds of a token.
+const (
+	maxOperations = 8
+	maxHeld       = 1<<20 + 100<<10 // bytes
+)
 
 const firstToken = "the first administrator's token"
 
@@ -65,12 +73,12 @@ func newBed(t testing.TB, change func(d *Door)) *bed {
 	if err := book.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b := &bed{t: t, door: New(), engine: eng, book: book, audit: log, counts: new(doors.Counts)}
+	b := &bed{t: t, door: New(), engine: eng, book: book, audit: log, counts: new(doors.Counts), peers: peers.New(peers.Bounds{AllConnections: 1000, Connections: 1000, Operations: 100, TokenOperations: maxOperations, Bodies: 1 << 30, TokenBodies: maxHeld, PeerBodies: 1 << 30})}
 	if change != nil {
 		change(b.door)
 	}
 	mux := http.NewServeMux()
-	host := doors.Host{Guard: guard.New(eng, book, log), Languages: language.Default(), Version: "1.2.3", MaxBody: 1 << 20, Logger: zap.NewNop()}
+	host := doors.Host{Guard: guard.New(eng, book, log), Languages: language.Default(), Version: "1.2.3", MaxBody: 1 << 20, Peers: b.peers, Logger: zap.NewNop()}
 	doors.Open(mux, host, &gate.Admission{Book: book}, b.counts, b.door)
 	server := httptest.NewServer(mux)
 	b.url = server.URL + "/mcp"

@@ -5,7 +5,11 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,6 +20,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/rockpool/rockpool/doors"
+	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 )
@@ -26,6 +31,7 @@ const (
 	maxPerToken    = 32
 	idleTimeout    = time.Hour // without a request; it outlasts the pauses of a person who talks with an agent
 	sessionHeader  = "Mcp-Session-Id"
+	bodyTime       = time.Minute
 	unknownSession = "there is no such MCP session (any more): initialize a new one"
 )
 
@@ -61,7 +67,7 @@ func (d *Door) Register(host doors.Host, routes *doors.Routes) {
 		d.counts[t.spec.Name] = routes.Counting("tools/call " + t.spec.Name)
 	}
 	protocol := sdk.NewStreamableHTTPHandler(serverOf, &sdk.StreamableHTTPOptions{
-		MaxRequestBodyBytes:        host.MaxBody,
+		MaxRequestBodyBytes:        -1,   // post has read the body
 		DisableLocalhostProtection: true, // the API's own check of the header Host has passed it
 	})
 	by := doors.Authentication{Shown: shown, Refuse: refuse}
@@ -94,8 +100,18 @@ func serverOf(r *http.Request) *sdk.Server {
 	return r.Context().Value(sessionKey{}).(*session).server
 }
 
-// post serves messages: those of a session, or the first one of a new session.
+// post serves messages: those of a session, or the first one of a new session. Each is an operation of its caller, and its
+// body takes memory until it is answered, as the API's.
 func (d *Door) post(w http.ResponseWriter, r *http.Request, protocol http.Handler) {
+	hold := d.host.Peers.Hold(r.Context(), shownBy(access.Of(r.Context())))
+	defer hold.Release()
+	if err := hold.Operate(); err != nil {
+		tooMuch(w, err)
+		return
+	}
+	if !d.readBody(w, r, &hold) {
+		return
+	}
 	id, owner := r.Header.Get(sessionHeader), ownerOf(r.Context())
 	s := d.find(id, owner)
 	switch {
@@ -105,8 +121,7 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, protocol http.Handle
 	case s == nil:
 		var err error
 		if s, err = d.open(r.Context(), owner); err != nil {
-			w.Header().Set("Retry-After", "60")
-			http.Error(w, runtime.MessageOf(err), http.StatusTooManyRequests)
+			tooMuch(w, err)
 			return
 		}
 	}
@@ -119,6 +134,51 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, protocol http.Handle
 	if id == "" && !s.initialized() {
 		s.end(errNotOpened)
 	}
+}
+
+// tooMuch answers a caller that takes as much as it may already.
+func tooMuch(w http.ResponseWriter, err error) {
+	w.Header().Set("Retry-After", "10")
+	http.Error(w, runtime.MessageOf(err), http.StatusTooManyRequests)
+}
+
+// shownBy returns what a caller shows.
+func shownBy(p access.Principal) peers.Shown {
+	if p.Grant != nil {
+		return peers.Shown{Token: p.ID, Grant: p.Grant.ID}
+	}
+	return peers.Shown{Token: p.ID}
+}
+
+// readBody replaces a request's body with what it has read of it. It answers and returns false where that can't be.
+func (d *Door) readBody(w http.ResponseWriter, r *http.Request, hold *peers.Hold) bool {
+	size := r.ContentLength
+	if size < 0 {
+		size = d.host.MaxBody // nobody knows before
+	}
+	if size > d.host.MaxBody {
+		http.Error(w, fmt.Sprintf("a message must have at most %d bytes", d.host.MaxBody), http.StatusRequestEntityTooLarge)
+		return false
+	}
+	if err := hold.Grow(size); err != nil {
+		tooMuch(w, err)
+		return false
+	}
+	deadlines := http.NewResponseController(w)
+	_ = deadlines.SetReadDeadline(time.Now().Add(bodyTime)) // where that isn't possible, it ends with the connection
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, d.host.MaxBody))
+	_ = deadlines.SetReadDeadline(time.Time{}) // else the answer would end by then
+	if large := new(http.MaxBytesError); errors.As(err, &large) {
+		http.Error(w, fmt.Sprintf("a message must have at most %d bytes", d.host.MaxBody), http.StatusRequestEntityTooLarge)
+		return false
+	}
+	if err != nil {
+		http.Error(w, "the message broke off", http.StatusBadRequest)
+		return false
+	}
+	hold.Shrink(size - int64(len(body)))
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return true
 }
 
 // delete ends a session.

@@ -8,11 +8,13 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/audit"
@@ -433,6 +435,45 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 	if status, text := b.send(http.MethodPost, third, "", initialize); status != http.StatusTooManyRequests || !strings.Contains(text, "at most 2 of one token, 3 in all") {
 		t.Errorf("%d %s", status, text)
+	}
+}
+
+// TestCallsAreBoundedAsTheAPIs: what calls take counts as one token's, with its other requests.
+func TestCallsAreBoundedAsTheAPIs(t *testing.T) {
+	b := newBed(t, nil)
+	a := b.agent(firstToken)
+	var session opened
+	a.call("open_session", object{"environment": "shell"}, &session)
+	wait.For(t, "the first requests have ended", func() bool { return b.door.sessionOf(a).requests() == 0 })
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var calls sync.WaitGroup
+	for range maxOperations {
+		calls.Go(func() {
+			_, _ = a.CallTool(ctx, &sdk.CallToolParams{Name: "execute", Arguments: object{"session": session.Session, "shell": "count 1000000000 1000"}})
+		})
+	}
+	wait.For(t, "all calls run", func() bool { return b.door.sessionOf(a).requests() == maxOperations })
+	if status, text := b.send(http.MethodPost, firstToken, a.ID(), `{"jsonrpc":"2.0","id":99,"method":"tools/list"}`); status != http.StatusTooManyRequests {
+		t.Errorf("%d %s", status, text)
+	}
+	other, otherID := b.token("physics")
+	b.agent(other)
+	if status, text := b.send(http.MethodDelete, firstToken, a.ID(), ""); status != http.StatusNoContent {
+		t.Errorf("%d %s", status, text)
+	}
+	calls.Wait()
+	large := `{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", 900<<10) + `"}`
+	if status, _ := b.send(http.MethodPost, other, "", large); status != http.StatusBadRequest { // an unknown method
+		t.Error(status)
+	}
+	held := b.peers.Hold(t.Context(), peers.Shown{Token: otherID})
+	defer held.Release()
+	if err := held.Grow(maxHeld / 2); err != nil { // another request's
+		t.Fatal(err)
+	}
+	if status, _ := b.send(http.MethodPost, other, "", large); status != http.StatusTooManyRequests {
+		t.Error(status)
 	}
 }
 
