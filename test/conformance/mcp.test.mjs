@@ -208,3 +208,11 @@ test("the inspector", async () => {
   const ran = await inspect("--method", "tools/call", "--tool-name", "run_program", "--tool-arg", "language=python3", "--tool-arg", "source=print(6 * 7)");
   assert.equal(ran.structuredContent.stdout, "42\n");
 });
+
+test("the example", async () => {
+  const example = new URL("../../examples/mcp/run.sh", import.meta.url).pathname;
+  const { stdout } = await promisify(execFile)(example, ["python3", "print(6 * 7)"], {
+    env: { ...process.env, ROCKPOOL_SERVER: server.url.replace("/graphql", ""), ROCKPOOL_TOKEN: token },
+  });
+  assert.deepEqual(JSON.parse(stdout), { outcome: "EXITED", exitCode: 0, stdout: "42\n", stderr: "" });
+});
