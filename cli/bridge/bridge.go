@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -21,6 +22,9 @@ import (
 
 // maxMessage bounds a line of either side.
 const maxMessage = 64 << 20
+
+// maxRefusal bounds what is read of a refusal.
+const maxRefusal = 1 << 20
 
 // grace is how long calls may go on after the client has closed its end. A client that leaves waits about so long.
 const grace = 2 * time.Second
@@ -109,7 +113,7 @@ func (b *Bridge) pass(ctx context.Context, m message) {
 		return
 	}
 	id, err := b.deliver(ctx, m, b.write)
-	if err == errForgotten && m.Method != "initialize" { //nolint:errorlint // deliver returns it itself
+	if errors.Is(err, errForgotten) && m.Method != "initialize" {
 		if err = b.reopen(ctx, id); err == nil {
 			_, err = b.deliver(ctx, m, b.write)
 		}
@@ -155,14 +159,19 @@ func (b *Bridge) deliver(ctx context.Context, m message, each func(line []byte))
 	}
 	defer response.Body.Close()
 	if response.StatusCode >= http.StatusBadRequest {
-		return session, refused(response, session)
+		text, err := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
+		if answer := parse(bytes.TrimSpace(text)); err == nil && len(answer.ID) > 0 {
+			each(answer.line) // the call's own error
+			return session, nil
+		}
+		return session, refused(response, session, text)
 	}
-	receive := each
+	receive, opened := each, response.Header.Get("Mcp-Session-Id")
 	if opens {
 		receive = func(line []byte) {
 			if answer := parse(line); answer.Result.ProtocolVersion != "" {
 				b.mu.Lock()
-				b.id, b.protocol = response.Header.Get("Mcp-Session-Id"), answer.Result.ProtocolVersion
+				b.id, b.protocol = opened, answer.Result.ProtocolVersion
 				b.mu.Unlock()
 			}
 			each(line)
@@ -172,8 +181,7 @@ func (b *Bridge) deliver(ctx context.Context, m message, each func(line []byte))
 }
 
 // refused returns why the server refuses a message.
-func refused(response *http.Response, session string) error {
-	text, _ := io.ReadAll(io.LimitReader(response.Body, 1000))
+func refused(response *http.Response, session string, text []byte) error {
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	switch {
 	case response.StatusCode == http.StatusNotFound && session != "":
@@ -185,6 +193,7 @@ func refused(response *http.Response, session string) error {
 	case kind == "text/html":
 		text = nil
 	}
+	text = text[:min(len(text), 1000)]
 	return bridgeError(fmt.Sprintf("the server refuses the message: %s %s", response.Status, bytes.TrimSpace(text)))
 }
 

@@ -163,6 +163,11 @@ func TestRefusalsAreErrorsOfTheCall(t *testing.T) {
 		"429 Too Many Requests too many sessions": func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "too many sessions", http.StatusTooManyRequests)
 		},
+		`"code":"FORBIDDEN"`: func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprint(w, `{"errors":[{"extensions":{"code":"FORBIDDEN"}}]}`)
+		},
 		"EOF": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 	} {
 		c := newClient(t, &door{serve: serve})
@@ -181,6 +186,17 @@ func TestRefusalsAreErrorsOfTheCall(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestErrorsOfTheDoorPass: clients negotiate by them which version of the protocol they speak.
+func TestErrorsOfTheDoorPass(t *testing.T) {
+	c := newClient(t, &door{serve: func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprint(w, `{"jsonrpc":"2.0","id":7,"error":{"code":-32022,"message":"unsupported"}}`)
+	}})
+	c.says(`{"jsonrpc":"2.0","id":7,"method":"server/discover"}`)
+	c.sees(`"code":-32022`)
 }
 
 // TestLeavingEndsCalls: one that runs keeps neither the bridge nor the session.

@@ -4,6 +4,7 @@ import { execFile } from "node:child_process";
 import { after, before, test } from "node:test";
 import { promisify } from "node:util";
 import { Client as NewClient, StreamableHTTPClientTransport as NewHTTP } from "@modelcontextprotocol/client";
+import { StdioClientTransport as NewStdio } from "@modelcontextprotocol/client/stdio";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
@@ -35,15 +36,22 @@ async function overHTTP(shown = token, session) {
   };
 }
 
+const program = () => ({
+  command: binary,
+  args: ["mcp", "--server", server.url.replace("/graphql", "")],
+  env: { ...process.env, ROCKPOOL_TOKEN: token },
+});
+
 async function overStdio() {
-  const transport = new StdioClientTransport({
-    command: binary,
-    args: ["mcp", "--server", server.url.replace("/graphql", "")],
-    env: { ...process.env, ROCKPOOL_TOKEN: token },
-  });
   const client = new Client({ name: "conformance", version: "1" });
-  await client.connect(transport);
-  return { client, transport, leave: () => client.close() };
+  await client.connect(new StdioClientTransport(program()));
+  return { client, leave: () => client.close() };
+}
+
+async function overNewStdio() {
+  const client = new NewClient({ name: "conformance", version: "2" });
+  await client.connect(new NewStdio(program()));
+  return { client, leave: () => client.close() };
 }
 
 async function overNewHTTP() {
@@ -73,7 +81,7 @@ async function until(what, condition) {
   assert.fail(`not after a minute: ${what}`);
 }
 
-const connections = { "over HTTP": overHTTP, "over stdio": overStdio, "with the client of version 2": overNewHTTP };
+const connections = { "over HTTP": overHTTP, "over stdio": overStdio, "over HTTP, version 2": overNewHTTP, "over stdio, version 2": overNewStdio };
 for (const [how, connect] of Object.entries(connections)) {
   test(`tools ${how}`, async () => {
     const { client, leave } = await connect();
@@ -128,7 +136,7 @@ for (const [how, connect] of Object.entries(connections)) {
     const { session } = (await client.callTool({ name: "open_session", arguments: { environment: "shell" } })).structuredContent;
     const request = (shell, options) => {
       const params = { name: "execute", arguments: { session, shell } };
-      return connect === overNewHTTP ? client.callTool(params, options) : client.callTool(params, undefined, options);
+      return client instanceof NewClient ? client.callTool(params, options) : client.callTool(params, undefined, options);
     };
     // The program waits for a file that is written only once its output has arrived.
     let answered;
