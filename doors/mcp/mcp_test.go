@@ -18,7 +18,6 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/audit"
-	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -120,29 +119,37 @@ func TestOutputThatIsNotTextIsBase64Too(t *testing.T) {
 func TestProgressCarriesLiveOutputAndCancellingEndsTheExecution(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() {
-		params := &sdk.CallToolParams{Name: "run_program", Arguments: object{"environment": "shell", "shell": "count 1000000000 1000"}}
-		params.SetProgressToken("p")
-		_, err := a.CallTool(ctx, params)
-		ended <- err
-	}()
-	for message := ""; !strings.Contains(message, "1\n"); { // the program doesn't end before
-		message = wait.Receive(t, a.progress, "live output")
+	var session opened
+	a.call("open_session", object{"environment": "shell"}, &session)
+	for tool, arguments := range map[string]object{"run_program": {"environment": "shell"}, "execute": {"session": session.Session}} {
+		arguments["shell"] = "count 1000000000 1000"
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() {
+			params := &sdk.CallToolParams{Name: tool, Arguments: arguments}
+			params.SetProgressToken("p")
+			_, err := a.CallTool(ctx, params)
+			ended <- err
+		}()
+		var execution runtime.ExecutionID
+		for message := ""; !strings.Contains(message, "1\n"); { // the program doesn't end before
+			message = wait.Receive(t, a.progress, "live output")
+			if words := strings.Fields(message); len(words) == 4 && words[0] == "execution" {
+				execution = runtime.ExecutionID(words[1])
+			}
+		}
+		cancel()
+		if err := wait.Receive(t, ended, "the end of the call"); err == nil {
+			t.Errorf("%s: the call has an answer", tool)
+		}
+		wait.For(t, "the execution is cancelled", func() bool {
+			x, err := b.door.host.Guard.Execution(access.With(t.Context(), access.Server()), execution, 0)
+			return err == nil && x.End.Outcome == runtime.OutcomeCancelled
+		})
+		wait.For(t, "only the session's runner is held", func() bool { return b.held() == 1 })
 	}
-	cancel()
-	if err := wait.Receive(t, ended, "the end of the call"); err == nil {
-		t.Error("the call has an answer")
-	}
-	b.freed()
-	wait.For(t, "the execution is cancelled", func() bool {
-		page, err := b.door.host.Guard.Executions(access.With(t.Context(), access.Server()), engine.ExecutionFilter{}, 10, "", func(int) error { return nil })
-		return err == nil && len(page.Executions) == 1 && page.Executions[0].End.Outcome != "" && page.Executions[0].End.Outcome != runtime.OutcomeExited
-	})
-	var got ran
-	a.call("run_program", object{"environment": "shell", "shell": "echo on"}, &got) // the session lives on
+	a.call("execute", object{"session": session.Session, "shell": "echo on"}, &ran{}) // the session lives on
 }
 
 func TestLongOutputIsCutWithACursorThatHasAll(t *testing.T) {
