@@ -267,6 +267,9 @@ func TestErrorsSayWhatToDoNext(t *testing.T) {
 			t.Errorf("%v: %+v", test.arguments, p)
 		}
 	}
+	if p := a.refused("run_program", object{"language": strings.Repeat("ü", 10_000), "source": "x"}, runtime.CodeInvalidInput, "language"); len(p.Message) > 600 {
+		t.Errorf("a message of %d bytes", len(p.Message))
+	}
 	p := a.refused("run_program", object{"environment": "nope", "shell": "true"}, runtime.CodeEnvironmentNotFound, "")
 	if !strings.Contains(p.Next, "list_environments") {
 		t.Errorf("%+v", p)

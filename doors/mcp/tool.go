@@ -175,7 +175,7 @@ func (s *session) failed(ctx context.Context, name string, err error) *sdk.CallT
 			typed = runtime.Wrap(runtime.CodeInternal, err, "")
 		}
 	}
-	p := problem{Code: typed.Code, Field: fields.Replace(typed.Field), Message: typed.Message, Retryable: typed.Code.Retryable(), Next: next(typed)}
+	p := problem{Code: typed.Code, Field: shorten(fields.Replace(typed.Field)), Message: shorten(typed.Message), Retryable: typed.Code.Retryable(), Next: next(typed)}
 	if p.Code == runtime.CodeInternal {
 		id := uuid.NewString()
 		p.Message = "the server failed; its log has the detail under id " + id
@@ -190,6 +190,16 @@ func (s *session) failed(ctx context.Context, name string, err error) *sdk.CallT
 		text += "\n" + p.Next
 	}
 	return &sdk.CallToolResult{IsError: true, StructuredContent: map[string]any{"error": p}, Content: []sdk.Content{&sdk.TextContent{Text: text}}}
+}
+
+// maxMessage bounds a message, which may repeat an argument, whatever its length.
+const maxMessage = 500
+
+func shorten(text string) string {
+	if len(text) <= maxMessage {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxMessage], "") + "…"
 }
 
 // fields are the engine's names of what our tools call otherwise.
