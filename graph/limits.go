@@ -83,6 +83,9 @@ func fields() generated.ComplexityRoot {
 	c.Runner.Files = func(child int, _ *string, _ *bool, first *int, _ *string) int {
 		return listing + page(child, first) // the whole directory is read for any page of it
 	}
+	c.Runner.SearchFiles = func(child int, _, _, _ *string, maxMatches *int) int {
+		return scanning + page(child, maxMatches)
+	}
 	c.Mutation.UploadFile = func(child int, _, _ string, _ transport.Upload, _ *string) int {
 		return uploading + child
 	}

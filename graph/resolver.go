@@ -30,6 +30,9 @@ type (
 	allocation   struct{ *resolver }
 	runner       struct{ *resolver }
 	file         struct{ *resolver }
+	fileSearch   struct{ *resolver }
+	fileMatch    struct{ *resolver }
+	fileChange   struct{ *resolver }
 	execution    struct{ *resolver }
 	batchFields  struct{ *resolver }
 	usage        struct{ *resolver }
@@ -55,6 +58,9 @@ func (r *resolver) Evaluation() generated.EvaluationResolver     { return evalua
 func (r *resolver) Allocation() generated.AllocationResolver     { return allocation{r} }
 func (r *resolver) Runner() generated.RunnerResolver             { return runner{r} }
 func (r *resolver) File() generated.FileResolver                 { return file{r} }
+func (r *resolver) FileSearch() generated.FileSearchResolver     { return fileSearch{r} }
+func (r *resolver) FileMatch() generated.FileMatchResolver       { return fileMatch{r} }
+func (r *resolver) FileChange() generated.FileChangeResolver     { return fileChange{r} }
 func (r *resolver) Execution() generated.ExecutionResolver       { return execution{r} }
 func (r *resolver) Batch() generated.BatchResolver               { return batchFields{r} }
 func (r *resolver) Caller() generated.CallerResolver             { return principal{r} }
