@@ -73,7 +73,7 @@ const (
 // A FileChange is what happened to an entry of a directory that is watched.
 type FileChange struct {
 	Type FileChangeType
-	Path string // below that directory; of a LOST, ""
+	Path string // below that directory; of BEGAN and LOST ""
 }
 
 // FileChangeType is what happened.
@@ -81,6 +81,7 @@ type FileChangeType string
 
 // The types.
 const (
+	FilesBegan  FileChangeType = "BEGAN" // comes first: what happens from now on is reported
 	FileCreated FileChangeType = "CREATED"
 	FileChanged FileChangeType = "CHANGED"
 	FileRemoved FileChangeType = "REMOVED"

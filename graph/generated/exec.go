@@ -5200,7 +5200,7 @@ type Subscription {
   ): PoolStatus!
 
   """
-  The changes in a directory of a runner, from now on, each path at most twenty times a second. It ends with an error: RUNNER_GONE; FILE_ERROR when the directory isn't there, or any more; LIMIT_EXCEEDED for more than 8 subscribers of one runner, and for more than 4096 directories that they watch; CLUSTER_UNAVAILABLE.
+  BEGAN first, then the changes in a directory of a runner, each path at most twenty times a second. It ends with an error: RUNNER_GONE; FILE_ERROR when the directory isn't there, or any more; LIMIT_EXCEEDED for more than 8 subscribers of one runner, and for more than 4096 directories that they watch; CLUSTER_UNAVAILABLE.
   A slow reader, and one of a flood, gets LOST. It doesn't count as a use of the runner. CONFLICT when an older server started the runner and its agent can't do it. INVALID_INPUT for a path that can't be used.
   """
   fileChanges(
@@ -6279,12 +6279,14 @@ enum FileSearchLimit {
 type FileChange {
   "What happened."
   type: FileChangeType!
-  "The entry's path, below the directory that is watched; null of LOST. Bytes that aren't UTF-8 show as U+FFFD."
+  "The entry's path, below the directory that is watched; null of BEGAN and LOST. Bytes that aren't UTF-8 show as U+FFFD."
   path: String
 }
 
 "What happened to an entry."
 enum FileChangeType {
+  "It comes first: all that happens from now on is reported. Now is the time to list the directory."
+  BEGAN
   "It was made, or moved here, perhaps in place of another one. A directory comes with all that is below it."
   CREATED
   "Its content, mode or owner changed."

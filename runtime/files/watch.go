@@ -19,7 +19,7 @@ type Watch struct {
 	ended   chan struct{}
 }
 
-// WatchFiles reports changes in a directory of a claimed runner, from its return on; "" is the workspace. With
+// WatchFiles reports changes in a directory of a claimed runner, from its return on, BEGAN first; "" is the workspace. With
 // recursive also those below. It is no use of the claim beyond its beginning: it doesn't keep the runner. The watch
 // ends with ctx, too; the caller closes it.
 func (a *Access) WatchFiles(ctx context.Context, id runtime.RunnerID, dir string, recursive bool) (*Watch, error) {
@@ -71,7 +71,7 @@ func carry(ctx context.Context, watching *agent.Watching, arrived chan agent.Cha
 		}
 	}()
 	defer cancel()
-	var waiting []runtime.FileChange
+	waiting := []runtime.FileChange{{Type: runtime.FilesBegan}}
 	var end error
 	for {
 		if end != nil && len(waiting) == 0 {
