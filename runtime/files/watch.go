@@ -3,6 +3,7 @@ package files
 import (
 	"context"
 	"io"
+	"slices"
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
@@ -102,9 +103,12 @@ func appendChanges(waiting []runtime.FileChange, changes agent.Changes) []runtim
 	types := map[agent.ChangeKind]runtime.FileChangeType{
 		agent.ChangeCreated: runtime.FileCreated, agent.ChangeChanged: runtime.FileChanged, agent.ChangeRemoved: runtime.FileRemoved,
 	}
-	lost := runtime.FileChange{Type: runtime.FilesLost}
 	if changes.Lost || len(waiting)+len(changes.Changes) > maxWaiting {
-		waiting = []runtime.FileChange{lost}
+		kept := 0
+		if len(waiting) > 0 && waiting[0].Type == runtime.FilesBegan {
+			kept = 1
+		}
+		waiting = append(slices.Clone(waiting[:kept]), runtime.FileChange{Type: runtime.FilesLost})
 	}
 	for _, c := range changes.Changes {
 		waiting = append(waiting, runtime.FileChange{Type: types[c.Kind], Path: string(c.Path)})
