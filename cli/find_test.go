@@ -51,7 +51,7 @@ func TestFindAndWatch(t *testing.T) {
 	scripts.out.has(t, `{"type":"BEGAN","path":null}`)
 	put("c\x1b.py", "")
 	plain.out.has(t, "CREATED c·.py\n")
-	scripts.out.has(t, `{"type":"CREATED","path":"c\\u001b.py"}`)
+	scripts.out.has(t, `{"type":"CREATED","path":"c\u001b.py"}`)
 	if code := plain.interrupts(t); code != CodeInterrupted {
 		t.Errorf("exit %d", code)
 	}
