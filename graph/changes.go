@@ -35,32 +35,9 @@ func (r fileChange) Path(_ context.Context, of *runtime.FileChange) (*string, er
 	return orNull(of.Path), nil
 }
 
-// FileChanges sends changes of files. The error at its end is missing: transports show it, see follower.
-func (r subscription) FileChanges(ctx context.Context, runnerID string, path *string, recursive *bool) (<-chan runtime.FileChange, error) {
-	watch, err := r.guard.WatchFiles(ctx, runtime.RunnerID(runnerID), orZero(path), orZero(recursive))
-	if err != nil {
-		return nil, err
-	}
-	out := make(chan runtime.FileChange)
-	err = r.guard.Go(ctx, func(ctx context.Context) {
-		defer close(out)
-		defer watch.Close()
-		for {
-			change, err := watch.Next(ctx)
-			if err != nil {
-				return
-			}
-			select {
-			case out <- change:
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-	if err != nil {
-		watch.Close()
-	}
-	return out, err
+// FileChanges is served by a changeStream, which can say why there are no more.
+func (r subscription) FileChanges(context.Context, string, *string, *bool) (<-chan runtime.FileChange, error) {
+	return nil, errors.New("fileChanges is served by the follower")
 }
 
 // A changeStream serves fileChanges to transports: it shows why it ended.
