@@ -1,6 +1,7 @@
 package files
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
@@ -159,7 +161,7 @@ func TestSearchIsBounded(t *testing.T) {
 	}
 	defer unix.Close(wide)
 	for i := range maxEntries + 10 {
-		if err := unix.Mkdirat(wide, fmt.Sprintf("%06d", i), 0o755); err != nil {
+		if err := unix.Symlinkat("none", wide, fmt.Sprintf("%06d", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -197,11 +199,37 @@ func TestSearchIsBounded(t *testing.T) {
 	}
 }
 
-// TestSearchOfLongLines: a text is found wherever it is, once a line, and shown with what is around it.
+// TestSearchFollowsNoExchange: what became a link after it was listed isn't followed.
+func TestSearchFollowsNoExchange(t *testing.T) {
+	f, dir := workspace(t, map[string]string{"file": "needle", "directory/file": "needle"})
+	for _, name := range []string{"file", "directory"} {
+		if err := os.Symlink(name, filepath.Join(dir, "to-"+name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Open(dir, unix.O_PATH, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(at)
+	for _, name := range []string{"to-file", "to-directory", "fifo"} {
+		s := &search{Search: agent.Search{Text: []byte("needle"), Most: 9}, ctx: t.Context(), files: f, until: time.Now().Add(time.Hour), reader: bufio.NewReaderSize(nil, searchBuffer)}
+		s.file(at, name, agent.FileInfo{Path: []byte(name)})
+		s.below(at, name, name, 1)
+		if len(s.found.Matches) > 0 || s.found.Skipped != 2 {
+			t.Errorf("%s: %+v", name, s.found)
+		}
+	}
+}
+
+// TestSearchOfLongLines: a text is found wherever it is, and shown with what is around it.
 func TestSearchOfLongLines(t *testing.T) {
 	for _, before := range []int{0, 100, shownOfLine, searchBuffer - 3, searchBuffer, 3*searchBuffer - 1, 3 * searchBuffer} {
 		for _, filling := range []string{"x", "é"} {
-			content := "first\n" + strings.Repeat(filling, before/len(filling)) + "needle" + strings.Repeat(filling, searchBuffer*2) + "needle\nneedle"
+			content := "first\n" + strings.Repeat(filling, before/len(filling)) + "needle" + strings.Repeat(filling, searchBuffer*2) + "\nneedle"
 			f, _ := workspace(t, map[string]string{"f": content})
 			_, found := find(t, f, agent.Search{Text: []byte("needle")})
 			if len(found.Matches) != 2 || found.Matches[0].Line != 2 || found.Matches[1].Line != 3 {
