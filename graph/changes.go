@@ -90,11 +90,8 @@ func (s watchedSubscription) FileChanges(context.Context, string, *string, *bool
 // Next implements transport.Stream.
 func (s *changeStream) Next(ctx context.Context) (transport.Message, error) {
 	change, err := s.watch.Next(ctx)
-	if err != nil && (ctx.Err() == nil || !errors.Is(err, context.Cause(ctx))) {
-		err = at(s.field, err)
-	}
 	if err != nil {
-		return transport.Message{}, err
+		return transport.Message{}, at(s.field, err)
 	}
 	s.changes <- change
 	answered := s.respond(ctx)

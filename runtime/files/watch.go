@@ -2,7 +2,6 @@ package files
 
 import (
 	"context"
-	"io"
 	"slices"
 
 	"github.com/rockpool/rockpool/agent"
@@ -91,7 +90,7 @@ func carry(ctx context.Context, watching *agent.Watching, arrived chan agent.Cha
 			waiting = waiting[1:]
 		case <-ctx.Done():
 			if read != nil {
-				<-read // its stream ended with ctx
+				_ = <-read // its stream ended with ctx
 			}
 			return context.Cause(ctx)
 		}
@@ -123,9 +122,6 @@ func (w *Watch) Next(ctx context.Context) (runtime.FileChange, error) {
 	case change, ok := <-w.changes:
 		if ok {
 			return change, nil
-		}
-		if w.err == nil {
-			return runtime.FileChange{}, io.EOF
 		}
 		return runtime.FileChange{}, w.err
 	case <-ctx.Done():

@@ -175,15 +175,14 @@ func (w *watcher) add(fd int, at string) (int32, error) {
 	if at == "" {
 		mask |= unix.IN_MOVE_SELF
 	}
-	do := func() (int, error) {
+	watchIt := func() (int, error) {
 		return unix.InotifyAddWatch(w.fd, "/proc/self/fd/"+strconv.Itoa(fd), mask)
 	}
-	wd, err := 0, error(nil)
+	do := watchIt
 	if w.files.foreign.has(fd) {
-		wd, err = asCommand(do)
-	} else {
-		wd, err = do()
+		do = func() (int, error) { return asCommand(watchIt) }
 	}
+	wd, err := do()
 	if err == unix.ENOSPC || err == unix.ENOMEM {
 		return -1, w.tooMany("the kernel has no watches of inotify left for this runner")
 	}
