@@ -2552,7 +2552,7 @@ const (
 	GrantRightStdin GrantRight = "STDIN"
 	// Cancel it and send it signals.
 	GrantRightCancel GrantRight = "CANCEL"
-	// List, read and download files of a runner.
+	// List, search, read and download files of a runner, and follow their changes.
 	GrantRightFilesRead GrantRight = "FILES_READ"
 	// Write, upload and delete files of a runner; it can't list or read them.
 	GrantRightFilesWrite GrantRight = "FILES_WRITE"

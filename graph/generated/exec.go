@@ -5270,7 +5270,7 @@ enum GrantRight {
   STDIN
   "Cancel it and send it signals."
   CANCEL
-  "List, read and download files of a runner."
+  "List, search, read and download files of a runner, and follow their changes."
   FILES_READ
   "Write, upload and delete files of a runner; it can't list or read them."
   FILES_WRITE

@@ -1,4 +1,4 @@
-// Package files reads and writes the files of claimed runners, through their agents.
+// Package files reads, writes and searches the files of claimed runners, and follows their changes, through their agents.
 package files
 
 import (
