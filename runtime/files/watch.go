@@ -52,9 +52,10 @@ func (a *Access) WatchFiles(ctx context.Context, id runtime.RunnerID, dir string
 // carry sends what a watching receives, in order. It holds a bounded number of changes, and returns why it
 // ended, with all goroutines that it started.
 func carry(ctx context.Context, watching *agent.Watching, arrived chan agent.Changes, out chan<- runtime.FileChange) error {
-	read := make(chan error, 1)
+	read, stopped := make(chan error, 1), make(chan struct{})
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
+		defer close(stopped)
 		defer watching.Close()
 		for {
 			changes, err := watching.Next()
@@ -89,9 +90,7 @@ func carry(ctx context.Context, watching *agent.Watching, arrived chan agent.Cha
 		case to <- first:
 			waiting = waiting[1:]
 		case <-ctx.Done():
-			if read != nil {
-				_ = <-read // its stream ended with ctx
-			}
+			<-stopped // its stream ended with ctx
 			return context.Cause(ctx)
 		}
 	}
