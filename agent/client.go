@@ -106,6 +106,9 @@ func (x *exchange) ask(request Request) (Response, error) {
 
 // version returns the oldest version that has all that is asked for.
 func (r Request) version() int {
+	if r.Search != nil || r.Watch != nil {
+		return 6
+	}
 	if r.Usage != nil || r.Move != nil {
 		return 5
 	}

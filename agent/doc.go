@@ -56,6 +56,8 @@
 //
 // Version 5 adds Move, AskUsage and Usage. A client without them is unaffected.
 //
+// Version 6 adds Search, Found, Watch and KindChanges. A client without them is unaffected.
+//
 // # An interpreter that is loaded
 //
 // A Warm request has the agent load an interpreter with modules, before the runner is used. It then
@@ -144,6 +146,17 @@
 // the client sends the contents, in order, as KindData frames, and KindEnd after
 // one whose size is -1, and the agent ends with KindUpdated. A stream that is cut
 // before leaves the file that was on its way as it was.
+//
+// A Search request is answered by a Response with Found, and nothing follows. It reads directories
+// and regular files as a List and a Read would, follows no link and leaves out views of the kernel. It
+// ends early at the bounds of Found.Limit. It ends, too, when the client closes the stream.
+//
+// A Watch request is answered once all that happens from then on is reported. KindChanges frames
+// follow, at most twenty a second, until the client closes the stream, or KindEnd says why no more
+// come: the directory isn't there any more, or too much is below it. The agent holds 1000 changes
+// at most. Of more, and of what the kernel dropped, it reports only that they were lost
+// (Changes.Lost); once that is sent, what comes next is reported again. It uses inotify as the runner's
+// root: at most 8 of its instances and 4096 of its watches.
 //
 // A peer that breaks the protocol is cut off. The server treats every agent as
 // hostile, and the agent every client that isn't the server.

@@ -20,7 +20,7 @@ type Side uint32
 // The sides.
 const (
 	ClientSide = Side(1<<KindResponse | 1<<KindStarted | 1<<KindOutput | 1<<KindStdinWindow | 1<<KindExited |
-		1<<KindFile | 1<<KindData | 1<<KindEnd | 1<<KindUpdated | 1<<KindResized)
+		1<<KindFile | 1<<KindData | 1<<KindEnd | 1<<KindUpdated | 1<<KindResized | 1<<KindChanges)
 	AgentSide = Side(1<<KindRequest | 1<<KindStdin | 1<<KindStdinEnd | 1<<KindAck | 1<<KindKill |
 		1<<KindSettled | 1<<KindData | 1<<KindEnd | 1<<KindResize | 1<<KindSignal | 1<<KindResizedAck)
 )

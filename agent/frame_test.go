@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"net"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -93,6 +94,8 @@ func FuzzRequest(f *testing.F) {
 	f.Add([]byte(`{"protocol":1,"start":{"id":"a","argv":["x"],"timeLimit":-1}}`))
 	f.Add([]byte(`{"protocol":2,"update":{"delete":["a"],"write":[{"path":"b","size":9223372036854775807}]}}`))
 	f.Add([]byte(`{"ping":{},"list":null}`))
+	f.Add([]byte(`{"protocol":6,"search":{"path":"d","name":"*","text":"/w==","most":1}}`))
+	f.Add([]byte(`{"protocol":6,"watch":{"path":"d","recursive":true}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var request Request
 		if err := ParseJSON(body, &request); err != nil {
@@ -151,6 +154,43 @@ func FuzzResponse(f *testing.F) {
 		}
 	})
 }
+
+// FuzzFinderAnswers is what a hostile agent may answer to a search and to a watch: what is passed on is in bounds.
+func FuzzFinderAnswers(f *testing.F) {
+	found, err := AppendJSON(nil, KindResponse, Response{Protocol: 6, Found: &Found{Matches: []Match{{File: FileInfo{Path: []byte("a")}, Line: 1}}, Limit: LimitTime}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	changes, err := AppendJSON(AppendFrame(nil, KindResponse, []byte(`{"protocol":6}`)), KindChanges, Changes{Changes: []Change{{Path: []byte("a"), Kind: ChangeRemoved}}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(found)
+	f.Add(changes)
+	f.Fuzz(func(t *testing.T, stream []byte) {
+		answer := func() net.Conn { return &answered{Reader: bytes.NewReader(stream)} }
+		if found, err := SearchFiles(t.Context(), answer(), Search{Name: "*", Most: 2}); err == nil && (len(found.Matches) > 2 || found.Skipped < 0) {
+			t.Errorf("%+v", found)
+		}
+		w, err := WatchFiles(t.Context(), answer(), Watch{})
+		for err == nil {
+			var changes Changes
+			if changes, err = w.Next(); len(changes.Changes) > MaxChanges {
+				t.Errorf("%d changes", len(changes.Changes))
+			}
+		}
+	})
+}
+
+// answered is a connection that has its answer already.
+type answered struct {
+	discard
+	*bytes.Reader
+}
+
+func (a *answered) Read(p []byte) (int, error) { return a.Reader.Read(p) }
+
+func (a *answered) Write(p []byte) (int, error) { return len(p), nil }
 
 func TestFrameBounds(t *testing.T) {
 	for _, test := range []struct {

@@ -6,7 +6,7 @@ import "time"
 // Protocol, in the request's own version; a client asks in the oldest version
 // that has what it asks for, so that it can talk to agents older than itself.
 const (
-	Protocol = 5
+	Protocol = 6
 	Oldest   = 1
 )
 
@@ -47,6 +47,7 @@ const (
 	KindSignal      Kind = 17 // client → agent: Signal; since version 2
 	KindResized     Kind = 18 // agent → client: binary; since version 3, to a client that asked for it
 	KindResizedAck  Kind = 19 // client → agent: binary; since version 3, after a KindResized
+	KindChanges     Kind = 20 // agent → client: Changes; since version 6, after a Watch
 )
 
 // A Request opens a stream. Exactly one of its pointers is set.
@@ -58,9 +59,11 @@ type Request struct {
 	List     *ListDir  `json:"list,omitempty"`
 	Read     *ReadFile `json:"read,omitempty"`
 	Update   *Update   `json:"update,omitempty"`
-	Warm     *Warm     `json:"warm,omitempty"`  // since version 4
-	Usage    *AskUsage `json:"usage,omitempty"` // since version 5
-	Move     *Move     `json:"move,omitempty"`  // since version 5
+	Warm     *Warm     `json:"warm,omitempty"`   // since version 4
+	Usage    *AskUsage `json:"usage,omitempty"`  // since version 5
+	Move     *Move     `json:"move,omitempty"`   // since version 5
+	Search   *Search   `json:"search,omitempty"` // since version 6
+	Watch    *Watch    `json:"watch,omitempty"`  // since version 6
 }
 
 // A Response answers a Request.
@@ -71,6 +74,7 @@ type Response struct {
 	Executions []Execution `json:"executions,omitempty"` // to a Ping
 	Warmed     *Warmed     `json:"warmed,omitempty"`     // to a Warm, once all is loaded
 	Usage      *Usage      `json:"usage,omitempty"`      // to an AskUsage
+	Found      *Found      `json:"found,omitempty"`      // to a Search
 	Error      *Error      `json:"error,omitempty"`
 }
 

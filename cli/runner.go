@@ -19,6 +19,8 @@ type runnerCommands struct {
 	Exec    runnerExec    `cmd:"" help:"Run a command in a claimed runner, and exit with its code."`
 	Shell   runnerShell   `cmd:"" help:"Open a shell in a runner."`
 	Copy    runnerCopy    `cmd:"" name:"cp" help:"Copy files into a runner, or out of one."`
+	Find    runnerFind    `cmd:"" help:"Find files in a runner by name, or lines by a text."`
+	Watch   runnerWatch   `cmd:"" help:"Print the changes of a runner's files as they happen."`
 }
 
 // Help is what rockpool runner --help says beyond its commands.
@@ -30,6 +32,7 @@ func (runnerCommands) Help() string {
     rockpool runner exec "$id" -- make test
     rockpool runner shell "$id"
     rockpool runner cp "$id:result.txt" .
+    rockpool runner find "$id" --name '*.py' --containing TODO
     rockpool runner release "$id"`
 }
 

@@ -1623,6 +1623,30 @@ func (v *File) GetMode() string { return v.Mode }
 // GetSize returns File.Size, and is useful for accessing the field via an interface.
 func (v *File) GetSize() int64 { return v.Size }
 
+// What happened to an entry.
+type FileChangeType string
+
+const (
+	// It comes first: all that happens from now on is reported. Now is the time to list the directory.
+	FileChangeTypeBegan FileChangeType = "BEGAN"
+	// It was made, or moved here, perhaps in place of another one. A directory comes with all that is below it.
+	FileChangeTypeCreated FileChangeType = "CREATED"
+	// Its content, mode or owner changed.
+	FileChangeTypeChanged FileChangeType = "CHANGED"
+	// It was deleted or moved away, with all below it.
+	FileChangeTypeRemoved FileChangeType = "REMOVED"
+	// There were too many changes, and those before this one are lost: list the directory.
+	FileChangeTypeLost FileChangeType = "LOST"
+)
+
+var AllFileChangeType = []FileChangeType{
+	FileChangeTypeBegan,
+	FileChangeTypeCreated,
+	FileChangeTypeChanged,
+	FileChangeTypeRemoved,
+	FileChangeTypeLost,
+}
+
 // A file or directory to be written. Exactly one of `text` and `base64` is given for a file, and neither for a directory.
 type FileInput struct {
 	// Absolute inside the runner, or below /workspace. Missing parents are made.
@@ -1651,6 +1675,74 @@ func (v *FileInput) GetDirectory() *bool { return v.Directory }
 
 // GetMode returns FileInput.Mode, and is useful for accessing the field via an interface.
 func (v *FileInput) GetMode() *string { return v.Mode }
+
+// FileMatch includes the requested fields of the GraphQL type FileMatch.
+// The GraphQL type's documentation follows.
+//
+// An entry that a search found, or a line of one.
+type FileMatch struct {
+	// The entry. Its path is below the directory that was searched.
+	File File `json:"file"`
+	// The line's number, from 1 on; null without `containing`.
+	Line *int `json:"line"`
+	// The line, or of a long one 512 bytes that have the text; null without `containing`.
+	Text *string `json:"text"`
+}
+
+// GetFile returns FileMatch.File, and is useful for accessing the field via an interface.
+func (v *FileMatch) GetFile() File { return v.File }
+
+// GetLine returns FileMatch.Line, and is useful for accessing the field via an interface.
+func (v *FileMatch) GetLine() *int { return v.Line }
+
+// GetText returns FileMatch.Text, and is useful for accessing the field via an interface.
+func (v *FileMatch) GetText() *string { return v.Text }
+
+// FileSearch includes the requested fields of the GraphQL type FileSearch.
+// The GraphQL type's documentation follows.
+//
+// What a search of files found.
+type FileSearch struct {
+	// What was found, sorted by path, element by element, then by line.
+	Matches []FileMatch `json:"matches"`
+	// The bound at which the search ended early; null: all was searched.
+	Limit *FileSearchLimit `json:"limit"`
+	// How many files and directories weren't searched, or not to their end, for another reason: binary, unreadable, or views of the kernel.
+	Skipped int `json:"skipped"`
+}
+
+// GetMatches returns FileSearch.Matches, and is useful for accessing the field via an interface.
+func (v *FileSearch) GetMatches() []FileMatch { return v.Matches }
+
+// GetLimit returns FileSearch.Limit, and is useful for accessing the field via an interface.
+func (v *FileSearch) GetLimit() *FileSearchLimit { return v.Limit }
+
+// GetSkipped returns FileSearch.Skipped, and is useful for accessing the field via an interface.
+func (v *FileSearch) GetSkipped() int { return v.Skipped }
+
+// A bound at which a search ends early.
+type FileSearchLimit string
+
+const (
+	// `maxMatches`, or as many as an answer of 700 KiB holds.
+	FileSearchLimitMatches FileSearchLimit = "MATCHES"
+	// 65536 entries of directories.
+	FileSearchLimitEntries FileSearchLimit = "ENTRIES"
+	// 64 MiB that were read.
+	FileSearchLimitBytes FileSearchLimit = "BYTES"
+	// 5 seconds.
+	FileSearchLimitTime FileSearchLimit = "TIME"
+	// Directories more than 128 deep, or with a path of more than 4096 bytes, weren't searched. All others were.
+	FileSearchLimitDepth FileSearchLimit = "DEPTH"
+)
+
+var AllFileSearchLimit = []FileSearchLimit{
+	FileSearchLimitMatches,
+	FileSearchLimitEntries,
+	FileSearchLimitBytes,
+	FileSearchLimitTime,
+	FileSearchLimitDepth,
+}
 
 // What an entry of a file system is.
 type FileType string
@@ -2490,7 +2582,7 @@ const (
 	GrantRightStdin GrantRight = "STDIN"
 	// Cancel it and send it signals.
 	GrantRightCancel GrantRight = "CANCEL"
-	// List, read and download files of a runner.
+	// List, search, read and download files of a runner, and follow their changes.
 	GrantRightFilesRead GrantRight = "FILES_READ"
 	// Write, upload and delete files of a runner; it can't list or read them.
 	GrantRightFilesWrite GrantRight = "FILES_WRITE"
@@ -4129,6 +4221,28 @@ func (v *RunningMarks) GetQueuedAt() time.Time { return v.QueuedAt }
 // GetStartedAt returns RunningMarks.StartedAt, and is useful for accessing the field via an interface.
 func (v *RunningMarks) GetStartedAt() *time.Time { return v.StartedAt }
 
+// SearchFilesResponse is returned by SearchFiles on success.
+type SearchFilesResponse struct {
+	// The runner with this id; null if it isn't there, or not any more.
+	Runner *SearchFilesRunner `json:"runner"`
+}
+
+// GetRunner returns SearchFilesResponse.Runner, and is useful for accessing the field via an interface.
+func (v *SearchFilesResponse) GetRunner() *SearchFilesRunner { return v.Runner }
+
+// SearchFilesRunner includes the requested fields of the GraphQL type Runner.
+// The GraphQL type's documentation follows.
+//
+// One isolated place in which commands run. It serves at most one claim in its life.
+type SearchFilesRunner struct {
+	// Searches a directory and all below it, inside the runner: entries by name, lines by a text, or with both the lines of files with that name. It follows no links, and leaves out binary files and views of the kernel such as /proc.
+	// It is bounded; `limit` says whether it ended early. INVALID_INPUT when `path`, `name`, `containing` or `maxMatches` can't be used, or neither `name` nor `containing` is given; RUNNER_GONE; FILE_ERROR when the directory isn't one; CONFLICT when an older server started the runner and its agent can't do it.
+	SearchFiles FileSearch `json:"searchFiles"`
+}
+
+// GetSearchFiles returns SearchFilesRunner.SearchFiles, and is useful for accessing the field via an interface.
+func (v *SearchFilesRunner) GetSearchFiles() FileSearch { return v.SearchFiles }
+
 // StartBatchResponse is returned by StartBatch on success.
 type StartBatchResponse struct {
 	// Starts a command in a claimed runner and answers at once, with the execution recorded; `executionEvents` and `execution(waitFor:)` tell what becomes of it. Any number may watch, and a watcher that leaves cancels nothing.
@@ -5320,6 +5434,30 @@ type __RunBatchInput struct {
 // GetInput returns __RunBatchInput.Input, and is useful for accessing the field via an interface.
 func (v *__RunBatchInput) GetInput() RunInput { return v.Input }
 
+// __SearchFilesInput is used internally by genqlient
+type __SearchFilesInput struct {
+	Runner     string  `json:"runner"`
+	Path       *string `json:"path"`
+	Name       *string `json:"name"`
+	Containing *string `json:"containing"`
+	MaxMatches *int    `json:"maxMatches"`
+}
+
+// GetRunner returns __SearchFilesInput.Runner, and is useful for accessing the field via an interface.
+func (v *__SearchFilesInput) GetRunner() string { return v.Runner }
+
+// GetPath returns __SearchFilesInput.Path, and is useful for accessing the field via an interface.
+func (v *__SearchFilesInput) GetPath() *string { return v.Path }
+
+// GetName returns __SearchFilesInput.Name, and is useful for accessing the field via an interface.
+func (v *__SearchFilesInput) GetName() *string { return v.Name }
+
+// GetContaining returns __SearchFilesInput.Containing, and is useful for accessing the field via an interface.
+func (v *__SearchFilesInput) GetContaining() *string { return v.Containing }
+
+// GetMaxMatches returns __SearchFilesInput.MaxMatches, and is useful for accessing the field via an interface.
+func (v *__SearchFilesInput) GetMaxMatches() *int { return v.MaxMatches }
+
 // __StartBatchInput is used internally by genqlient
 type __StartBatchInput struct {
 	Input StartExecutionInput `json:"input"`
@@ -5375,6 +5513,22 @@ func (v *__executionEventsInput) GetId() string { return v.Id }
 
 // GetAfter returns __executionEventsInput.After, and is useful for accessing the field via an interface.
 func (v *__executionEventsInput) GetAfter() *string { return v.After }
+
+// __fileChangesInput is used internally by genqlient
+type __fileChangesInput struct {
+	Runner    string  `json:"runner"`
+	Path      *string `json:"path"`
+	Recursive *bool   `json:"recursive"`
+}
+
+// GetRunner returns __fileChangesInput.Runner, and is useful for accessing the field via an interface.
+func (v *__fileChangesInput) GetRunner() string { return v.Runner }
+
+// GetPath returns __fileChangesInput.Path, and is useful for accessing the field via an interface.
+func (v *__fileChangesInput) GetPath() *string { return v.Path }
+
+// GetRecursive returns __fileChangesInput.Recursive, and is useful for accessing the field via an interface.
+func (v *__fileChangesInput) GetRecursive() *bool { return v.Recursive }
 
 // __uploadFileInput is used internally by genqlient
 type __uploadFileInput struct {
@@ -6576,6 +6730,33 @@ func (v *executionEventsResponse) __premarshalJSON() (*__premarshalexecutionEven
 	}
 	return &retval, nil
 }
+
+// fileChangesFileChangesFileChange includes the requested fields of the GraphQL type FileChange.
+// The GraphQL type's documentation follows.
+//
+// A change of an entry of a directory that is watched. What is renamed is REMOVED, and CREATED. What was made and removed within 50 ms is left out.
+type fileChangesFileChangesFileChange struct {
+	// What happened.
+	Type FileChangeType `json:"type"`
+	// The entry's path, below the directory that is watched; null of BEGAN and LOST. Bytes that aren't UTF-8 show as U+FFFD.
+	Path *string `json:"path"`
+}
+
+// GetType returns fileChangesFileChangesFileChange.Type, and is useful for accessing the field via an interface.
+func (v *fileChangesFileChangesFileChange) GetType() FileChangeType { return v.Type }
+
+// GetPath returns fileChangesFileChangesFileChange.Path, and is useful for accessing the field via an interface.
+func (v *fileChangesFileChangesFileChange) GetPath() *string { return v.Path }
+
+// fileChangesResponse is returned by fileChanges on success.
+type fileChangesResponse struct {
+	// BEGAN first, then the changes in a directory of a runner, each path at most twenty times a second. It ends with an error: RUNNER_GONE; FILE_ERROR when the directory isn't there, or any more; LIMIT_EXCEEDED for more than 8 subscribers of one runner, and for more than 4096 directories that they watch; CLUSTER_UNAVAILABLE.
+	// A slow reader, and one of a flood, gets LOST. It doesn't count as a use of the runner. CONFLICT when an older server started the runner and its agent can't do it. INVALID_INPUT for a path that can't be used.
+	FileChanges fileChangesFileChangesFileChange `json:"fileChanges"`
+}
+
+// GetFileChanges returns fileChangesResponse.FileChanges, and is useful for accessing the field via an interface.
+func (v *fileChangesResponse) GetFileChanges() fileChangesFileChangesFileChange { return v.FileChanges }
 
 // uploadFileResponse is returned by uploadFile on success.
 type uploadFileResponse struct {
@@ -8825,6 +9006,64 @@ func RunBatch(
 	return data_, err_
 }
 
+// The query executed by SearchFiles.
+const SearchFiles_Operation = `
+query SearchFiles ($runner: ID!, $path: String, $name: String, $containing: String, $maxMatches: Int) {
+	runner(id: $runner) {
+		searchFiles(path: $path, name: $name, containing: $containing, maxMatches: $maxMatches) {
+			matches {
+				file {
+					... File
+				}
+				line
+				text
+			}
+			limit
+			skipped
+		}
+	}
+}
+fragment File on File {
+	path
+	type
+	mode
+	size
+}
+`
+
+func SearchFiles(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	runner string,
+	path *string,
+	name *string,
+	containing *string,
+	maxMatches *int,
+) (data_ *SearchFilesResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "SearchFiles",
+		Query:  SearchFiles_Operation,
+		Variables: &__SearchFilesInput{
+			Runner:     runner,
+			Path:       path,
+			Name:       name,
+			Containing: containing,
+			MaxMatches: maxMatches,
+		},
+	}
+
+	data_ = &SearchFilesResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by StartBatch.
 const StartBatch_Operation = `
 mutation StartBatch ($input: StartExecutionInput!) {
@@ -9154,6 +9393,65 @@ func executionEventsForwardData(interfaceChan interface{}, jsonRawMsg json.RawMe
 	dataChan_, ok := interfaceChan.(chan executionEventsWsResponse)
 	if !ok {
 		return errors.New("failed to cast interface into 'chan executionEventsWsResponse'")
+	}
+	dataChan_ <- wsResp
+	return nil
+}
+
+// The subscription executed by fileChanges.
+const fileChanges_Operation = `
+subscription fileChanges ($runner: ID!, $path: String, $recursive: Boolean) {
+	fileChanges(runnerId: $runner, path: $path, recursive: $recursive) {
+		type
+		path
+	}
+}
+`
+
+// To unsubscribe, use [graphql.WebSocketClient.Unsubscribe]
+func fileChanges(
+	ctx_ context.Context,
+	client_ graphql.WebSocketClient,
+	runner string,
+	path *string,
+	recursive *bool,
+) (dataChan_ chan fileChangesWsResponse, subscriptionID_ string, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "fileChanges",
+		Query:  fileChanges_Operation,
+		Variables: &__fileChangesInput{
+			Runner:    runner,
+			Path:      path,
+			Recursive: recursive,
+		},
+	}
+
+	dataChan_ = make(chan fileChangesWsResponse)
+	subscriptionID_, err_ = client_.Subscribe(req_, dataChan_, fileChangesForwardData)
+
+	return dataChan_, subscriptionID_, err_
+}
+
+type fileChangesWsResponse graphql.BaseResponse[*fileChangesResponse]
+
+func fileChangesForwardData(interfaceChan interface{}, jsonRawMsg json.RawMessage) error {
+	var gqlResp graphql.Response
+	var wsResp fileChangesWsResponse
+	err := json.Unmarshal(jsonRawMsg, &gqlResp)
+	if err != nil {
+		return err
+	}
+	if len(gqlResp.Errors) == 0 {
+		err = json.Unmarshal(jsonRawMsg, &wsResp)
+		if err != nil {
+			return err
+		}
+	} else {
+		wsResp.Errors = gqlResp.Errors
+	}
+	dataChan_, ok := interfaceChan.(chan fileChangesWsResponse)
+	if !ok {
+		return errors.New("failed to cast interface into 'chan fileChangesWsResponse'")
 	}
 	dataChan_ <- wsResp
 	return nil

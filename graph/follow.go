@@ -35,6 +35,9 @@ type follower struct {
 // follow is a transport.Source.
 func (f *follower) follow(ctx context.Context, op *graphql.OperationContext, after string) (transport.Stream, error) {
 	fields := graphql.CollectFields(op, op.Operation.SelectionSet, []string{"Subscription"})
+	if len(fields) == 1 && fields[0].Name == "fileChanges" {
+		return f.followFiles(ctx, op, fields[0])
+	}
 	if len(fields) != 1 || fields[0].Name != "executionEvents" {
 		return nil, nil
 	}

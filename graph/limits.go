@@ -40,6 +40,9 @@ func complexity() generated.ComplexityRoot {
 		}
 		return scanning + page(child, maxLines)
 	}
+	c.Runner.SearchFiles = func(child int, _, _, _ *string, maxMatches *int) int {
+		return scanning + page(child, maxMatches) // of the runner's core, and a frame of 1 MiB here
+	}
 	return c
 }
 
@@ -84,6 +87,9 @@ func fields() generated.ComplexityRoot {
 	c.Runner.Events = func(child int) int { return 1 + child*runtime.KeptTaskEvents }
 	c.Runner.Files = func(child int, _ *string, _ *bool, first *int, _ *string) int {
 		return listing + page(child, first) // the whole directory is read for any page of it
+	}
+	c.Runner.SearchFiles = func(child int, _, _, _ *string, maxMatches *int) int {
+		return listing + page(child, maxMatches)
 	}
 	c.Mutation.UploadFile = func(child int, _, _ string, _ transport.Upload, _ *string) int {
 		return uploading + child

@@ -27,7 +27,7 @@ var boundedLists = map[string]string{
 	"OutputPage.chunks": "maxBytes, which Execution.output takes", "OutputLinePage.lines": "maxLines, which Execution.lines takes",
 	"UpdateFilesPayload.written": "the input's", "UpdateFilesPayload.deleted": "the input's", "UpdateFilesPayload.failed": "the input's",
 	"Language.aliases": "64", "Language.extensions": "64", "Language.environmentIds": "64", "Language.build": "64 arguments", "Language.run": "64 arguments",
-	"Attacks.failed": "the attacks of doctor",
+	"Attacks.failed": "the attacks of doctor", "FileSearch.matches": "maxMatches, which Runner.searchFiles takes",
 }
 
 // TestListsCost: aliases multiply what a list costs, so that its length has to count.
@@ -69,17 +69,18 @@ func complexities(op *ast.OperationDefinition, variables map[string]any) (all, m
 
 func TestCosts(t *testing.T) {
 	for query, want := range map[string]struct{ all, memory int }{
-		`{ poolAlertHistory { environmentId since } }`:                                      {201, 201},
-		`{ activity { claimsWaiting } }`:                                                    {1001, 2},
-		`{ environments { id } }`:                                                           {200, 200},
-		`{ execution(id: "x") { labels { name value } } }`:                                  {1 + 1 + 2*32, 1 + 1 + 2*32},
-		`{ runner(id: "x") { claim { labels { name value } } } }`:                           {1 + 1 + 1 + 2*32, 1 + 1 + 1 + 2*32},
-		`{ executions(failed: true, first: 10) { totalCount } }`:                            {10_011, 11},
-		`{ waitingClaims(first: 10) { totalCount } }`:                                       {1011, 11},
-		`{ cluster { allocations(first: 10) { totalCount } } }`:                             {1012, 12},
-		`{ cluster { evaluations(first: 10) { totalCount } } }`:                             {1012, 12},
-		`{ execution(id: "x") { lines(maxLines: 1) { total } } }`:                           {20_003, 3},
-		`{ execution(id: "x") { a: lines { total } b: lines { total } c: lines { total }}}`: {60_304, 7},
+		`{ poolAlertHistory { environmentId since } }`:                                        {201, 201},
+		`{ runner(id: "x") { searchFiles(name: "x", maxMatches: 10) { matches { line } } } }`: {20_022, 5_022},
+		`{ activity { claimsWaiting } }`:                                                      {1001, 2},
+		`{ environments { id } }`:                                                             {200, 200},
+		`{ execution(id: "x") { labels { name value } } }`:                                    {1 + 1 + 2*32, 1 + 1 + 2*32},
+		`{ runner(id: "x") { claim { labels { name value } } } }`:                             {1 + 1 + 1 + 2*32, 1 + 1 + 1 + 2*32},
+		`{ executions(failed: true, first: 10) { totalCount } }`:                              {10_011, 11},
+		`{ waitingClaims(first: 10) { totalCount } }`:                                         {1011, 11},
+		`{ cluster { allocations(first: 10) { totalCount } } }`:                               {1012, 12},
+		`{ cluster { evaluations(first: 10) { totalCount } } }`:                               {1012, 12},
+		`{ execution(id: "x") { lines(maxLines: 1) { total } } }`:                             {20_003, 3},
+		`{ execution(id: "x") { a: lines { total } b: lines { total } c: lines { total }}}`:   {60_304, 7},
 	} {
 		document, err := gqlparser.LoadQueryWithRules(schema(), query, rules.NewDefaultRules())
 		if err != nil {

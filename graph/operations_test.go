@@ -94,6 +94,7 @@ var known = map[string]operation{
 	"Mutation.drainCluster":    {answer: "{ cluster { kind } }", args: input(func(*things) in { return in{"draining": false} })},
 
 	"Subscription.executionEvents": {about: "execution", args: named("executionId", executionOf), answer: "{ __typename }"},
+	"Subscription.fileChanges":     {about: "runner", args: named("runnerId", runnerOf), answer: "{ type path }"},
 	"Subscription.ticketEvents":    {about: "ticket", args: id(ticketOf), answer: "{ environmentId }"},
 	"Subscription.batchEvents":     {about: "batch", args: named("batchId", batchOf), answer: "{ __typename }"},
 	"Subscription.poolAlerts":      {about: "environment", args: named("environmentId", lowOf), answer: "{ environmentId }"},
@@ -106,6 +107,7 @@ var known = map[string]operation{
 var below = []operation{
 	{name: "Query.runner files", rules: ops("runner", "files"), about: "runner", args: id(runnerOf), answer: "{ files { nodes { path } } }"},
 	{name: "Query.runner file", rules: ops("runner", "file"), about: "runner", args: id(runnerOf), answer: `{ file(path: "a.txt") { path downloadUrl } }`},
+	{name: "Query.runner searchFiles", rules: ops("runner", "searchFiles"), about: "runner", args: id(runnerOf), answer: `{ searchFiles(name: "*") { matches { file { path } } } }`},
 	{name: "Query.runner events", rules: ops("runner", "taskEvents"), about: "runner", args: id(runnerOf), answer: "{ events { kind } }"},
 	{name: "Query.execution output", rules: ops("execution", "output"), about: "execution", args: id(executionOf), answer: "{ output { end } outputUrl }"},
 	{name: "Query.execution lines", rules: ops("execution", "output"), about: "execution", args: id(executionOf), answer: "{ lines { total } }"},

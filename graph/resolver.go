@@ -35,6 +35,9 @@ type (
 	allocation   struct{ *resolver }
 	runner       struct{ *resolver }
 	file         struct{ *resolver }
+	fileSearch   struct{ *resolver }
+	fileMatch    struct{ *resolver }
+	fileChange   struct{ *resolver }
 	execution    struct{ *resolver }
 	batchFields  struct{ *resolver }
 	claimFields  struct{ *resolver }
@@ -63,6 +66,9 @@ func (r *resolver) Allocation() generated.AllocationResolver     { return alloca
 func (r *resolver) Runner() generated.RunnerResolver             { return runner{r} }
 func (r *resolver) Claim() generated.ClaimResolver               { return claimFields{r} }
 func (r *resolver) File() generated.FileResolver                 { return file{r} }
+func (r *resolver) FileSearch() generated.FileSearchResolver     { return fileSearch{r} }
+func (r *resolver) FileMatch() generated.FileMatchResolver       { return fileMatch{r} }
+func (r *resolver) FileChange() generated.FileChangeResolver     { return fileChange{r} }
 func (r *resolver) Execution() generated.ExecutionResolver       { return execution{r} }
 func (r *resolver) Batch() generated.BatchResolver               { return batchFields{r} }
 func (r *resolver) Caller() generated.CallerResolver             { return principal{r} }

@@ -14,16 +14,17 @@ import (
 // notFields are rules of what isn't a field of Query, Mutation or Subscription, with what asks
 // for them.
 var notFields = map[access.Operation]string{
-	"files":      "Runner.files",
-	"file":       "Runner.file, File.downloadUrl and GET /files/",
-	"taskEvents": "Runner.events and Cluster.taskEvents",
-	"output":     "Execution.output, Execution.lines, Execution.outputUrl and GET /outputs/",
-	"metrics":    "GET /metrics",
+	"files":       "Runner.files",
+	"searchFiles": "Runner.searchFiles",
+	"file":        "Runner.file, File.downloadUrl and GET /files/",
+	"taskEvents":  "Runner.events and Cluster.taskEvents",
+	"output":      "Execution.output, Execution.lines, Execution.outputUrl and GET /outputs/",
+	"metrics":     "GET /metrics",
 }
 
 // guardedFields are the fields below the operations whose resolvers ask the guard again.
 var guardedFields = map[string]string{
-	"Runner.files": "files", "Runner.file": "file", "Runner.events": "taskEvents", "File.downloadUrl": "file",
+	"Runner.files": "files", "Runner.searchFiles": "searchFiles", "Runner.file": "file", "Runner.events": "taskEvents", "File.downloadUrl": "file",
 	"Language.environmentId": "environment", "Language.version": "environment",
 	"Cluster.evaluations": "cluster", "Cluster.allocations": "cluster", "Cluster.taskEvents": "taskEvents",
 	"Execution.runner": "runner", "Execution.output": "output", "Execution.lines": "output", "Execution.outputUrl": "output",
@@ -37,7 +38,7 @@ var reachedBy = map[string]string{
 	"PoolStatus": "Environment and poolStatus", "ImageStatus": "PoolStatus", "PoolAlert": "poolAlerts and poolAlertHistory", "Activity": "activity",
 	"Cluster": "cluster and drainCluster", "Capacity": "Cluster", "Draining": "Cluster", "TaskEvent": "Runner.events and Cluster.taskEvents",
 	"Evaluation": "Cluster", "Shortage": "Evaluation", "Allocation": "Cluster",
-	"Runner": "runner, runners, runnerEvents and claimRunner", "RunnerEvent": "runnerEvents", "Claim": "Runner", "Label": "Claim and Execution", "Loaded": "Runner", "RunnerUsage": "Runner", "PortMapping": "Runner", "File": "Runner.files",
+	"Runner": "runner, runners, runnerEvents and claimRunner", "RunnerEvent": "runnerEvents", "Claim": "Runner", "Label": "Claim and Execution", "Loaded": "Runner", "RunnerUsage": "Runner", "PortMapping": "Runner", "File": "Runner.files", "FileSearch": "Runner.searchFiles", "FileMatch": "FileSearch", "FileChange": "fileChanges",
 	"Execution": "execution, executions and what starts them", "Usage": "Execution", "UsageNow": "Execution", "Marks": "Execution", "OutputPage": "Execution.output", "OutputChunk": "OutputPage", "OutputLinePage": "Execution.lines", "OutputLine": "OutputLinePage",
 	"ExecutionEvent": "executionEvents and BatchExecutionEvent", "ExecutionStarted": "ExecutionEvent", "ExecutionOutput": "ExecutionEvent", "ExecutionOutputLost": "ExecutionEvent", "ExecutionResized": "ExecutionEvent", "ExecutionFinished": "ExecutionEvent",
 	"Batch": "batch, batches and what starts them", "BatchCase": "Batch", "BatchEvent": "batchEvents", "BatchExecutionEvent": "BatchEvent", "BatchFinished": "BatchEvent",

@@ -43,3 +43,47 @@ type FileFailure struct {
 	Path    string
 	Message string
 }
+
+// A FileMatch is an entry that a search found, or a line of one.
+type FileMatch struct {
+	File File
+	Line int    // from 1 on; 0: it was searched by name only
+	Text string // the line, or the part of a long one that has the text
+}
+
+// A FileSearch is what a search found.
+type FileSearch struct {
+	Matches []FileMatch     // sorted by path, element by element, then by line
+	Limit   FileSearchLimit // at which it ended early; "": all was searched
+	Skipped int             // files and directories that weren't searched, or not to the end
+}
+
+// FileSearchLimit is a bound at which a search ends early.
+type FileSearchLimit string
+
+// The limits.
+const (
+	SearchMatches FileSearchLimit = "MATCHES"
+	SearchEntries FileSearchLimit = "ENTRIES"
+	SearchBytes   FileSearchLimit = "BYTES"
+	SearchTime    FileSearchLimit = "TIME"
+	SearchDepth   FileSearchLimit = "DEPTH"
+)
+
+// A FileChange is what happened to an entry of a directory that is watched.
+type FileChange struct {
+	Type FileChangeType
+	Path string // below that directory; of BEGAN and LOST ""
+}
+
+// FileChangeType is what happened.
+type FileChangeType string
+
+// The types.
+const (
+	FilesBegan  FileChangeType = "BEGAN" // comes first: what happens from now on is reported
+	FileCreated FileChangeType = "CREATED"
+	FileChanged FileChangeType = "CHANGED"
+	FileRemoved FileChangeType = "REMOVED"
+	FilesLost   FileChangeType = "LOST" // there were more changes before: list to see what is there
+)

@@ -182,6 +182,14 @@ func TestOldAgent(t *testing.T) {
 	_, err = agent.MoveFile(t.Context(), conn, agent.Move{From: "a", To: "b"})
 	wantCode(t, err, agent.ErrIncompatible)
 
+	conn, _ = oldAgent(t, old["response-incompatible"])
+	_, err = agent.SearchFiles(t.Context(), conn, agent.Search{Name: "*", Most: 1})
+	wantCode(t, err, agent.ErrIncompatible)
+
+	conn, _ = oldAgent(t, old["response-incompatible"])
+	_, err = agent.WatchFiles(t.Context(), conn, agent.Watch{})
+	wantCode(t, err, agent.ErrIncompatible)
+
 	conn, _ = oldAgent(t, old["response"], old["file"], old["data"], old["end"])
 	_, content, err := agent.OpenFile(t.Context(), conn, "f", 0)
 	if err != nil {

@@ -28,6 +28,7 @@ type fakeHost struct {
 	kills   []time.Duration
 	sizes   []agent.Size
 	signals []string
+	left    int // searches and watches whose client left
 }
 
 // A fakeProcess is one such function while it runs.
@@ -227,6 +228,53 @@ func (h *fakeHost) Move(move agent.Move) (agent.FileInfo, error) {
 		return agent.FileInfo{}, &agent.Error{Code: agent.ErrDenied, Field: "to", Path: move.To}
 	}
 	return agent.FileInfo{Path: []byte(move.To), Size: int64(len(move.From))}, nil
+}
+
+func (h *fakeHost) Search(ctx context.Context, search agent.Search) (agent.Found, error) {
+	switch search.Path {
+	case "secret":
+		return agent.Found{}, errFake
+	case "long":
+		<-ctx.Done()
+		h.mu.Lock()
+		h.left++
+		h.mu.Unlock()
+		return agent.Found{}, ctx.Err()
+	}
+	return agent.Found{Matches: []agent.Match{{File: agent.FileInfo{Path: []byte("a\xff"), Type: "file"}, Line: 3, Text: search.Text}}, Limit: agent.LimitBytes, Skipped: 2}, nil
+}
+
+func (h *fakeHost) Watch(ctx context.Context, watch agent.Watch, each func(agent.Changes) error) error {
+	if watch.Path == "none" {
+		return &agent.Error{Code: agent.ErrNotFound, Path: watch.Path}
+	}
+	if err := each(agent.Changes{}); err != nil {
+		return err
+	}
+	switch watch.Path {
+	case "secret":
+		return errFake
+	case "flood":
+		for i := 0; ; i++ {
+			if err := each(agent.Changes{Changes: []agent.Change{{Path: fmt.Append(nil, i), Kind: agent.ChangeCreated}}}); err != nil {
+				h.mu.Lock()
+				h.left++
+				h.mu.Unlock()
+				return err
+			}
+		}
+	}
+	if err := each(agent.Changes{Changes: []agent.Change{{Path: []byte("a\xff"), Kind: agent.ChangeRemoved}}, Lost: true}); err != nil {
+		return err
+	}
+	if watch.Recursive {
+		return &agent.Error{Code: agent.ErrTooMany, Path: watch.Path, Message: "too much"}
+	}
+	<-ctx.Done()
+	h.mu.Lock()
+	h.left++
+	h.mu.Unlock()
+	return nil
 }
 
 func (h *fakeHost) Update(update agent.Update) (func(func(i int) io.Reader) (agent.Updated, error), error) {

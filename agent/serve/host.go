@@ -7,6 +7,7 @@
 package serve
 
 import (
+	"context"
 	"io"
 	"time"
 
@@ -24,6 +25,7 @@ type Host interface {
 	// Now returns what is used in the whole place, by commands that ended, too.
 	Now() Now
 	Files
+	Finder
 }
 
 // A Warmer is a Host that can load an interpreter.
@@ -54,6 +56,15 @@ type Files interface {
 	// update.Write[i], and is called once for each file, in order; apply needn't
 	// read all. An error of such a reader ends apply, which returns it.
 	Update(update agent.Update) (apply func(content func(i int) io.Reader) (agent.Updated, error), err error)
+}
+
+// A Finder finds a host's files. Its methods return early when ctx ends; then their result is of no use.
+type Finder interface {
+	// Search returns what a search finds, sorted by path.
+	Search(ctx context.Context, search agent.Search) (agent.Found, error)
+	// Watch calls each without changes once it watches, then with changes, until ctx ends or each
+	// fails. Any other error is an [*agent.Error] that says why it can't watch, any more.
+	Watch(ctx context.Context, watch agent.Watch, each func(agent.Changes) error) error
 }
 
 // A Process is one command that was started, and all that it starts.

@@ -18,6 +18,7 @@ const (
 	maxExecutions  = 256              // that run or weren't settled
 	maxRemembered  = 256              // ids of settled executions, so that a late start doesn't start again
 	maxTransfers   = 16               // at once: each may hold a thread
+	maxWatches     = 8                // at once: each holds an instance of inotify, of which the runner's root has 16
 	requestTimeout = 30 * time.Second // for a stream's request
 	acceptPause    = 20 * time.Millisecond
 	maxID          = 128 // bytes
@@ -36,6 +37,7 @@ type Server struct {
 	config    Config
 	budget    *budget
 	transfers chan struct{}
+	watches   chan struct{}
 	running   sync.WaitGroup
 
 	mu         sync.Mutex // guards what is below
@@ -51,6 +53,7 @@ func New(host Host, config Config) *Server {
 	return &Server{
 		host: host, config: config, budget: newBudget(),
 		transfers:  make(chan struct{}, maxTransfers),
+		watches:    make(chan struct{}, maxWatches),
 		executions: map[string]*execution{},
 	}
 }
@@ -173,7 +176,9 @@ func (s *Server) serve(conn net.Conn, frames *agent.FrameReader, request agent.R
 		return s.visible(s.usage(conn, request))
 	case request.Warm != nil:
 		return s.visible(s.warm(conn, *request.Warm))
-	case request.List != nil, request.Read != nil, request.Update != nil, request.Move != nil:
+	case request.Watch != nil:
+		return s.visible(s.watch(conn, frames, *request.Watch, hello))
+	case request.List != nil, request.Read != nil, request.Update != nil, request.Move != nil, request.Search != nil:
 		if !s.admit() {
 			return &agent.Error{Code: agent.ErrTooMany, Message: fmt.Sprintf("%d files are being carried in this runner, and none ended for %s: end one, or try later", maxTransfers, transferPatience)}
 		}

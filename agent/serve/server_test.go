@@ -375,9 +375,17 @@ func TestRequests(t *testing.T) {
 		want agent.ErrorCode
 	}{
 		{`{"protocol":0,"ping":{}}`, agent.ErrIncompatible},
-		{`{"protocol":6,"ping":{}}`, agent.ErrIncompatible},
+		{`{"protocol":7,"ping":{}}`, agent.ErrIncompatible},
 		{`{"protocol":4,"ping":{}}`, ""},
 		{`{"protocol":4,"warm":{"interpreter":"python"}}`, agent.ErrInvalid},
+		{`{"protocol":6,"search":{"name":"*","most":1}}`, ""},
+		{`{"protocol":6,"search":{"path":"secret","name":"*","most":1}}`, agent.ErrInternal},
+		{`{"protocol":6,"search":{"name":"[","most":1}}`, agent.ErrInvalid},
+		{`{"protocol":6,"search":{"most":1}}`, agent.ErrInvalid},
+		{`{"protocol":6,"search":{"text":"YQph","most":1}}`, agent.ErrInvalid},
+		{`{"protocol":6,"search":{"name":"*"}}`, agent.ErrInvalid},
+		{`{"protocol":6,"search":{"name":"*","most":1001}}`, agent.ErrInvalid},
+		{`{"protocol":6,"watch":{"path":"none"}}`, agent.ErrNotFound},
 		{`{"protocol":2,"ping":{}}`, ""},
 		{`{"protocol":2,"start":{"id":"a","argv":["a"],"terminal":{"columns":0,"rows":24}}}`, agent.ErrInvalid},
 		{`{"protocol":2,"start":{"id":"a","argv":["a"],"limits":{"processes":-1}}}`, agent.ErrInvalid},

@@ -44,6 +44,8 @@ func (t *transfer) run(request agent.Request) error {
 			err = t.file(info)
 		}
 		return t.end(err)
+	case request.Search != nil:
+		return t.search(request)
 	default:
 		return t.update(*request.Update)
 	}

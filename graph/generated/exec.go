@@ -51,6 +51,9 @@ type ResolverRoot interface {
 	Evaluation() EvaluationResolver
 	Execution() ExecutionResolver
 	File() FileResolver
+	FileChange() FileChangeResolver
+	FileMatch() FileMatchResolver
+	FileSearch() FileSearchResolver
 	Grant() GrantResolver
 	ImageStatus() ImageStatusResolver
 	Language() LanguageResolver
@@ -455,6 +458,11 @@ type ComplexityRoot struct {
 		Type        func(childComplexity int) int
 	}
 
+	FileChange struct {
+		Path func(childComplexity int) int
+		Type func(childComplexity int) int
+	}
+
 	FileConnection struct {
 		Edges    func(childComplexity int) int
 		Nodes    func(childComplexity int) int
@@ -469,6 +477,18 @@ type ComplexityRoot struct {
 	FileFailure struct {
 		Message func(childComplexity int) int
 		Path    func(childComplexity int) int
+	}
+
+	FileMatch struct {
+		File func(childComplexity int) int
+		Line func(childComplexity int) int
+		Text func(childComplexity int) int
+	}
+
+	FileSearch struct {
+		Limit   func(childComplexity int) int
+		Matches func(childComplexity int) int
+		Skipped func(childComplexity int) int
 	}
 
 	Grant struct {
@@ -740,6 +760,7 @@ type ComplexityRoot struct {
 		Message       func(childComplexity int) int
 		Ports         func(childComplexity int) int
 		Revision      func(childComplexity int) int
+		SearchFiles   func(childComplexity int, path *string, name *string, containing *string, maxMatches *int) int
 		State         func(childComplexity int) int
 		Tenant        func(childComplexity int) int
 		Usage         func(childComplexity int) int
@@ -791,6 +812,7 @@ type ComplexityRoot struct {
 	Subscription struct {
 		BatchEvents     func(childComplexity int, batchID string, after *string) int
 		ExecutionEvents func(childComplexity int, executionID string, after *string, resizes *bool) int
+		FileChanges     func(childComplexity int, runnerID string, path *string, recursive *bool) int
 		PoolAlerts      func(childComplexity int, environmentID *string) int
 		PoolStatus      func(childComplexity int, environmentID *string) int
 		RunnerEvents    func(childComplexity int, environmentID *string) int
@@ -1012,6 +1034,16 @@ type FileResolver interface {
 	LinkTarget(ctx context.Context, obj *runtime.File) (*string, error)
 	DownloadURL(ctx context.Context, obj *runtime.File) (*string, error)
 }
+type FileChangeResolver interface {
+	Path(ctx context.Context, obj *runtime.FileChange) (*string, error)
+}
+type FileMatchResolver interface {
+	Line(ctx context.Context, obj *runtime.FileMatch) (*int, error)
+	Text(ctx context.Context, obj *runtime.FileMatch) (*string, error)
+}
+type FileSearchResolver interface {
+	Limit(ctx context.Context, obj *runtime.FileSearch) (*runtime.FileSearchLimit, error)
+}
 type GrantResolver interface {
 	ExecutionID(ctx context.Context, obj *access.Grant) (*string, error)
 	RunnerID(ctx context.Context, obj *access.Grant) (*string, error)
@@ -1088,6 +1120,7 @@ type RunnerResolver interface {
 	ClusterURL(ctx context.Context, obj *runtime.Runner) (*string, error)
 	Events(ctx context.Context, obj *runtime.Runner) ([]runtime.TaskEvent, error)
 	Files(ctx context.Context, obj *runtime.Runner, path *string, recursive *bool, first *int, after *string) (pagination.Connection[runtime.File], error)
+	SearchFiles(ctx context.Context, obj *runtime.Runner, path *string, name *string, containing *string, maxMatches *int) (runtime.FileSearch, error)
 	File(ctx context.Context, obj *runtime.Runner, path string) (*runtime.File, error)
 }
 type RunnerUsageResolver interface {
@@ -1102,6 +1135,7 @@ type SubscriptionResolver interface {
 	TicketEvents(ctx context.Context, id string) (<-chan ticket.Ticket, error)
 	PoolAlerts(ctx context.Context, environmentID *string) (<-chan runtime.PoolAlert, error)
 	PoolStatus(ctx context.Context, environmentID *string) (<-chan runtime.PoolStatus, error)
+	FileChanges(ctx context.Context, runnerID string, path *string, recursive *bool) (<-chan runtime.FileChange, error)
 	RunnerEvents(ctx context.Context, environmentID *string) (<-chan runnerfeed.Event, error)
 }
 type TenantResolver interface {
@@ -2686,6 +2720,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.File.Type(childComplexity), true
 
+	case "FileChange.path":
+		if e.ComplexityRoot.FileChange.Path == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FileChange.Path(childComplexity), true
+	case "FileChange.type":
+		if e.ComplexityRoot.FileChange.Type == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FileChange.Type(childComplexity), true
+
 	case "FileConnection.edges":
 		if e.ComplexityRoot.FileConnection.Edges == nil {
 			break
@@ -2730,6 +2777,44 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.FileFailure.Path(childComplexity), true
+
+	case "FileMatch.file":
+		if e.ComplexityRoot.FileMatch.File == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FileMatch.File(childComplexity), true
+	case "FileMatch.line":
+		if e.ComplexityRoot.FileMatch.Line == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FileMatch.Line(childComplexity), true
+	case "FileMatch.text":
+		if e.ComplexityRoot.FileMatch.Text == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FileMatch.Text(childComplexity), true
+
+	case "FileSearch.limit":
+		if e.ComplexityRoot.FileSearch.Limit == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FileSearch.Limit(childComplexity), true
+	case "FileSearch.matches":
+		if e.ComplexityRoot.FileSearch.Matches == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FileSearch.Matches(childComplexity), true
+	case "FileSearch.skipped":
+		if e.ComplexityRoot.FileSearch.Skipped == nil {
+			break
+		}
+
+		return e.ComplexityRoot.FileSearch.Skipped(childComplexity), true
 
 	case "Grant.executionId":
 		if e.ComplexityRoot.Grant.ExecutionID == nil {
@@ -4005,6 +4090,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Runner.Revision(childComplexity), true
+	case "Runner.searchFiles":
+		if e.ComplexityRoot.Runner.SearchFiles == nil {
+			break
+		}
+
+		args, err := ec.field_Runner_searchFiles_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Runner.SearchFiles(childComplexity, args["path"].(*string), args["name"].(*string), args["containing"].(*string), args["maxMatches"].(*int)), true
 	case "Runner.state":
 		if e.ComplexityRoot.Runner.State == nil {
 			break
@@ -4185,6 +4281,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Subscription.ExecutionEvents(childComplexity, args["executionId"].(string), args["after"].(*string), args["resizes"].(*bool)), true
+	case "Subscription.fileChanges":
+		if e.ComplexityRoot.Subscription.FileChanges == nil {
+			break
+		}
+
+		args, err := ec.field_Subscription_fileChanges_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Subscription.FileChanges(childComplexity, args["runnerId"].(string), args["path"].(*string), args["recursive"].(*bool)), true
 	case "Subscription.poolAlerts":
 		if e.ComplexityRoot.Subscription.PoolAlerts == nil {
 			break
@@ -5258,6 +5365,19 @@ type Subscription {
   ): PoolStatus!
 
   """
+  BEGAN first, then the changes in a directory of a runner, each path at most twenty times a second. It ends with an error: RUNNER_GONE; FILE_ERROR when the directory isn't there, or any more; LIMIT_EXCEEDED for more than 8 subscribers of one runner, and for more than 4096 directories that they watch; CLUSTER_UNAVAILABLE.
+  A slow reader, and one of a flood, gets LOST. It doesn't count as a use of the runner. CONFLICT when an older server started the runner and its agent can't do it. INVALID_INPUT for a path that can't be used.
+  """
+  fileChanges(
+    "The runner's id."
+    runnerId: ID!
+    "A directory, absolute inside the runner or below /workspace. Default: /workspace."
+    path: String
+    "Whether changes in directories below it come, too. Default: false. Links are not followed."
+    recursive: Boolean
+  ): FileChange!
+
+  """
   Each runner that is there first, then each change of a runner's state, until it is GONE. A slow reader gets only the latest of each runner, and none that came and went meanwhile; none comes twice as it was.
   ENVIRONMENT_NOT_FOUND for an environment that isn't there.
   """
@@ -5315,7 +5435,7 @@ enum GrantRight {
   STDIN
   "Cancel it and send it signals."
   CANCEL
-  "List, read and download files of a runner."
+  "List, search, read and download files of a runner, and follow their changes."
   FILES_READ
   "Write, upload and delete files of a runner; it can't list or read them."
   FILES_WRITE
@@ -6108,6 +6228,20 @@ type Runner {
     "Only those after this cursor of an earlier page."
     after: String
   ): FileConnection!
+  """
+  Searches a directory and all below it, inside the runner: entries by name, lines by a text, or with both the lines of files with that name. It follows no links, and leaves out binary files and views of the kernel such as /proc.
+  It is bounded; ` + "`" + `limit` + "`" + ` says whether it ended early. INVALID_INPUT when ` + "`" + `path` + "`" + `, ` + "`" + `name` + "`" + `, ` + "`" + `containing` + "`" + ` or ` + "`" + `maxMatches` + "`" + ` can't be used, or neither ` + "`" + `name` + "`" + ` nor ` + "`" + `containing` + "`" + ` is given; RUNNER_GONE; FILE_ERROR when the directory isn't one; CONFLICT when an older server started the runner and its agent can't do it.
+  """
+  searchFiles(
+    "A directory, absolute inside the runner or below /workspace. Default: /workspace."
+    path: String
+    "A pattern for an entry's name, the last element of its path: ` + "`" + `*` + "`" + ` is any text, ` + "`" + `?` + "`" + ` one character, ` + "`" + `[a-z]` + "`" + ` one of a range, and ` + "`" + `\\` + "`" + ` takes the next character as it is. At most 255 bytes."
+    name: String
+    "A text that a line contains, 1 to 256 bytes without a line feed; upper and lower case differ. Only regular files are read."
+    containing: String
+    "At most this many, 1 to 1000. Default: 100."
+    maxMatches: Int
+  ): FileSearch!
   "One file, directory, link or other entry; null if there is none. RUNNER_GONE; INVALID_INPUT for a path that can't be used."
   file(
     "Absolute inside the runner, or below /workspace."
@@ -6318,6 +6452,62 @@ type File {
   Refused with an error as here: RUNNER_GONE (410), FILE_ERROR (404: not there any more, no regular file, or one with more than 1 GiB of holes), FORBIDDEN (410: expired; 403: not ours). Null for anything but a regular file.
   """
   downloadUrl: String
+}
+
+"What a search of files found."
+type FileSearch {
+  "What was found, sorted by path, element by element, then by line."
+  matches: [FileMatch!]!
+  "The bound at which the search ended early; null: all was searched."
+  limit: FileSearchLimit
+  "How many files and directories weren't searched, or not to their end, for another reason: binary, unreadable, or views of the kernel."
+  skipped: Int!
+}
+
+"An entry that a search found, or a line of one."
+type FileMatch {
+  "The entry. Its path is below the directory that was searched."
+  file: File!
+  "The line's number, from 1 on; null without ` + "`" + `containing` + "`" + `."
+  line: Int
+  "The line, or of a long one 512 bytes that have the text; null without ` + "`" + `containing` + "`" + `."
+  text: String
+}
+
+"A bound at which a search ends early."
+enum FileSearchLimit {
+  "` + "`" + `maxMatches` + "`" + `, or as many as an answer of 700 KiB holds."
+  MATCHES
+  "65536 entries of directories."
+  ENTRIES
+  "64 MiB that were read."
+  BYTES
+  "5 seconds."
+  TIME
+  "Directories more than 128 deep, or with a path of more than 4096 bytes, weren't searched. All others were."
+  DEPTH
+}
+
+"A change of an entry of a directory that is watched. What is renamed is REMOVED, and CREATED. What was made and removed within 50 ms is left out."
+type FileChange {
+  "What happened."
+  type: FileChangeType!
+  "The entry's path, below the directory that is watched; null of BEGAN and LOST. Bytes that aren't UTF-8 show as U+FFFD."
+  path: String
+}
+
+"What happened to an entry."
+enum FileChangeType {
+  "It comes first: all that happens from now on is reported. Now is the time to list the directory."
+  BEGAN
+  "It was made, or moved here, perhaps in place of another one. A directory comes with all that is below it."
+  CREATED
+  "Its content, mode or owner changed."
+  CHANGED
+  "It was deleted or moved away, with all below it."
+  REMOVED
+  "There were too many changes, and those before this one are lost: list the directory."
+  LOST
 }
 
 "What an entry of a file system is."
@@ -8238,6 +8428,16 @@ func (ec *executionContext) childFields_File(ctx context.Context, field graphql.
 	return nil, fmt.Errorf("no field named %q was found under type File", field.Name)
 }
 
+func (ec *executionContext) childFields_FileChange(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "type":
+		return ec.fieldContext_FileChange_type(ctx, field)
+	case "path":
+		return ec.fieldContext_FileChange_path(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type FileChange", field.Name)
+}
+
 func (ec *executionContext) childFields_FileConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "edges":
@@ -8268,6 +8468,30 @@ func (ec *executionContext) childFields_FileFailure(ctx context.Context, field g
 		return ec.fieldContext_FileFailure_message(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type FileFailure", field.Name)
+}
+
+func (ec *executionContext) childFields_FileMatch(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "file":
+		return ec.fieldContext_FileMatch_file(ctx, field)
+	case "line":
+		return ec.fieldContext_FileMatch_line(ctx, field)
+	case "text":
+		return ec.fieldContext_FileMatch_text(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type FileMatch", field.Name)
+}
+
+func (ec *executionContext) childFields_FileSearch(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "matches":
+		return ec.fieldContext_FileSearch_matches(ctx, field)
+	case "limit":
+		return ec.fieldContext_FileSearch_limit(ctx, field)
+	case "skipped":
+		return ec.fieldContext_FileSearch_skipped(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type FileSearch", field.Name)
 }
 
 func (ec *executionContext) childFields_Grant(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -8714,6 +8938,8 @@ func (ec *executionContext) childFields_Runner(ctx context.Context, field graphq
 		return ec.fieldContext_Runner_events(ctx, field)
 	case "files":
 		return ec.fieldContext_Runner_files(ctx, field)
+	case "searchFiles":
+		return ec.fieldContext_Runner_searchFiles(ctx, field)
 	case "file":
 		return ec.fieldContext_Runner_file(ctx, field)
 	}
@@ -10232,6 +10458,44 @@ func (ec *executionContext) field_Runner_files_args(ctx context.Context, rawArgs
 	return args, nil
 }
 
+func (ec *executionContext) field_Runner_searchFiles_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "path",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["path"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "name",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["name"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "containing",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["containing"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "maxMatches",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["maxMatches"] = arg3
+	return args, nil
+}
+
 func (ec *executionContext) field_Subscription_batchEvents_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -10281,6 +10545,36 @@ func (ec *executionContext) field_Subscription_executionEvents_args(ctx context.
 		return nil, err
 	}
 	args["resizes"] = arg2
+	return args, nil
+}
+
+func (ec *executionContext) field_Subscription_fileChanges_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "runnerId",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["runnerId"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "path",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["path"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "recursive",
+		func(ctx context.Context, v any) (*bool, error) {
+			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["recursive"] = arg2
 	return args, nil
 }
 
@@ -16623,6 +16917,52 @@ func (ec *executionContext) fieldContext_File_downloadUrl(_ context.Context, fie
 	return graphql.NewScalarFieldContext("File", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _FileChange_type(ctx context.Context, field graphql.CollectedField, obj *runtime.FileChange) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_FileChange_type(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Type, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.FileChangeType) graphql.Marshaler {
+			return ec.marshalNFileChangeType2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐFileChangeType(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_FileChange_type(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("FileChange", field, false, false, errors.New("field of type FileChangeType does not have child fields"))
+}
+
+func (ec *executionContext) _FileChange_path(ctx context.Context, field graphql.CollectedField, obj *runtime.FileChange) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_FileChange_path(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.FileChange().Path(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_FileChange_path(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("FileChange", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _FileConnection_edges(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.File]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -16818,6 +17158,162 @@ func (ec *executionContext) _FileFailure_message(ctx context.Context, field grap
 }
 func (ec *executionContext) fieldContext_FileFailure_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("FileFailure", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _FileMatch_file(ctx context.Context, field graphql.CollectedField, obj *runtime.FileMatch) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_FileMatch_file(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.File, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.File) graphql.Marshaler {
+			return ec.marshalNFile2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐFile(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_FileMatch_file(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "FileMatch",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_File(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _FileMatch_line(ctx context.Context, field graphql.CollectedField, obj *runtime.FileMatch) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_FileMatch_line(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.FileMatch().Line(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_FileMatch_line(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("FileMatch", field, true, true, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _FileMatch_text(ctx context.Context, field graphql.CollectedField, obj *runtime.FileMatch) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_FileMatch_text(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.FileMatch().Text(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_FileMatch_text(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("FileMatch", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _FileSearch_matches(ctx context.Context, field graphql.CollectedField, obj *runtime.FileSearch) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_FileSearch_matches(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Matches, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []runtime.FileMatch) graphql.Marshaler {
+			return ec.marshalNFileMatch2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐFileMatchᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_FileSearch_matches(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "FileSearch",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_FileMatch(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _FileSearch_limit(ctx context.Context, field graphql.CollectedField, obj *runtime.FileSearch) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_FileSearch_limit(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.FileSearch().Limit(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *runtime.FileSearchLimit) graphql.Marshaler {
+			return ec.marshalOFileSearchLimit2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐFileSearchLimit(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_FileSearch_limit(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("FileSearch", field, true, true, errors.New("field of type FileSearchLimit does not have child fields"))
+}
+
+func (ec *executionContext) _FileSearch_skipped(ctx context.Context, field graphql.CollectedField, obj *runtime.FileSearch) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_FileSearch_skipped(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Skipped, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_FileSearch_skipped(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("FileSearch", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _Grant_id(ctx context.Context, field graphql.CollectedField, obj *access.Grant) (ret graphql.Marshaler) {
@@ -22002,6 +22498,50 @@ func (ec *executionContext) fieldContext_Runner_files(ctx context.Context, field
 	return fc, nil
 }
 
+func (ec *executionContext) _Runner_searchFiles(ctx context.Context, field graphql.CollectedField, obj *runtime.Runner) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Runner_searchFiles(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Runner().SearchFiles(ctx, obj, fc.Args["path"].(*string), fc.Args["name"].(*string), fc.Args["containing"].(*string), fc.Args["maxMatches"].(*int))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.FileSearch) graphql.Marshaler {
+			return ec.marshalNFileSearch2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐFileSearch(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Runner_searchFiles(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Runner",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_FileSearch(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Runner_searchFiles_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Runner_file(ctx context.Context, field graphql.CollectedField, obj *runtime.Runner) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -22838,6 +23378,50 @@ func (ec *executionContext) fieldContext_Subscription_poolStatus(ctx context.Con
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Subscription_poolStatus_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Subscription_fileChanges(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
+	return graphql.ResolveFieldStream(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Subscription_fileChanges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Subscription().FileChanges(ctx, fc.Args["runnerId"].(string), fc.Args["path"].(*string), fc.Args["recursive"].(*bool))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.FileChange) graphql.Marshaler {
+			return ec.marshalNFileChange2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐFileChange(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Subscription_fileChanges(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Subscription",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_FileChange(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Subscription_fileChanges_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -31856,6 +32440,82 @@ func (ec *executionContext) _File(ctx context.Context, sel ast.SelectionSet, obj
 	return out
 }
 
+var fileChangeImplementors = []string{"FileChange"}
+
+func (ec *executionContext) _FileChange(ctx context.Context, sel ast.SelectionSet, obj *runtime.FileChange) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, fileChangeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("FileChange")
+		case "type":
+			out.Values[i] = ec._FileChange_type(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "path":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._FileChange_path(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var fileConnectionImplementors = []string{"FileConnection"}
 
 func (ec *executionContext) _FileConnection(ctx context.Context, sel ast.SelectionSet, obj *pagination.Connection[runtime.File]) graphql.Marshaler {
@@ -31968,6 +32628,201 @@ func (ec *executionContext) _FileFailure(ctx context.Context, sel ast.SelectionS
 			out.Values[i] = ec._FileFailure_message(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var fileMatchImplementors = []string{"FileMatch"}
+
+func (ec *executionContext) _FileMatch(ctx context.Context, sel ast.SelectionSet, obj *runtime.FileMatch) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, fileMatchImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("FileMatch")
+		case "file":
+			out.Values[i] = ec._FileMatch_file(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "line":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._FileMatch_line(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "text":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._FileMatch_text(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var fileSearchImplementors = []string{"FileSearch"}
+
+func (ec *executionContext) _FileSearch(ctx context.Context, sel ast.SelectionSet, obj *runtime.FileSearch) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, fileSearchImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("FileSearch")
+		case "matches":
+			out.Values[i] = ec._FileSearch_matches(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "limit":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._FileSearch_limit(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "skipped":
+			out.Values[i] = ec._FileSearch_skipped(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
@@ -34851,6 +35706,44 @@ func (ec *executionContext) _Runner(ctx context.Context, sel ast.SelectionSet, o
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "searchFiles":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Runner_searchFiles(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "file":
 			field := field
 
@@ -35373,6 +36266,8 @@ func (ec *executionContext) _Subscription(ctx context.Context, sel ast.Selection
 		return ec._Subscription_poolAlerts(ctx, fields[0])
 	case "poolStatus":
 		return ec._Subscription_poolStatus(ctx, fields[0])
+	case "fileChanges":
+		return ec._Subscription_fileChanges(ctx, fields[0])
 	case "runnerEvents":
 		return ec._Subscription_runnerEvents(ctx, fields[0])
 	default:
@@ -38018,6 +38913,27 @@ func (ec *executionContext) marshalNFile2ᚕgithubᚗcomᚋrockpoolᚋrockpool�
 	return ret
 }
 
+func (ec *executionContext) marshalNFileChange2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐFileChange(ctx context.Context, sel ast.SelectionSet, v runtime.FileChange) graphql.Marshaler {
+	return ec._FileChange(ctx, sel, &v)
+}
+
+func (ec *executionContext) unmarshalNFileChangeType2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐFileChangeType(ctx context.Context, v any) (runtime.FileChangeType, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.FileChangeType(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNFileChangeType2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐFileChangeType(ctx context.Context, sel ast.SelectionSet, v runtime.FileChangeType) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) marshalNFileConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx context.Context, sel ast.SelectionSet, v pagination.Connection[runtime.File]) graphql.Marshaler {
 	return ec._FileConnection(ctx, sel, &v)
 }
@@ -38065,6 +38981,30 @@ func (ec *executionContext) marshalNFileFailure2ᚕgithubᚗcomᚋrockpoolᚋroc
 func (ec *executionContext) unmarshalNFileInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐFileInput(ctx context.Context, v any) (FileInput, error) {
 	res, err := ec.unmarshalInputFileInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNFileMatch2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐFileMatch(ctx context.Context, sel ast.SelectionSet, v runtime.FileMatch) graphql.Marshaler {
+	return ec._FileMatch(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNFileMatch2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐFileMatchᚄ(ctx context.Context, sel ast.SelectionSet, v []runtime.FileMatch) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNFileMatch2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐFileMatch(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNFileSearch2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐFileSearch(ctx context.Context, sel ast.SelectionSet, v runtime.FileSearch) graphql.Marshaler {
+	return ec._FileSearch(ctx, sel, &v)
 }
 
 func (ec *executionContext) unmarshalNFileType2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐFileType(ctx context.Context, v any) (runtime.FileType, error) {
@@ -39626,6 +40566,25 @@ func (ec *executionContext) unmarshalOFileInput2ᚕgithubᚗcomᚋrockpoolᚋroc
 		}
 	}
 	return res, nil
+}
+
+func (ec *executionContext) unmarshalOFileSearchLimit2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐFileSearchLimit(ctx context.Context, v any) (*runtime.FileSearchLimit, error) {
+	if v == nil {
+		return nil, nil
+	}
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.FileSearchLimit(tmp)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOFileSearchLimit2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐFileSearchLimit(ctx context.Context, sel ast.SelectionSet, v *runtime.FileSearchLimit) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := model.MarshalString(string(*v))
+	return res
 }
 
 func (ec *executionContext) unmarshalOFloat2ᚖfloat64(ctx context.Context, v any) (*float64, error) {

@@ -80,8 +80,8 @@ func TestAllow(t *testing.T) {
 		{Server(), "the server", map[Operation]runtime.Code{"putTenant": ok, "drainCluster": ok, "nothing": forbidden}},
 		{Anonymous(), "anonymous", map[Operation]runtime.Code{"putTenant": ok, "run": ok, "nothing": forbidden}},
 		{watch, "a grant to watch", map[Operation]runtime.Code{"execution": ok, "executionEvents": ok, "output": ok, "me": ok, "version": ok, "writeStdin": forbidden, "cancelExecution": forbidden, "executions": forbidden, "health": forbidden, "createGrant": forbidden, "tenants": forbidden, "file": forbidden}},
-		{reads, "a grant to read", map[Operation]runtime.Code{"runner": ok, "execution": forbidden, "files": ok, "file": ok, "updateFiles": forbidden, "uploadFile": forbidden, "output": forbidden, "releaseRunner": forbidden}},
-		{writes, "a grant to write", map[Operation]runtime.Code{"files": forbidden, "file": forbidden, "updateFiles": ok, "moveFile": ok, "uploadFile": ok, "writeStdin": ok, "startExecution": forbidden, "cluster": forbidden}},
+		{reads, "a grant to read", map[Operation]runtime.Code{"runner": ok, "execution": forbidden, "files": ok, "file": ok, "searchFiles": ok, "fileChanges": ok, "updateFiles": forbidden, "uploadFile": forbidden, "output": forbidden, "releaseRunner": forbidden}},
+		{writes, "a grant to write", map[Operation]runtime.Code{"files": forbidden, "file": forbidden, "searchFiles": forbidden, "fileChanges": forbidden, "updateFiles": ok, "moveFile": ok, "uploadFile": ok, "writeStdin": ok, "startExecution": forbidden, "cluster": forbidden}},
 		{rightless, "a grant without rights", map[Operation]runtime.Code{"version": forbidden, "execution": forbidden}},
 	} {
 		for op, want := range test.want {
@@ -100,7 +100,7 @@ func TestAllow(t *testing.T) {
 func TestGrantsAreForObjects(t *testing.T) {
 	objects := []Operation{
 		"version", "me", // which show none
-		"runner", "files", "file", "updateFiles", "moveFile", "uploadFile", "startExecution", "renewRunner",
+		"runner", "files", "file", "searchFiles", "fileChanges", "updateFiles", "moveFile", "uploadFile", "startExecution", "renewRunner",
 		"execution", "executionEvents", "output", "writeStdin", "resizeTerminal", "signalExecution", "cancelExecution",
 		"batch", "batchEvents", "cancelBatch",
 	}

@@ -30,6 +30,8 @@ var rules = map[Operation]Rule{
 	"runnerEvents":     {Role: Observer},
 	"files":            {Role: Observer, Rights: []Right{FilesRead}},
 	"file":             {Role: Observer, Rights: []Right{FilesRead}},
+	"searchFiles":      {Role: Observer, Rights: []Right{FilesRead}},
+	"fileChanges":      {Role: Observer, Rights: []Right{FilesRead}},
 	"taskEvents":       {Role: Observer},
 	"executions":       {Role: Observer},
 	"execution":        {Role: Observer, Rights: []Right{Watch, Stdin, Cancel, Execute}},

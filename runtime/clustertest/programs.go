@@ -20,12 +20,16 @@ import (
 type programs struct {
 	running sync.WaitGroup // the goroutines of commands
 
-	mu    sync.Mutex // guards what follows
-	files map[string][]byte
-	begun map[string]int // how often each execution was started
+	mu      sync.Mutex // guards what follows
+	files   map[string][]byte
+	changes []agent.Change // of files
+	news    chan struct{}  // closed when there are more changes
+	begun   map[string]int // how often each execution was started
 }
 
-func newPrograms() *programs { return &programs{files: map[string][]byte{}, begun: map[string]int{}} }
+func newPrograms() *programs {
+	return &programs{files: map[string][]byte{}, news: make(chan struct{}), begun: map[string]int{}}
+}
 
 // Start implements serve.Host.
 func (h *programs) Start(start agent.Start) (serve.Process, error) {
@@ -296,6 +300,8 @@ func (h *programs) Move(move agent.Move) (agent.FileInfo, error) {
 	}
 	delete(h.files, inWorkspace(move.From))
 	h.files[inWorkspace(move.To)] = data
+	h.change(agent.ChangeRemoved, inWorkspace(move.From))
+	h.change(agent.ChangeCreated, inWorkspace(move.To))
 	return fileInfo(move.To, data), nil
 }
 
@@ -307,6 +313,7 @@ func (h *programs) Update(update agent.Update) (func(func(int) io.Reader) (agent
 		defer h.mu.Unlock()
 		for _, path := range update.Delete {
 			delete(h.files, path)
+			h.change(agent.ChangeRemoved, path)
 			updated.Deleted = append(updated.Deleted, path)
 		}
 		for i, write := range update.Write {
@@ -318,6 +325,7 @@ func (h *programs) Update(update agent.Update) (func(func(int) io.Reader) (agent
 				return updated, err
 			}
 			h.files[write.Path] = data
+			h.change(agent.ChangeCreated, write.Path)
 			updated.Written = append(updated.Written, write.Path)
 			if len(update.Write)+len(update.Delete) == 1 {
 				info := fileInfo(write.Path, data)

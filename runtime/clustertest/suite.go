@@ -37,6 +37,8 @@ func Suite(t *testing.T, prototype runtime.Environment, open func(t *testing.T) 
 		"a watcher is told of a change":               testWatch,
 		"executions":                                  testExecutions,
 		"a move renames, and replaces nothing":        testMove,
+		"a search finds names and lines":              testSearch,
+		"changes of files are reported":               testChanges,
 		"what runners take is counted":                testStatus,
 		"what happened to a runner is told":           testTaskEvents,
 	}
@@ -209,6 +211,84 @@ func testMove(t *testing.T, s suite) {
 		if info, err := agent.StatFile(t.Context(), dial(), name); err != nil || info.Size != size {
 			t.Errorf("%s: %+v, %v", name, info, err)
 		}
+	}
+}
+
+// write writes files of a runner: each has its name as its content, and two lines.
+func (s suite) write(t *testing.T, id runtime.RunnerID, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		content := "first\n" + name + "\n"
+		write := agent.Update{Write: []agent.Write{{Path: name, Size: int64(len(content))}}}
+		if _, err := agent.UpdateFiles(t.Context(), s.dial(t, id), write, func(int) io.Reader { return strings.NewReader(content) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (s suite) dial(t *testing.T, id runtime.RunnerID) net.Conn {
+	t.Helper()
+	conn, err := s.Dial(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+func testSearch(t *testing.T, s suite) {
+	id := s.idle(t, s.put(t, "a"))
+	s.write(t, id, "a.py", "b.py", "c.txt")
+	for _, test := range []struct {
+		search agent.Search
+		want   []string
+		limit  string
+	}{
+		{agent.Search{Name: "*.py", Most: 9}, []string{"a.py 0 ", "b.py 0 "}, ""},
+		{agent.Search{Text: []byte(".txt"), Most: 9}, []string{"c.txt 2 c.txt"}, ""},
+		{agent.Search{Name: "b*", Text: []byte("fir"), Most: 9}, []string{"b.py 1 first"}, ""},
+		{agent.Search{Name: "*", Most: 1}, []string{"a.py 0 "}, agent.LimitMatches},
+	} {
+		found, err := agent.SearchFiles(t.Context(), s.dial(t, id), test.search)
+		var got []string
+		for _, m := range found.Matches {
+			got = append(got, fmt.Sprintf("%s %d %s", m.File.Path, m.Line, m.Text))
+		}
+		if err != nil || !slices.Equal(got, test.want) || found.Limit != test.limit {
+			t.Errorf("%+v: %q, %q, %v, want %q", test.search, got, found.Limit, err, test.want)
+		}
+	}
+}
+
+func testChanges(t *testing.T, s suite) {
+	id := s.idle(t, s.put(t, "a"))
+	watching, err := agent.WatchFiles(t.Context(), s.dial(t, id), agent.Watch{Recursive: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watching.Close()
+	s.write(t, id, "a")
+	expect := func(want ...agent.Change) {
+		t.Helper()
+		for len(want) > 0 {
+			changes, err := watching.Next()
+			if err != nil || changes.Lost {
+				t.Fatalf("%+v, %v, want %+v", changes, err, want)
+			}
+			for _, c := range changes.Changes {
+				want = slices.DeleteFunc(want, func(w agent.Change) bool { return w.Kind == c.Kind && string(w.Path) == string(c.Path) })
+			}
+		}
+	}
+	expect(agent.Change{Path: []byte("a"), Kind: agent.ChangeCreated})
+	if _, err := agent.MoveFile(t.Context(), s.dial(t, id), agent.Move{From: "a", To: "b"}); err != nil {
+		t.Fatal(err)
+	}
+	expect(agent.Change{Path: []byte("a"), Kind: agent.ChangeRemoved}, agent.Change{Path: []byte("b"), Kind: agent.ChangeCreated})
+	if err := s.Remove(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil { // what the end of the runner removes may be reported
+		_, err = watching.Next()
 	}
 }
 

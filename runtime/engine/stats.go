@@ -108,11 +108,12 @@ type WatchKind string
 
 // The kinds.
 const (
-	WatchExecution  WatchKind = "EXECUTION"
-	WatchRunners    WatchKind = "RUNNERS"
-	WatchPools      WatchKind = "POOLS"
-	WatchPoolAlerts WatchKind = "POOL_ALERTS"
-	WatchTickets    WatchKind = "TICKETS"
+	WatchExecution   WatchKind = "EXECUTION"
+	WatchRunners     WatchKind = "RUNNERS"
+	WatchPools       WatchKind = "POOLS"
+	WatchPoolAlerts  WatchKind = "POOL_ALERTS"
+	WatchTickets     WatchKind = "TICKETS"
+	WatchFileChanges WatchKind = "FILES"
 )
 
 // What becomes of a claim, beside the code of an error.
@@ -126,7 +127,7 @@ func newCounts() *counts {
 	return &counts{
 		finished: counters(runtime.Outcomes()...),
 		starting: timing.New(250*us, 500*us, ms, 2500*us, 5*ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, 500*ms, 1000*ms, 2500*ms, 5000*ms, 10000*ms),
-		watchers: counters(WatchExecution, WatchRunners, WatchPools, WatchPoolAlerts, WatchTickets),
+		watchers: counters(WatchExecution, WatchRunners, WatchPools, WatchPoolAlerts, WatchTickets, WatchFileChanges),
 		strange:  newClaimCounts(),
 	}
 }

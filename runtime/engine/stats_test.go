@@ -165,10 +165,10 @@ func TestWatchersAreCounted(t *testing.T) {
 	counted := func(want map[WatchKind]int64) func() bool {
 		return func() bool { return cmp.Equal(want, b.Stats().Watchers) }
 	}
-	wait.For(t, "all watchers are counted", counted(map[WatchKind]int64{WatchExecution: 1, WatchRunners: 1, WatchPools: 2, WatchPoolAlerts: 1, WatchTickets: 1}))
+	wait.For(t, "all watchers are counted", counted(map[WatchKind]int64{WatchExecution: 1, WatchRunners: 1, WatchPools: 2, WatchPoolAlerts: 1, WatchTickets: 1, WatchFileChanges: 0}))
 	left()
 	cancel()
-	wait.For(t, "all have left", counted(map[WatchKind]int64{WatchExecution: 0, WatchRunners: 0, WatchPools: 0, WatchPoolAlerts: 0, WatchTickets: 0}))
+	wait.For(t, "all have left", counted(map[WatchKind]int64{WatchExecution: 0, WatchRunners: 0, WatchPools: 0, WatchPoolAlerts: 0, WatchTickets: 0, WatchFileChanges: 0}))
 }
 
 // Whoever reads the figures waits for no pool, even one whose owner is stuck.

@@ -1,4 +1,4 @@
-// Package files reads and writes the files of claimed runners, through their agents.
+// Package files reads, writes and searches the files of claimed runners, and follows their changes, through their agents.
 package files
 
 import (
@@ -42,11 +42,12 @@ type Runners interface {
 type Access struct {
 	runners  Runners
 	listings chan struct{} // holds a token for each list under way
+	searches chan struct{} // and for each search
 }
 
 // New returns the access to the files of runners.
 func New(runners Runners) *Access {
-	return &Access{runners, make(chan struct{}, maxListings)}
+	return &Access{runners, make(chan struct{}, maxListings), make(chan struct{}, maxSearches)}
 }
 
 // Updated is what UpdateFiles did.
@@ -174,10 +175,7 @@ func (a *Access) Files(ctx context.Context, id runtime.RunnerID, dir string, rec
 	held := 0
 	err := a.use(ctx, id, func(conn net.Conn) error {
 		return agent.ListFiles(ctx, conn, agent.ListDir{Path: dir, Recursive: recursive}, func(info agent.FileInfo) error {
-			entry := file(id, info)
-			if dir != "" {
-				entry.At = strings.TrimRight(dir, "/") + "/" + entry.Path
-			}
+			entry := below(id, dir, info)
 			if held += int(unsafe.Sizeof(entry)) + len(entry.Path) + len(entry.At) + len(entry.LinkTarget); held > maxListedBytes {
 				return runtime.Errorf(runtime.CodeLimitExceeded, "more entries than one list can hold (%d MiB): list a directory below", maxListedBytes>>20)
 			}

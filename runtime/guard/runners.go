@@ -148,6 +148,22 @@ func (g *Guard) File(ctx context.Context, id runtime.RunnerID, path string) (run
 	return g.engine.File(ctx, id, path)
 }
 
+// SearchFiles searches files of a runner of the caller's; see [files.Access.SearchFiles].
+func (g *Guard) SearchFiles(ctx context.Context, id runtime.RunnerID, search files.Search) (runtime.FileSearch, error) {
+	if err := g.allowRunner(ctx, "searchFiles", id); err != nil {
+		return runtime.FileSearch{}, err
+	}
+	return g.engine.SearchFiles(ctx, id, search)
+}
+
+// WatchFiles reports changes of files of a runner of the caller's; see [files.Access.WatchFiles].
+func (g *Guard) WatchFiles(ctx context.Context, id runtime.RunnerID, dir string, recursive bool) (*files.Watch, error) {
+	if err := g.allowRunner(ctx, "fileChanges", id); err != nil {
+		return nil, err
+	}
+	return g.engine.WatchFiles(ctx, id, dir, recursive)
+}
+
 // OpenFile opens a file of a runner of the caller's; see [files.Access.OpenFile].
 func (g *Guard) OpenFile(ctx context.Context, id runtime.RunnerID, path string, offset int64) (runtime.File, io.ReadCloser, error) {
 	if err := g.allowRunner(ctx, "file", id); err != nil {

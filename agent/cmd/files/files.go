@@ -11,6 +11,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,7 +24,8 @@ type Files struct {
 	root      int    // descriptor of /
 	workspace string // absolute and clean
 	names     names
-	foreign   *foreign // nil: all are the runner's
+	foreign   *foreign     // nil: all are the runner's
+	watched   atomic.Int64 // directories, by all that watch
 }
 
 // New returns the files of a runner whose workspace this is. If there are own mount points, only

@@ -140,7 +140,7 @@ func (f *Files) write(p string, w agent.Write, content io.Reader) (stat unix.Sta
 	if _, err := unix.Getrandom(random[:], 0); err != nil {
 		return stat, err
 	}
-	temporary := ".rockpool-" + hex.EncodeToString(random[:])
+	temporary := temporaryPrefix + hex.EncodeToString(random[:])
 	fd, err := unix.Openat(dir, temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return stat, err

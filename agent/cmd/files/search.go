@@ -1,0 +1,231 @@
+package files
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent"
+)
+
+// Bounds of one search. It shares those of a list: 65536 entries, 128 levels.
+const (
+	mostSearched  = 64 << 20 // bytes read
+	mostAnswered  = 700 << 10
+	searchTime    = 5 * time.Second
+	shownOfLine   = 512
+	mostPath      = unix.PathMax
+	searchBuffer  = 64 << 10
+	matchOverhead = 300 // bytes of a match's JSON beside its texts
+)
+
+// A search is one Search that runs.
+type search struct {
+	agent.Search
+	ctx     context.Context
+	files   *Files
+	until   time.Time
+	reader  *bufio.Reader
+	found   agent.Found
+	entries int
+	read    int64
+	size    int // of the answer
+}
+
+// Search implements serve.Finder.
+func (f *Files) Search(ctx context.Context, wanted agent.Search) (agent.Found, error) {
+	fd, err := f.open(f.absolute(wanted.Path), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
+	if err != nil {
+		return agent.Found{}, pathError(wanted.Path, err)
+	}
+	s := &search{Search: wanted, ctx: ctx, files: f, until: time.Now().Add(searchTime), reader: bufio.NewReaderSize(nil, searchBuffer)}
+	if pseudo(fd) {
+		_ = unix.Close(fd)
+		return agent.Found{}, &agent.Error{Code: agent.ErrDenied, Path: wanted.Path, Message: "not a directory of files but a view of the kernel"}
+	}
+	s.directory(fd, "", 0)
+	return s.found, nil
+}
+
+// over reports whether a bound was reached at which nothing more is searched.
+func (s *search) over() bool {
+	switch s.found.Limit {
+	case agent.LimitMatches, agent.LimitBytes, agent.LimitTime:
+		return true
+	}
+	if s.ctx.Err() == nil && time.Now().Before(s.until) {
+		return false
+	}
+	s.found.Limit = agent.LimitTime
+	return true
+}
+
+// directory searches fd, which it closes, and what is below.
+func (s *search) directory(fd int, prefix string, depth int) {
+	dir := os.NewFile(uintptr(fd), "directory")
+	defer func() { _ = dir.Close() }()
+	for _, name := range s.names(dir) {
+		if s.over() {
+			return
+		}
+		var stat unix.Stat_t
+		if unix.Fstatat(fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW) == nil { // else it went meanwhile
+			s.entry(fd, prefix+name, name, &stat, depth)
+		}
+	}
+}
+
+// names returns a directory's names, sorted: as many as the search may still see.
+func (s *search) names(dir *os.File) []string {
+	var names []string
+	for !s.over() {
+		if s.entries == maxEntries {
+			s.found.Limit = agent.LimitEntries
+			break
+		}
+		some, err := dir.Readdirnames(min(1024, maxEntries-s.entries))
+		names = append(names, some...)
+		s.entries += len(some)
+		if err != nil {
+			if err != io.EOF {
+				s.found.Skipped++
+			}
+			break
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (s *search) entry(parent int, at, name string, stat *unix.Stat_t, depth int) {
+	named := true
+	if s.Name != "" {
+		named, _ = path.Match(s.Name, name) // the pattern was checked
+	}
+	info := s.files.info(at, stat)
+	if info.Type == "link" {
+		info.LinkTarget = readLink(parent, name)
+	}
+	switch {
+	case named && len(s.Text) == 0:
+		s.add(agent.Match{File: info})
+	case named && info.Type == "file":
+		s.file(parent, name, info)
+	}
+	if info.Type == "directory" && !s.over() {
+		s.below(parent, at, name, depth+1)
+	}
+}
+
+func (s *search) below(parent int, at, name string, depth int) {
+	if depth > maxDepth || len(at) >= mostPath {
+		s.found.Limit = agent.LimitDepth
+		return
+	}
+	fd, err := s.files.openIn(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+	if err != nil {
+		s.found.Skipped++
+		return
+	}
+	if pseudo(fd) {
+		_ = unix.Close(fd)
+		s.found.Skipped++
+		return
+	}
+	s.directory(fd, at+"/", depth)
+}
+
+// add adds a match, if there is room for it.
+func (s *search) add(match agent.Match) {
+	size := matchOverhead + (len(match.File.Path)+len(match.Text)+len(match.File.LinkTarget))*4/3 + 6*(len(match.File.Owner)+len(match.File.Group))
+	if len(s.found.Matches) == s.Most || s.size+size > mostAnswered {
+		s.found.Limit = agent.LimitMatches
+		return
+	}
+	s.size += size
+	s.found.Matches = append(s.found.Matches, match)
+}
+
+// file searches a regular file. Only once it is known to be one it is opened for reading: user code can
+// put a FIFO in its place.
+func (s *search) file(parent int, name string, info agent.FileInfo) {
+	at, err := s.files.openIn(parent, name, unix.O_PATH|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+	if err != nil {
+		s.found.Skipped++
+		return
+	}
+	defer func() { _ = unix.Close(at) }()
+	var stat unix.Stat_t
+	if unix.Fstat(at, &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFREG || pseudo(at) {
+		s.found.Skipped++
+		return
+	}
+	fd, err := s.files.reopen(at)
+	if err != nil {
+		s.found.Skipped++
+		return
+	}
+	content := os.NewFile(uintptr(fd), "file")
+	defer func() { _ = content.Close() }()
+	s.reader.Reset(content)
+	if !s.lines(info) {
+		s.found.Skipped++
+	}
+}
+
+// lines searches the lines of a file, and reports whether it got to the end, or to a limit.
+func (s *search) lines(info agent.FileInfo) (whole bool) {
+	line, matched := 1, false
+	var carried []byte // the end of what was searched of a long line
+	for {
+		piece, err := s.reader.ReadSlice('\n')
+		s.read += int64(len(piece))
+		if bytes.IndexByte(piece, 0) >= 0 || err != nil && err != io.EOF && err != bufio.ErrBufferFull {
+			return false
+		}
+		text := piece
+		if len(carried) > 0 {
+			text = slices.Concat(carried, piece)
+		}
+		if i := bytes.Index(text, s.Text); i >= 0 && !matched {
+			matched = true
+			s.add(agent.Match{File: info, Line: line, Text: shown(text, i, len(s.Text))})
+		}
+		switch {
+		case s.over(), err == io.EOF:
+			return true
+		case s.read >= mostSearched:
+			s.found.Limit = agent.LimitBytes
+			return true
+		case err == nil:
+			line, matched, carried = line+1, false, nil
+		default:
+			carried = bytes.Clone(text[len(text)-min(len(text), len(s.Text)-1):])
+		}
+	}
+}
+
+// shown returns the part of a line that a match shows, with the text that begins at i.
+func shown(line []byte, i, length int) []byte {
+	line = bytes.TrimRight(line, "\r\n")
+	from := 0
+	if i+length > shownOfLine {
+		from = i - min(i, max(0, (shownOfLine-length)/2))
+	}
+	to := min(len(line), from+shownOfLine)
+	for from > 0 && from < i && !utf8.RuneStart(line[from]) {
+		from++
+	}
+	for to < len(line) && to > i+length && !utf8.RuneStart(line[to]) {
+		to--
+	}
+	return bytes.Clone(line[from:to])
+}

@@ -1,0 +1,310 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// A watched is what a Watch reports.
+type watched struct {
+	t     *testing.T
+	calls chan agent.Changes
+	ended chan error
+	stop  context.CancelFunc
+}
+
+// watch returns once everything is reported.
+func watch(t *testing.T, f *Files, wanted agent.Watch) *watched {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	w := &watched{t, make(chan agent.Changes), make(chan error, 1), stop}
+	go func() {
+		w.ended <- f.Watch(ctx, wanted, func(changes agent.Changes) error {
+			select {
+			case w.calls <- changes:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}()
+	t.Cleanup(stop)
+	if first := wait.Receive(t, w.calls, "the beginning"); len(first.Changes) > 0 || first.Lost {
+		t.Fatalf("began with %+v", first)
+	}
+	return w
+}
+
+// until collects changes as "+path", "-path" and "~path" until want is among them.
+func (w *watched) until(want string) (all []string) {
+	w.t.Helper()
+	for !slices.Contains(all, want) {
+		changes := wait.Receive(w.t, w.calls, want)
+		if changes.Lost {
+			all = append(all, "lost")
+		}
+		for _, c := range changes.Changes {
+			all = append(all, map[agent.ChangeKind]string{agent.ChangeCreated: "+", agent.ChangeRemoved: "-", agent.ChangeChanged: "~"}[c.Kind]+string(c.Path))
+		}
+	}
+	return all
+}
+
+// end returns why it ended, whatever it reports before.
+func (w *watched) end() (err error) {
+	w.t.Helper()
+	go func() {
+		for range w.calls {
+		}
+	}()
+	err = wait.Receive(w.t, w.ended, "its end")
+	close(w.calls)
+	return err
+}
+
+func try(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWatch(t *testing.T) {
+	f, dir := workspace(t, map[string]string{"old": "", "sub/": "", "sub/deep/x": ""})
+	in := func(name string) string { return filepath.Join(dir, name) }
+	flat, all := watch(t, f, agent.Watch{}), watch(t, f, agent.Watch{Recursive: true})
+	step := func(want string, both bool, errs ...error) {
+		t.Helper()
+		try(t, errs...)
+		if got := all.until(want); !slices.Equal(got, []string{want}) {
+			t.Errorf("got %q, want %s", got, want)
+		}
+		if both {
+			if got := flat.until(want); !slices.Equal(got, []string{want}) {
+				t.Errorf("flat: got %q, want %s", got, want)
+			}
+		}
+	}
+	step("+new", true, os.WriteFile(in("new"), []byte("x"), 0o644))
+	step("~old", true, os.Truncate(in("old"), 5))
+	step("~old", true, os.Chmod(in("old"), 0o600))
+	step("-new", true, os.Remove(in("new")))
+	step("+odd\xff\n", true, os.WriteFile(in("odd\xff\n"), nil, 0o644))
+	step("+sub/deep/y", false, os.WriteFile(in("sub/deep/y"), nil, 0o644))
+	try(t, os.WriteFile(in(temporaryPrefix+"1"), nil, 0o644))
+	step("+put", true, os.Rename(in(temporaryPrefix+"1"), in("put")))
+
+	// A directory that comes with what is in it, and what is made there afterwards.
+	away := t.TempDir()
+	try(t, os.MkdirAll(away+"/tree/a/b", 0o755), os.WriteFile(away+"/tree/a/f", nil, 0o644), os.Rename(away+"/tree", in("tree")))
+	if got := slices.Sorted(slices.Values(all.until("+tree/a/b"))); !slices.Equal(got, []string{"+tree", "+tree/a", "+tree/a/b", "+tree/a/f"}) {
+		t.Errorf("a tree that came: %q", got)
+	}
+	flat.until("+tree")
+	step("+tree/a/b/g", false, os.WriteFile(in("tree/a/b/g"), nil, 0o644))
+
+	// One that is renamed has its new path, one that left is not watched.
+	try(t, os.Rename(in("sub"), in("bus")))
+	all.until("+bus/deep/y")
+	flat.until("+bus")
+	step("+bus/deep/z", false, os.WriteFile(in("bus/deep/z"), nil, 0o644))
+	try(t, os.Rename(in("bus"), away+"/bus"), os.WriteFile(away+"/bus/deep/secret", nil, 0o644), os.WriteFile(in("last"), nil, 0o644))
+	if got := all.until("+last"); slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, "secret") }) {
+		t.Errorf("what left was watched: %q", got)
+	}
+	flat.until("+last")
+
+	try(t, os.RemoveAll(dir))
+	for name, w := range map[string]*watched{"flat": flat, "all": all} {
+		err := w.end()
+		var e *agent.Error
+		if !errors.As(err, &e) || e.Code != agent.ErrNotFound {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if n := f.watched.Load(); n != 0 {
+		t.Errorf("%d directories still count", n)
+	}
+}
+
+// TestWatchOfWhatCannotBe is refused, and counts nothing.
+func TestWatchOfWhatCannotBe(t *testing.T) {
+	f, dir := workspace(t, map[string]string{"file": "", "many/": ""})
+	for i := range mostWatched {
+		try(t, os.Mkdir(fmt.Sprintf("%s/many/%d", dir, i), 0o755))
+	}
+	try(t, os.Symlink("/proc/self", filepath.Join(dir, "self")))
+	for _, test := range []struct {
+		watch agent.Watch
+		want  agent.ErrorCode
+	}{
+		{agent.Watch{Path: "none"}, agent.ErrNotFound}, {agent.Watch{Path: "file"}, agent.ErrWrongType}, {agent.Watch{Path: "/proc"}, agent.ErrDenied},
+		{agent.Watch{Path: "self/cwd"}, agent.ErrDenied}, {agent.Watch{Recursive: true}, agent.ErrTooMany},
+	} {
+		var e *agent.Error
+		err := f.Watch(t.Context(), test.watch, func(agent.Changes) error { return errors.New("it watches") })
+		if !errors.As(err, &e) || e.Code != test.want {
+			t.Errorf("%+v: %v", test.watch, err)
+		}
+	}
+	if n := f.watched.Load(); n != 0 {
+		t.Errorf("%d directories still count", n)
+	}
+}
+
+// TestWatchOfAGrowingTree ends when there is too much to be watched: it never goes on with a part.
+func TestWatchOfAGrowingTree(t *testing.T) {
+	f, dir := workspace(t, nil)
+	f.watched.Store(mostWatched - 3) // by others
+	w := watch(t, f, agent.Watch{Recursive: true})
+	for i := range 3 {
+		try(t, os.Mkdir(fmt.Sprintf("%s/%d", dir, i), 0o755))
+	}
+	err := w.end()
+	var e *agent.Error
+	if !errors.As(err, &e) || e.Code != agent.ErrTooMany {
+		t.Error(err)
+	}
+}
+
+// TestWatchFlood: a flood of changes costs bounded memory, is reported as lost, and what comes after it is reported.
+func TestWatchFlood(t *testing.T) {
+	f, dir := workspace(t, map[string]string{"d/": ""})
+	w := watch(t, f, agent.Watch{Recursive: true})
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range 10_000 { // 30,000 events, of which the kernel holds 16,384
+		name := fmt.Sprintf("%s/d/%s%d", dir, strings.Repeat("x", 200), i)
+		fd, err := unix.Open(name, unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o644)
+		try(t, err, unix.Close(fd), unix.Unlink(name))
+	}
+	w.until("lost")
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 4<<20 {
+		t.Errorf("%d KiB more are held", grown>>10)
+	}
+	try(t, os.WriteFile(dir+"/d/last", nil, 0o644))
+	got := w.until("+d/last")
+	if n := len(got); n > agent.MaxChanges*2 {
+		t.Errorf("%d changes", n)
+	}
+}
+
+// TestPending has the rules by which the changes of a path become one.
+func TestPending(t *testing.T) {
+	const c, m, r = agent.ChangeCreated, agent.ChangeChanged, agent.ChangeRemoved
+	for _, test := range []struct {
+		kinds []agent.ChangeKind
+		want  agent.ChangeKind
+	}{
+		{[]agent.ChangeKind{c, m}, c}, {[]agent.ChangeKind{c, r}, ""}, {[]agent.ChangeKind{c, r, c}, c}, {[]agent.ChangeKind{m, m}, m}, {[]agent.ChangeKind{m, r}, r},
+		{[]agent.ChangeKind{r, c}, m}, {[]agent.ChangeKind{r, c, r}, r}, {[]agent.ChangeKind{m, c}, c},
+	} {
+		var p pending
+		for _, kind := range test.kinds {
+			p.add("p", kind)
+		}
+		var got agent.ChangeKind
+		if all := p.take(); len(all.Changes) == 1 {
+			got = all.Changes[0].Kind
+		}
+		if got != test.want {
+			t.Errorf("%v: %q, want %q", test.kinds, got, test.want)
+		}
+	}
+	var p pending
+	for i := range 100_000 {
+		p.add(fmt.Sprint(i), c)
+		if len(p.order) > agent.MaxChanges || len(p.kinds) > agent.MaxChanges {
+			t.Fatalf("%d paths are held", len(p.order))
+		}
+	}
+	if all := p.take(); !all.Lost || len(all.Changes) > 0 {
+		t.Errorf("%+v", all)
+	}
+	p.add("x", m)
+	if all := p.take(); all.Lost || len(all.Changes) != 1 {
+		t.Errorf("afterwards: %+v", all)
+	}
+	p.add(strings.Repeat("x", mostPending+1), m)
+	if all := p.take(); !all.Lost {
+		t.Errorf("%d long paths", len(all.Changes))
+	}
+}
+
+// TestWatchOfARandomTree: after any changes, what was reported leads from the tree before to the tree as it is.
+func TestWatchOfARandomTree(t *testing.T) {
+	f, dir := workspace(t, nil)
+	w := watch(t, f, agent.Watch{Recursive: true})
+	random := rand.New(rand.NewPCG(1, 2))
+	known := map[string]bool{}
+	name := func() string {
+		parts := []string{}
+		for range 1 + random.IntN(3) {
+			parts = append(parts, string(rune('a'+random.IntN(3))))
+		}
+		return strings.Join(parts, "/")
+	}
+	var marks atomic.Int64
+	for range 30 {
+		for range 20 {
+			switch at := filepath.Join(dir, name()); random.IntN(4) {
+			case 0:
+				_ = os.Mkdir(at, 0o755)
+			case 1:
+				_ = os.WriteFile(at, []byte("x"), 0o644)
+			case 2:
+				_ = os.Rename(at, filepath.Join(dir, name()))
+			case 3:
+				_ = os.RemoveAll(at)
+			}
+		}
+		mark := fmt.Sprintf("mark%d", marks.Add(1))
+		try(t, os.WriteFile(filepath.Join(dir, mark), nil, 0o644))
+		for _, change := range w.until("+" + mark) {
+			switch path := change[1:]; change[0] {
+			case '-':
+				for at := range known {
+					if at == path || isBelow(at, path) {
+						delete(known, at)
+					}
+				}
+			case '+', '~':
+				known[path] = true
+			}
+		}
+		there := map[string]bool{}
+		try(t, filepath.WalkDir(dir, func(at string, _ os.DirEntry, err error) error {
+			if at != dir {
+				there[at[len(dir)+1:]] = true
+			}
+			return err
+		}))
+		for at := range there {
+			if !known[at] {
+				t.Fatalf("%s wasn't reported", at)
+			}
+		}
+		for at := range known {
+			if !there[at] {
+				t.Fatalf("%s is gone, and that wasn't reported", at)
+			}
+		}
+	}
+}

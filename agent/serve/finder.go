@@ -1,0 +1,94 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"path"
+	"time"
+
+	"github.com/rockpool/rockpool/agent"
+)
+
+// search answers with what a search finds.
+func (t *transfer) search(request agent.Request) error {
+	search := *request.Search
+	if err := checkSearch(search); err != nil {
+		return err
+	}
+	ctx, stop := whileThere(t.conn, t.frames)
+	defer stop()
+	found, err := t.server.host.Search(ctx, search)
+	if err != nil {
+		return err
+	}
+	response := t.server.response(request)
+	response.Found = &found
+	if t.out, err = agent.AppendJSON(nil, agent.KindResponse, response); err != nil {
+		return err
+	}
+	return t.flush()
+}
+
+func checkSearch(search agent.Search) error {
+	invalid := func(field, message string) error {
+		return &agent.Error{Code: agent.ErrInvalid, Field: field, Message: message}
+	}
+	_, err := path.Match(search.Name, "")
+	switch {
+	case err != nil:
+		return invalid("name", "isn't a pattern")
+	case search.Name == "" && len(search.Text) == 0:
+		return invalid("name", "either a name or a text must be given")
+	case bytes.ContainsAny(search.Text, "\n\x00"):
+		return invalid("text", "must be without a line feed and NUL")
+	case search.Most < 1 || search.Most > agent.MaxMatches:
+		return invalid("most", fmt.Sprintf("must be 1 to %d", agent.MaxMatches))
+	}
+	return nil
+}
+
+// watch sends changes until the client leaves, or no more can come.
+func (s *Server) watch(conn net.Conn, frames *agent.FrameReader, watch agent.Watch, hello []byte) error {
+	select {
+	case s.watches <- struct{}{}:
+		defer func() { <-s.watches }()
+	default:
+		return &agent.Error{Code: agent.ErrTooMany, Message: fmt.Sprintf("the files of this runner are watched %d times already", maxWatches)}
+	}
+	ctx, stop := whileThere(conn, frames)
+	defer stop()
+	t := &transfer{server: s, conn: conn, out: hello, version: agent.Protocol}
+	err := s.host.Watch(ctx, watch, func(changes agent.Changes) (err error) {
+		if len(changes.Changes) > 0 || changes.Lost {
+			t.out, err = agent.AppendJSON(t.out, agent.KindChanges, changes)
+		}
+		t.opened = true
+		if err != nil {
+			return err
+		}
+		return t.flush()
+	})
+	if err == nil || ctx.Err() != nil {
+		return nil // there is nobody to tell
+	}
+	return t.end(err)
+}
+
+// whileThere returns a context that ends when the client closes its stream, or sends what isn't
+// due. Stop ends it, too, and the reading of frames.
+func whileThere(conn net.Conn, frames *agent.FrameReader) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		defer cancel()
+		_, _, _ = frames.Next()
+	}()
+	return ctx, func() {
+		cancel()
+		_ = conn.SetReadDeadline(time.Unix(1, 0)) // ends the reading
+		<-read
+	}
+}

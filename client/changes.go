@@ -1,0 +1,29 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// A FileChange is what happened to an entry of a directory that is watched.
+type FileChange struct {
+	Type FileChangeType `json:"type"`
+	Path *string        `json:"path"` // below that directory; nil of BEGAN and LOST
+}
+
+// FollowFiles subscribes to the changes in a directory of a runner ("": /workspace), and passes each to handle, BEGAN
+// first. It returns as [Client.Subscribe] does. What happens between two subscriptions isn't reported: list
+// the directory after the second one's BEGAN.
+func (c *Client) FollowFiles(ctx context.Context, runner, path string, recursive bool, handle func(FileChange) error) error {
+	variables := map[string]any{"runner": runner, "recursive": recursive}
+	if path != "" {
+		variables["path"] = path
+	}
+	return c.Subscribe(ctx, Request{fileChanges_Operation, variables}, func(data json.RawMessage) error {
+		var out struct{ FileChanges FileChange }
+		if err := json.Unmarshal(data, &out); err != nil {
+			return &Error{Message: "read a change: " + err.Error()}
+		}
+		return handle(out.FileChanges)
+	})
+}

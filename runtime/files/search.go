@@ -1,0 +1,91 @@
+package files
+
+import (
+	"context"
+	"net"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/rockpool/rockpool/agent"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Bounds of searches.
+const (
+	maxSearches    = 8 // at once
+	searchWithin   = 30 * time.Second
+	maxText        = 256 // bytes
+	defaultMatches = 100
+
+	noPattern = "must be a pattern such as *.py: * is any text, ? a character, [a-z] one of a range, \\ takes the next one as it is"
+)
+
+// A Search says what to search for: entries by their name, lines by a text, or lines in files of a
+// name.
+type Search struct {
+	Path       string // a directory; "": the workspace
+	Name       string // a pattern for the last element of a path; see [path.Match]
+	Text       string // what a line contains, 1 to 256 bytes
+	MaxMatches *int   // 1 to 1000; nil: 100
+}
+
+func (s Search) check() (matches int, err error) {
+	if s.Path != "" {
+		if err := validatePath("path", s.Path); err != nil {
+			return 0, err
+		}
+	}
+	_, malformed := path.Match(s.Name, "")
+	switch {
+	case s.Name == "" && s.Text == "":
+		return 0, runtime.Invalid("name", "either name or containing must be given")
+	case len(s.Name) > maxNameBytes || strings.ContainsAny(s.Name, "/\x00"):
+		return 0, runtime.Invalid("name", "must be a pattern of at most %d bytes for a name, without / and NUL: give a directory as path", maxNameBytes)
+	case malformed != nil:
+		return 0, runtime.Invalid("name", noPattern)
+	case len(s.Text) > maxText || strings.ContainsAny(s.Text, "\n\x00"):
+		return 0, runtime.Invalid("containing", "must be at most %d bytes of one line, without NUL", maxText)
+	case s.MaxMatches == nil:
+		return defaultMatches, nil
+	}
+	return *s.MaxMatches, runtime.Between("maxMatches", int64(*s.MaxMatches), 1, agent.MaxMatches, "matches")
+}
+
+// SearchFiles searches a directory of a claimed runner, and all below it, inside the runner. It follows no
+// links. The search is bounded: FileSearch.Limit names the bound that it reached.
+func (a *Access) SearchFiles(ctx context.Context, id runtime.RunnerID, search Search) (found runtime.FileSearch, err error) {
+	most, err := search.check()
+	if err != nil {
+		return runtime.FileSearch{}, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, searchWithin, runtime.Errorf(runtime.CodeClusterUnavailable, "the runner's agent took longer than %v for a search", searchWithin))
+	defer cancel()
+	select {
+	case a.searches <- struct{}{}:
+		defer func() { <-a.searches }()
+	case <-ctx.Done():
+		return runtime.FileSearch{}, context.Cause(ctx)
+	}
+	err = a.use(ctx, id, func(conn net.Conn) error {
+		answer, err := agent.SearchFiles(ctx, conn, agent.Search{Path: search.Path, Name: search.Name, Text: []byte(search.Text), Most: most})
+		if err != nil {
+			return err
+		}
+		found = runtime.FileSearch{Limit: runtime.FileSearchLimit(strings.ToUpper(answer.Limit)), Skipped: answer.Skipped}
+		for _, m := range answer.Matches {
+			found.Matches = append(found.Matches, runtime.FileMatch{File: below(id, search.Path, m.File), Line: m.Line, Text: string(m.Text)})
+		}
+		return nil
+	})
+	return found, err
+}
+
+// below returns an entry whose path is relative to a directory.
+func below(id runtime.RunnerID, dir string, info agent.FileInfo) runtime.File {
+	entry := file(id, info)
+	if dir != "" {
+		entry.At = strings.TrimRight(dir, "/") + "/" + entry.Path
+	}
+	return entry
+}
