@@ -90,6 +90,7 @@ func usePrivate(ctx context.Context, environment string, s cli.Streams, use func
 	if err != nil {
 		return err
 	}
+	settings.Doors = []string{config.DoorMCP} // for rockpool mcp
 	logger, err := server.Logger(settings)
 	if err != nil {
 		return err

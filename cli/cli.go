@@ -36,6 +36,7 @@ type Commands struct {
 	Queue      queueCommand      `cmd:"" help:"List the claims that wait for a runner, with and without a ticket."`
 	Audit      auditCommand      `cmd:"" help:"Print the audit log: who did what to which object."`
 	Whoami     whoamiCommand     `cmd:"" help:"Show how the server knows you."`
+	MCP        mcpCommand        `cmd:"" name:"mcp" help:"Let an AI agent on this machine use a server, over stdin and stdout."`
 	Drain      drainCommand      `cmd:"" help:"Let a server run empty before maintenance, or end that."`
 	Help       helpCommand       `cmd:"" help:"Show the help of a command."`
 	Completion completionCommand `cmd:"" help:"Print what makes bash or zsh complete rockpool's command lines."`

@@ -5,6 +5,7 @@
 package doors
 
 import (
+	"context"
 	"net/http"
 
 	"go.uber.org/zap"
@@ -32,7 +33,8 @@ type Host struct {
 	Languages *language.Set
 	Versions  *versions.Book // of the languages in each environment
 	Version   string
-	MaxBody   int64 // bytes of a request
+	MaxBody   int64        // bytes of a request
+	Peers     *peers.Peers // the bounds of what callers take; nil: none
 	Logger    *zap.Logger
 
 	callers Callers
@@ -61,10 +63,19 @@ func (h Host) Authenticated(by Authentication, next http.Handler) http.Handler {
 			return
 		}
 		caller.Door = h.door
-		ctx, release := caller.Bind(r.Context())
+		ctx, release := caller.Bind(context.WithValue(r.Context(), callerKey{}, caller))
 		defer release()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+type callerKey struct{}
+
+// Outlasting returns a context with the caller of an authenticated request that outlasts the request. It ends when the
+// caller's token does. Call release once it isn't used any more.
+func Outlasting(ctx context.Context) (_ context.Context, release func()) {
+	caller, _ := ctx.Value(callerKey{}).(identity.Caller)
+	return caller.Bind(context.WithoutCancel(ctx))
 }
 
 // Encrypted reports whether a request came by TLS: to this server, or to a trusted proxy in front of it.

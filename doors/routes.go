@@ -33,6 +33,19 @@ func (r *Routes) HandleFunc(pattern string, handler func(http.ResponseWriter, *h
 	r.Handle(pattern, http.HandlerFunc(handler))
 }
 
+// Counting returns a function that counts one use of what isn't a route of HTTP: a method in a request's body. The set of
+// names must be bounded.
+func (r *Routes) Counting(name string) func(failed bool, took time.Duration) {
+	route := r.counts.route(r.door, name)
+	return func(failed bool, took time.Duration) {
+		class := http.StatusOK/100 - 1
+		if failed {
+			class = http.StatusBadRequest/100 - 1
+		}
+		route.add(class, took)
+	}
+}
+
 // Counts are the requests of all doors. Its methods are safe for concurrent use.
 type Counts struct {
 	mu     sync.Mutex // guards routes

@@ -111,6 +111,11 @@ func TestForeignOriginsAreRefusedOnEveryTransport(t *testing.T) {
 	if got := ask(t, "OPTIONS", url, "", preflight); got.Header.Get("Access-Control-Allow-Origin") != "https://admin.example.org" {
 		t.Errorf("preflight of an allowed origin: %d %v", got.Status, got.Header)
 	}
+	preflight.Set("Access-Control-Request-Method", "DELETE") // of a page that is an MCP client
+	preflight.Set("Access-Control-Request-Headers", "authorization,content-type,mcp-protocol-version,mcp-session-id")
+	if got := ask(t, "OPTIONS", url, "", preflight); got.Header.Get("Access-Control-Allow-Origin") != "https://admin.example.org" {
+		t.Errorf("preflight of an MCP client: %d %v", got.Status, got.Header)
+	}
 	preflight.Set("Origin", "https://evil.example.org")
 	if got := ask(t, "OPTIONS", url, "", preflight); got.Header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("preflight of a foreign origin: %d %v", got.Status, got.Header)

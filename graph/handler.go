@@ -126,7 +126,7 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 		mux.Handle(path, starting{options.Started}.guard(downloads))
 	}
 	others := http.NewServeMux()
-	doors.Open(others, doors.Host{Guard: guarded, Languages: options.Languages, Versions: measured, Version: options.Version, MaxBody: settings.MaxBody, Logger: options.Logger}, admission, options.Counts, options.Doors...)
+	doors.Open(others, doors.Host{Guard: guarded, Languages: options.Languages, Versions: measured, Version: options.Version, MaxBody: settings.MaxBody, Peers: settings.Peers, Logger: options.Logger}, admission, options.Counts, options.Doors...)
 	for _, door := range options.Doors {
 		mux.Handle(door.Path(), starting{options.Started}.guard(others))
 	}
@@ -140,9 +140,9 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	}
 	crossOrigin := cors.New(cors.Options{
 		AllowOriginFunc: func(origin string) bool { return gate.AllowedOrigin(options.AllowedOrigins, origin) },
-		AllowedMethods:  []string{http.MethodGet, http.MethodHead, http.MethodPost},
-		AllowedHeaders:  append([]string{"Content-Type", "Authorization", "Last-Event-ID", "Range", "If-Range"}, transport.PreflightHeaders...),
-		ExposedHeaders:  []string{"Content-Disposition", "Content-Length", "Content-Range", "ETag", download.LostHeader},
+		AllowedMethods:  []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete},
+		AllowedHeaders:  append([]string{"Content-Type", "Authorization", "Last-Event-ID", "Range", "If-Range", "Mcp-Session-Id", "Mcp-Protocol-Version"}, transport.PreflightHeaders...),
+		ExposedHeaders:  []string{"Content-Disposition", "Content-Length", "Content-Range", "ETag", "Mcp-Session-Id", download.LostHeader},
 		MaxAge:          600,
 	})
 	return gate.CheckHost(options.AllowedHosts, signIn(options.SignIn, gate.CheckOrigin(options.AllowedOrigins, crossOrigin.Handler(mux))))

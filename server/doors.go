@@ -4,6 +4,7 @@ import (
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/doors/jobe"
+	"github.com/rockpool/rockpool/doors/mcp"
 	"github.com/rockpool/rockpool/doors/poseidon"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -11,7 +12,9 @@ import (
 // openDoors returns the doors with these names, which config has checked.
 func openDoors(names []string, cluster string) []doors.Door {
 	made := map[string]func() doors.Door{
-		config.DoorPoseidon: func() doors.Door { return poseidon.New(forCodeOcean(cluster)) }, config.DoorJobe: jobe.New, config.DoorMCP: nil,
+		config.DoorPoseidon: func() doors.Door { return poseidon.New(forCodeOcean(cluster)) },
+		config.DoorJobe:     jobe.New,
+		config.DoorMCP:      func() doors.Door { return mcp.New() },
 	}
 	var all []doors.Door
 	for _, name := range names {

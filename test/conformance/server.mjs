@@ -6,9 +6,9 @@ import net from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 
-const binary = new URL("../../bin/rockpool", import.meta.url).pathname;
+export const binary = new URL("../../bin/rockpool", import.meta.url).pathname;
 
-/** Serves on a free port with data of its own, and with a token where it is to want one, and doors. Its stop() waits for the end. */
+/** Serves on a free port with data of its own, and with a token where it is to want one, and the doors that are named. Its stop() waits for the end. */
 export async function serve({ token, doors } = {}) {
   const data = await mkdtemp(path.join(tmpdir(), "rockpool-conformance-"));
   const cgroups = `rockpool/conformance-${process.pid}${token ? "-token" : ""}${doors ? "-doors" : ""}`;

@@ -1,0 +1,220 @@
+package bridge
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A door is a server that answers as one does.
+type door struct {
+	mu      sync.Mutex
+	opened  int    // sessions
+	session string // that it knows
+	seen    []string
+	deleted chan string
+	serve   http.HandlerFunc // instead; nil: as a door
+}
+
+func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if d.serve != nil {
+		d.serve(w, r)
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	session := r.Header.Get("Mcp-Session-Id")
+	if r.Method == http.MethodDelete {
+		d.deleted <- session
+		return
+	}
+	body, _ := io.ReadAll(r.Body)
+	m := parse(body)
+	d.seen = append(d.seen, m.Method+" "+session+" "+r.Header.Get("Mcp-Protocol-Version"))
+	switch {
+	case m.Method == "initialize":
+		d.opened++
+		d.session = fmt.Sprintf("s%d", d.opened)
+		w.Header().Set("Mcp-Session-Id", d.session)
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18"}}`, m.ID)
+	case session != d.session:
+		w.WriteHeader(http.StatusNotFound)
+	case len(m.ID) == 0:
+		w.WriteHeader(http.StatusAccepted)
+	default:
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\"}\n\n: comment\ndata: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{}}\n\n", m.ID)
+	}
+}
+
+func (d *door) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.session = ""
+}
+
+// A client is what the bridge serves.
+type client struct {
+	t     *testing.T
+	in    *io.PipeWriter
+	lines chan string
+	ended chan error
+	stop  func()
+}
+
+func newClient(t *testing.T, d *door) *client {
+	d.deleted = make(chan string, 1)
+	server := httptest.NewServer(d)
+	in, write := io.Pipe()
+	read, out := io.Pipe()
+	ctx, stop := context.WithCancel(t.Context())
+	c := &client{t: t, in: write, lines: make(chan string, 10), ended: make(chan error, 1), stop: stop}
+	send := func(ctx context.Context, method string, header http.Header, body io.Reader) (*http.Response, error) {
+		r, err := http.NewRequestWithContext(ctx, method, server.URL, body)
+		if err != nil {
+			return nil, err
+		}
+		r.Header = header
+		return server.Client().Do(r)
+	}
+	go func() {
+		c.ended <- New(send, out).Run(ctx, in)
+		_ = in.Close()
+		_ = out.Close()
+	}()
+	go func() {
+		for scanner := bufio.NewScanner(read); scanner.Scan(); {
+			c.lines <- scanner.Text()
+		}
+	}()
+	t.Cleanup(func() { stop(); _ = write.Close(); server.Close() })
+	return c
+}
+
+func (c *client) says(line string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c.in, line+"\n"); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *client) sees(wants ...string) {
+	c.t.Helper()
+	for _, want := range wants {
+		if line := wait.Receive(c.t, c.lines, want); !strings.Contains(line, want) {
+			c.t.Errorf("%s, not %s", line, want)
+		}
+	}
+}
+
+func TestMessagesPassInOrder(t *testing.T) {
+	d := &door{}
+	c := newClient(t, d)
+	c.says(`{"jsonrpc":"2.0","id":1,"method":"initialize"}`)
+	c.says(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	c.says("")
+	c.says(`{"jsonrpc":"2.0","id":"x","method":"tools/call"}`)
+	c.sees(`"id":1`, "progress", `"id":"x"`)
+	_ = c.in.Close()
+	if err := wait.Receive(t, c.ended, "the bridge's end"); err != nil {
+		t.Error(err)
+	}
+	if session := wait.Receive(t, d.deleted, "the session's end"); session != "s1" {
+		t.Error(session)
+	}
+	if got := strings.Join(d.seen, ", "); got != "initialize  , notifications/initialized s1 2025-06-18, tools/call s1 2025-06-18" {
+		t.Error(got)
+	}
+}
+
+// TestForgottenSessionIsOpenedAgain: the client notices nothing of a server that was restarted.
+func TestForgottenSessionIsOpenedAgain(t *testing.T) {
+	d := &door{}
+	c := newClient(t, d)
+	c.says(`{"jsonrpc":"2.0","id":1,"method":"initialize"}`)
+	c.sees(`"id":1`)
+	d.forget()
+	c.says(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+	c.sees("progress", `"id":2`)
+	if d.opened != 2 || d.seen[len(d.seen)-1] != "tools/list s2 2025-06-18" {
+		t.Errorf("%d, %q", d.opened, d.seen)
+	}
+}
+
+func TestRefusalsAreErrorsOfTheCall(t *testing.T) {
+	for want, serve := range map[string]http.HandlerFunc{
+		"start it with --doors mcp": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) },
+		"no door for MCP":           http.NotFound,
+		"needs another token":       func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusUnauthorized) },
+		"429 Too Many Requests too many sessions": func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "too many sessions", http.StatusTooManyRequests)
+		},
+		`"code":"FORBIDDEN"`: func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprint(w, `{"errors":[{"extensions":{"code":"FORBIDDEN"}}]}`)
+		},
+		"EOF": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	} {
+		c := newClient(t, &door{serve: serve})
+		c.says(`{"jsonrpc":"2.0","id":7,"method":"initialize"}`)
+		c.says(`{"jsonrpc":"2.0","method":"notifications/initialized"}`) // no answer
+		line := wait.Receive(t, c.lines, want)
+		var got struct {
+			ID    int
+			Error struct{ Message string }
+		}
+		if err := json.Unmarshal([]byte(line), &got); err != nil || got.ID != 7 || !strings.Contains(got.Error.Message, want) {
+			t.Errorf("%s, not %s", line, want)
+		}
+		c.stop()
+		if err := wait.Receive(t, c.ended, "the bridge's end"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestErrorsOfTheDoorPass: clients negotiate by them which version of the protocol they speak.
+func TestErrorsOfTheDoorPass(t *testing.T) {
+	c := newClient(t, &door{serve: func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprint(w, `{"jsonrpc":"2.0","id":7,"error":{"code":-32022,"message":"unsupported"}}`)
+	}})
+	c.says(`{"jsonrpc":"2.0","id":7,"method":"server/discover"}`)
+	c.sees(`"code":-32022`)
+}
+
+// TestLeavingEndsCalls: one that runs keeps neither the bridge nor the session.
+func TestLeavingEndsCalls(t *testing.T) {
+	d := &door{}
+	began, gone := make(chan struct{}), make(chan struct{})
+	d.serve = func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadAll(r.Body)
+		close(began)
+		<-r.Context().Done()
+		close(gone)
+	}
+	c := newClient(t, d)
+	c.says(`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`)
+	wait.Receive(t, began, "the call")
+	_ = c.in.Close()
+	wait.Receive(t, gone, "the call's end")
+	if err := wait.Receive(t, c.ended, "the bridge's end"); err != nil {
+		t.Error(err)
+	}
+}

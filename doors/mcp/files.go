@@ -1,0 +1,285 @@
+package mcp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Bounds of what answers have of files.
+const (
+	maxMade       = 32 << 10 // bytes of one that a program made, as text or base64
+	maxMadeInAll  = 64 << 10
+	maxImage      = 1 << 20 // bytes of an image, which clients show
+	maxImages     = 4
+	maxMadeFiles  = 100
+	maxListed     = 1000
+	maxReadFile   = 1 << 20
+	defaultRead   = 64 << 10
+	maxReadOutput = 256 << 10
+)
+
+// A madeFile is one that a program made or changed.
+type madeFile struct {
+	Path   string `json:"path" jsonschema:"relative to /workspace"`
+	Size   int64  `json:"size" jsonschema:"bytes"`
+	Text   string `json:"text,omitempty" jsonschema:"its content, if it is text and not too large"`
+	Base64 string `json:"base64,omitempty" jsonschema:"its content, if it isn't text and not too large"`
+	Note   string `json:"note,omitempty" jsonschema:"where its content is otherwise"`
+}
+
+func (f madeFile) body() string {
+	switch {
+	case f.Base64 != "":
+		return ", as base64:\n" + f.Base64
+	case f.Note != "":
+		return ": " + f.Note
+	case f.Text != "":
+		return ":\n" + f.Text
+	}
+	return ""
+}
+
+// A version of a file is another one after a change.
+type version struct {
+	size int64
+	at   time.Time
+}
+
+// snapshot returns the versions of the files in the workspace, by path.
+func (c *call) snapshot(id runtime.RunnerID) (map[string]version, error) {
+	all, err := c.door.host.Guard.Files(c.ctx, id, "", true)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]version{}
+	for _, f := range all {
+		if f.Type == runtime.FileRegular {
+			seen[f.Path] = version{f.Size, f.ModifiedAt}
+		}
+	}
+	return seen, nil
+}
+
+// collect puts the files that a program made or changed into its result. It returns those that are images.
+func (c *call) collect(id runtime.RunnerID, before map[string]version, out *ran) (images []sdk.Content) {
+	after, err := c.snapshot(id)
+	if err != nil {
+		out.FilesNote = "the files that it made are unknown: " + runtime.MessageOf(err)
+		return nil
+	}
+	var paths []string
+	for path, now := range after {
+		if was, there := before[path]; !there || was.size != now.size || !was.at.Equal(now.at) {
+			paths = append(paths, path)
+		}
+	}
+	slices.Sort(paths)
+	if len(paths) > maxMadeFiles {
+		out.FilesNote = fmt.Sprintf("it made %d files; these are the first %d", len(paths), maxMadeFiles)
+		paths = paths[:maxMadeFiles]
+	}
+	room := maxMadeInAll
+	for _, path := range paths {
+		made := madeFile{Path: strings.ToValidUTF8(path, "\uFFFD"), Size: after[path].size}
+		image := isImage(path) && made.Size <= maxImage && len(images) < maxImages
+		switch {
+		case made.Size == 0:
+		case !image && (made.Size > maxMade || made.Size > int64(room)):
+			made.Note = "its content is left out, because it is large: run the program in a session (open_session, execute), and use read_file"
+		default:
+			data, err := c.read(id, path, 0, maxImage)
+			switch kind := http.DetectContentType(data); {
+			case err != nil:
+				made.Note = "it can't be read: " + runtime.MessageOf(err)
+			case image && strings.HasPrefix(kind, "image/"):
+				images = append(images, &sdk.ImageContent{Data: data, MIMEType: kind})
+				made.Note = "it is an image of this answer"
+			case len(data) > room:
+				made.Note = "its content is left out, because it is large"
+			default:
+				room -= len(data)
+				made.Text, made.Base64 = textOf(data)
+			}
+		}
+		out.Files = append(out.Files, made)
+	}
+	return images
+}
+
+func isImage(path string) bool {
+	return slices.ContainsFunc([]string{".png", ".jpg", ".jpeg", ".gif", ".webp"}, func(end string) bool { return strings.HasSuffix(strings.ToLower(path), end) })
+}
+
+// read returns at most so many bytes of a file from an offset on.
+func (c *call) read(id runtime.RunnerID, path string, offset int64, most int) ([]byte, error) {
+	_, content, err := c.door.host.Guard.OpenFile(c.ctx, id, path, offset)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(content, int64(most)))
+	return data, errors.Join(err, content.Close())
+}
+
+type writeInput struct {
+	Session string   `json:"session" jsonschema:"of open_session"`
+	Files   []file   `json:"files,omitempty" jsonschema:"to be written"`
+	Delete  []string `json:"delete,omitempty" jsonschema:"paths to delete before, with all that is below; ./* is all that is in /workspace"`
+}
+
+type wrote struct {
+	Written int `json:"written" jsonschema:"how many files"`
+	Deleted int `json:"deleted" jsonschema:"how many files and directories"`
+}
+
+func writeFiles(c *call, in writeInput) (out wrote, said answer, err error) {
+	runner, err := c.sessionRunner(in.Session)
+	if err != nil {
+		return out, said, err
+	}
+	files, err := write(in.Files)
+	if err != nil {
+		return out, said, err
+	}
+	if len(files)+len(in.Delete) == 0 {
+		return out, said, runtime.Invalid("files", "give files to write, or paths to delete")
+	}
+	updated, err := c.door.host.Guard.UpdateFiles(c.ctx, runner.ID, in.Delete, "files", files)
+	if err == nil && len(updated.Failed) > 0 {
+		err = runtime.Errorf(runtime.CodeStorageFull, "%s: %s; %d others are written", updated.Failed[0].Path, updated.Failed[0].Message, len(updated.Written))
+	}
+	out = wrote{len(updated.Written), len(updated.Deleted)}
+	said.text = fmt.Sprintf("%d written, %d deleted", out.Written, out.Deleted)
+	return out, said, err
+}
+
+type readInput struct {
+	Session  string `json:"session" jsonschema:"of open_session"`
+	Path     string `json:"path" jsonschema:"relative to /workspace, or absolute"`
+	Offset   int64  `json:"offset,omitempty" jsonschema:"bytes to skip"`
+	MaxBytes *int   `json:"maxBytes,omitempty" jsonschema:"at most so many bytes, 1 to 1048576; without it, 65536"`
+}
+
+type content struct {
+	Size       int64  `json:"size" jsonschema:"of the whole file, in bytes"`
+	Text       string `json:"text,omitempty" jsonschema:"if it is UTF-8"`
+	Base64     string `json:"base64,omitempty" jsonschema:"if it isn't"`
+	NextOffset *int64 `json:"nextOffset,omitempty" jsonschema:"where the rest begins"`
+}
+
+func readFile(c *call, in readInput) (out content, said answer, err error) {
+	runner, err := c.sessionRunner(in.Session)
+	if err != nil {
+		return out, said, err
+	}
+	most, err := bytesArgument(in.MaxBytes, defaultRead, maxReadFile)
+	if err != nil {
+		return out, said, err
+	}
+	info, opened, err := c.door.host.Guard.OpenFile(c.ctx, runner.ID, in.Path, in.Offset)
+	if err != nil {
+		return out, said, err
+	}
+	data, err := io.ReadAll(io.LimitReader(opened, int64(most)))
+	if err := errors.Join(err, opened.Close()); err != nil {
+		return out, said, err
+	}
+	if kind := http.DetectContentType(data); isImage(in.Path) && in.Offset == 0 && int64(len(data)) == info.Size && strings.HasPrefix(kind, "image/") {
+		said.images = []sdk.Content{&sdk.ImageContent{Data: data, MIMEType: kind}}
+	}
+	if end := in.Offset + int64(len(data)); end < info.Size {
+		if whole := len(trimEnd(data)); whole > 0 {
+			data, end = data[:whole], in.Offset+int64(whole)
+		}
+		out.NextOffset = &end
+	}
+	out.Size = info.Size
+	out.Text, out.Base64 = textOf(data)
+	said.text = out.Text
+	if out.Base64 != "" {
+		said.text = "it isn't UTF-8; as base64:\n" + out.Base64
+	}
+	if len(said.images) > 0 {
+		said.text = fmt.Sprintf("an image of %d bytes", info.Size)
+	}
+	if out.NextOffset != nil {
+		said.text += fmt.Sprintf("\n[… %d of %d bytes; call read_file with offset %d for the rest …]", len(data), info.Size, *out.NextOffset)
+	}
+	return out, said, nil
+}
+
+// bytesArgument returns how many bytes an agent asks for.
+func bytesArgument(given *int, otherwise, most int) (int, error) {
+	if given == nil {
+		return otherwise, nil
+	}
+	return *given, runtime.Between("maxBytes", int64(*given), 1, int64(most), "bytes")
+}
+
+type listInput struct {
+	Session   string `json:"session" jsonschema:"of open_session"`
+	Path      string `json:"path,omitempty" jsonschema:"a directory; without it, /workspace"`
+	Recursive bool   `json:"recursive,omitempty" jsonschema:"whether to list what is below, too"`
+}
+
+type entry struct {
+	Path string           `json:"path"`
+	Type runtime.FileType `json:"type" jsonschema:"FILE, DIRECTORY, LINK or OTHER"`
+	Size int64            `json:"size" jsonschema:"bytes"`
+}
+
+type listing struct {
+	Files []entry `json:"files"`
+	Note  string  `json:"note,omitempty" jsonschema:"what the list lacks"`
+}
+
+func listFiles(c *call, in listInput) (out listing, said answer, err error) {
+	runner, err := c.sessionRunner(in.Session)
+	if err != nil {
+		return out, said, err
+	}
+	all, err := c.door.host.Guard.Files(c.ctx, runner.ID, in.Path, in.Recursive)
+	if err != nil {
+		return out, said, err
+	}
+	if len(all) > maxListed {
+		out.Note = fmt.Sprintf("these are the first %d of %d entries: list a directory below", maxListed, len(all))
+		all = all[:maxListed]
+	}
+	var b strings.Builder
+	out.Files = []entry{}
+	for _, f := range all {
+		e := entry{strings.ToValidUTF8(f.Path, "\uFFFD"), f.Type, f.Size}
+		out.Files = append(out.Files, e)
+		fmt.Fprintf(&b, "%-9s %10d %s\n", e.Type, e.Size, e.Path)
+	}
+	if len(all) == 0 {
+		b.WriteString("it is empty\n")
+	}
+	said.text = b.String() + out.Note
+	return out, said, nil
+}
+
+// filing are the tools for a session's files.
+func filing() []tool {
+	return []tool{
+		define("write_files", "Write files", "Writes files into a session's runner, or deletes some. An existing file is replaced.",
+			sdk.ToolAnnotations{DestructiveHint: new(true), IdempotentHint: true}, nil, writeFiles),
+		define("read_file", "Read a file", "Reads a file of a session's runner, from an offset on: text, or base64 where it isn't UTF-8, or an image.",
+			sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true}, func(s *jsonschema.Schema) {
+				between(s, "maxBytes", 1, maxReadFile)
+				s.Properties["offset"].Minimum = new(0.0)
+			}, readFile),
+		define("list_files", "List files", "Lists a directory of a session's runner.",
+			sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true}, nil, listFiles),
+	}
+}

@@ -1,0 +1,558 @@
+package mcp
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/audit"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+func TestToolsSayWhatTheyTakeAndDo(t *testing.T) {
+	b := newBed(t, nil)
+	a := b.agent(firstToken)
+	if got := a.InitializeResult(); got.ServerInfo.Name != "rockpool" || got.ServerInfo.Version != "1.2.3" || !strings.Contains(got.Instructions, "run_program") {
+		t.Errorf("%+v", got)
+	}
+	list, err := a.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var readOnly, destructive, names []string
+	for _, tool := range list.Tools {
+		names = append(names, tool.Name)
+		if tool.Annotations.ReadOnlyHint {
+			readOnly = append(readOnly, tool.Name)
+		}
+		if *tool.Annotations.DestructiveHint {
+			destructive = append(destructive, tool.Name)
+		}
+		for name, argument := range tool.InputSchema.(object)["properties"].(object) {
+			if argument := argument.(object); argument["type"] == nil || argument["description"] == nil {
+				t.Errorf("%s: %s is %v", tool.Name, name, argument)
+			}
+		}
+		if tool.OutputSchema.(object)["properties"].(object)["error"] == nil || tool.Description == "" || tool.Title == "" {
+			t.Errorf("%s: %+v", tool.Name, tool)
+		}
+	}
+	for what, lists := range map[string][2][]string{
+		"all":         {names, {"close_session", "execute", "list_environments", "list_files", "open_session", "read_file", "read_output", "run_program", "write_files"}},
+		"read only":   {readOnly, {"list_environments", "list_files", "read_file", "read_output"}},
+		"destructive": {destructive, {"close_session", "execute", "write_files"}},
+	} {
+		slices.Sort(lists[0])
+		if !slices.Equal(lists[0], lists[1]) {
+			t.Errorf("%s: %q", what, lists[0])
+		}
+	}
+}
+
+func TestRunProgramAnswersWithItsEnd(t *testing.T) {
+	b := newBed(t, nil)
+	a := b.agent(firstToken)
+	var got ran
+	result := a.call("run_program", object{"environment": "shell", "shell": "cat", "stdin": "grüße\n"}, &got)
+	if got.Outcome != runtime.OutcomeExited || *got.ExitCode != 0 || got.Stdout != "grüße\n" || got.Phase != "run" || got.Execution == "" {
+		t.Errorf("%+v", got)
+	}
+	if text := textIn(result); !strings.Contains(text, "exited with 0") || !strings.Contains(text, "grüße") {
+		t.Error(text)
+	}
+	a.call("run_program", object{"environment": "shell", "command": []string{"stderr"}, "args": []string{"no", "way"}}, &got)
+	if *got.ExitCode != 1 || got.Stderr != "no way\n" {
+		t.Errorf("%+v", got)
+	}
+	got = ran{}
+	a.call("run_program", object{"environment": "shell", "command": []string{"zeros", "3"}}, &got)
+	if got.Stdout != "\x00\x00\x00" || got.StdoutBase64 != "" {
+		t.Errorf("%+v", got)
+	}
+	b.freed()
+	if entries, err := b.door.host.Guard.AuditLog(access.With(t.Context(), access.Server()), audit.Filter{}, 100, "", func(int) error { return nil }); err != nil || !strings.Contains(entriesText(entries), "startExecution mcp\n") {
+		t.Errorf("%v %s", err, entriesText(entries))
+	}
+	counted := ""
+	for _, c := range b.counts.Read() {
+		counted += c.Door + " " + c.Pattern + " " + c.Class + "\n"
+	}
+	for _, want := range []string{"mcp POST /mcp 2xx\n", "mcp tools/call run_program 2xx\n"} {
+		if !strings.Contains(counted, want) {
+			t.Errorf("no %q in %s", want, counted)
+		}
+	}
+}
+
+func TestOutputThatIsNotTextIsBase64Too(t *testing.T) {
+	b := newBed(t, nil)
+	a := b.agent(firstToken)
+	var session opened
+	a.call("open_session", object{"environment": "shell"}, &session)
+	data := []byte{0xff, 0xfe, 'a', 0}
+	var done wrote
+	a.call("write_files", object{"session": session.Session, "files": []object{{"path": "bytes", "base64": base64.StdEncoding.EncodeToString(data)}}}, &done)
+	var read content
+	a.call("read_file", object{"session": session.Session, "path": "bytes"}, &read)
+	if read.Base64 != base64.StdEncoding.EncodeToString(data) || read.Text != "" || read.Size != 4 || done.Written != 1 {
+		t.Errorf("%+v %+v", read, done)
+	}
+	p := newPrinted()
+	p.streams[runtime.Stdout].write(data)
+	if text, encoded := p.streams[runtime.Stdout].text(""); text != "\uFFFDa\x00" || encoded != base64.StdEncoding.EncodeToString(data) {
+		t.Errorf("%q %q", text, encoded)
+	}
+}
+
+func TestProgressCarriesLiveOutputAndCancellingEndsTheExecution(t *testing.T) {
+	b := newBed(t, nil)
+	a := b.agent(firstToken)
+	var session opened
+	a.call("open_session", object{"environment": "shell"}, &session)
+	for tool, arguments := range map[string]object{"run_program": {"environment": "shell"}, "execute": {"session": session.Session}} {
+		arguments["shell"] = "count 1000000000 1000"
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() {
+			params := &sdk.CallToolParams{Name: tool, Arguments: arguments}
+			params.SetProgressToken("p")
+			_, err := a.CallTool(ctx, params)
+			ended <- err
+		}()
+		var execution runtime.ExecutionID
+		for message := ""; !strings.Contains(message, "1\n"); { // the program doesn't end before
+			message = wait.Receive(t, a.progress, "live output")
+			if words := strings.Fields(message); len(words) == 4 && words[0] == "execution" {
+				execution = runtime.ExecutionID(words[1])
+			}
+		}
+		cancel()
+		if err := wait.Receive(t, ended, "the end of the call"); err == nil {
+			t.Errorf("%s: the call has an answer", tool)
+		}
+		wait.For(t, "the execution is cancelled", func() bool {
+			x, err := b.door.host.Guard.Execution(access.With(t.Context(), access.Server()), execution, 0)
+			return err == nil && x.End.Outcome == runtime.OutcomeCancelled
+		})
+		wait.For(t, "only the session's runner is held", func() bool { return b.held() == 1 })
+	}
+	a.call("execute", object{"session": session.Session, "shell": "echo on"}, &ran{}) // the session lives on
+}
+
+func TestLongOutputIsCutWithACursorThatHasAll(t *testing.T) {
+	b := newBed(t, nil)
+	a := b.agent(firstToken)
+	const size = 500_000
+	var got ran
+	result := a.call("run_program", object{"environment": "shell", "shell": "lines 500000"}, &got)
+	if got.OmittedBytes != size-2*half || got.Cursor == "" || !strings.Contains(got.Stdout, "bytes are cut out here: call read_output with cursor") || !strings.Contains(textIn(result), got.Cursor) {
+		t.Fatalf("%d omitted, cursor %q, %d bytes", got.OmittedBytes, got.Cursor, len(got.Stdout))
+	}
+	all := strings.Repeat("the quick brown fox jumps over the lazy dog, and over again..\n", size/62+1)[:size]
+	if !strings.HasPrefix(got.Stdout, all[:half]) || !strings.HasSuffix(got.Stdout, all[size-half:]) {
+		t.Error("the beginning or the end isn't that of the output")
+	}
+	read := func(cursor string) string {
+		var text strings.Builder
+		for {
+			var p page
+			a.call("read_output", object{"execution": got.Execution, "cursor": cursor, "maxBytes": 100_000}, &p)
+			for _, c := range p.Chunks {
+				text.WriteString(c.Text)
+			}
+			if cursor = p.Cursor; p.End {
+				return text.String()
+			}
+		}
+	}
+	if whole := read(""); whole != all {
+		t.Errorf("%d bytes from the beginning", len(whole))
+	}
+	if rest := read(got.Cursor); !strings.HasSuffix(all, rest) || len(rest) < size-half {
+		t.Errorf("%d bytes from the cursor on", len(rest))
+	}
+}
+
+func TestSessionsKeepFilesUntilTheyAreClosed(t *testing.T) {
+	b := newBed(t, nil)
+	a := b.agent(firstToken)
+	var session opened
+	a.call("open_session", object{"environment": "shell"}, &session)
+	a.call("write_files", object{"session": session.Session, "files": []object{{"path": "a/b.txt", "text": "hello wörld"}}}, &wrote{})
+	var list listing
+	a.call("list_files", object{"session": session.Session, "recursive": true}, &list)
+	if !slices.ContainsFunc(list.Files, func(e entry) bool { return strings.HasSuffix(e.Path, "b.txt") && e.Size == 12 }) {
+		t.Errorf("%+v", list)
+	}
+	var got content
+	text := ""
+	for offset := int64(0); ; offset = *got.NextOffset { // in pieces that don't cut characters
+		got = content{}
+		a.call("read_file", object{"session": session.Session, "path": "a/b.txt", "offset": offset, "maxBytes": 8}, &got)
+		if text += got.Text; got.NextOffset == nil {
+			break
+		}
+	}
+	if text != "hello wörld" {
+		t.Errorf("%q", text)
+	}
+	var done ran
+	a.call("execute", object{"session": session.Session, "shell": "echo hi"}, &done)
+	if done.Stdout != "hi\n" || b.held() != 1 {
+		t.Errorf("%+v, %d held", done, b.held())
+	}
+	var end closed
+	if a.call("close_session", object{"session": session.Session}, &end); !end.Closed || b.held() != 0 {
+		t.Errorf("%+v, %d held", end, b.held())
+	}
+	if a.call("close_session", object{"session": session.Session}, &end); end.Closed {
+		t.Error("closed twice")
+	}
+	a.refused("execute", object{"session": session.Session, "shell": "true"}, runtime.CodeRunnerGone, "")
+}
+
+func TestErrorsSayWhatToDoNext(t *testing.T) {
+	b := newBed(t, nil)
+	a := b.agent(firstToken)
+	var session opened
+	a.call("open_session", object{"language": "python3"}, &session)
+	if session.Environment != "python" {
+		t.Errorf("%+v", session)
+	}
+	for _, test := range []struct {
+		tool      string
+		arguments object
+		code      runtime.Code
+		field     string
+	}{
+		{"run_program", object{}, runtime.CodeInvalidInput, "environment"},
+		{"run_program", object{"environment": "nope", "shell": "true"}, runtime.CodeEnvironmentNotFound, ""},
+		{"run_program", object{"environment": "shell"}, runtime.CodeInvalidInput, "source"},
+		{"run_program", object{"environment": "shell", "shell": "true", "command": []string{"true"}}, runtime.CodeInvalidInput, "source"},
+		{"run_program", object{"environment": "shell", "shell": "true", "timeLimit": 0}, runtime.CodeInvalidInput, "timeLimit"},
+		{"run_program", object{"environment": "shell", "shell": "true", "timeLimit": 3601}, runtime.CodeInvalidInput, "timeLimit"},
+		{"run_program", object{"environment": "shell", "shell": "true", "timeLimit": "5"}, runtime.CodeInvalidInput, "timeLimit"},
+		{"run_program", object{"environment": "shell", "shell": 5}, runtime.CodeInvalidInput, "shell"},
+		{"run_program", object{"environment": "shell", "shell": "true", "more": 1}, runtime.CodeInvalidInput, "more"},
+		{"run_program", object{"environment": "shell", "shell": "true", "args": []string{"a"}}, runtime.CodeInvalidInput, "args"},
+		{"run_program", object{"language": "klingon", "source": "x"}, runtime.CodeInvalidInput, "language"},
+		{"run_program", object{"language": "rust", "source": "x"}, runtime.CodeInvalidInput, "language"},
+		{"run_program", object{"environment": "shell", "shell": "true", "files": []object{{"path": "a"}}}, runtime.CodeInvalidInput, "files.0"},
+		{"run_program", object{"environment": "shell", "shell": "true", "files": []object{{"path": "a", "base64": "!"}}}, runtime.CodeInvalidInput, "files.0.base64"},
+		{"run_program", object{"environment": "shell", "shell": "true", "files": []object{{"path": "", "text": "!"}}}, runtime.CodeInvalidInput, "files.0.path"},
+		{"run_program", object{"environment": "shell", "shell": "true", "variables": object{"A=B": "x"}}, runtime.CodeInvalidInput, "variables.0.name"},
+		{"open_session", object{"environment": "shell", "inactivityTimeout": 0}, runtime.CodeInvalidInput, "inactivityTimeout"},
+		{"execute", object{"session": "nope", "shell": "true"}, runtime.CodeRunnerGone, ""},
+		{"read_file", object{"session": session.Session, "path": "nope"}, runtime.CodeFileError, ""},
+		{"read_file", object{"session": session.Session, "path": "nope", "maxBytes": 0}, runtime.CodeInvalidInput, "maxBytes"},
+		{"read_file", object{"session": session.Session, "path": "nope", "offset": -1}, runtime.CodeInvalidInput, "offset"},
+		{"write_files", object{"session": session.Session}, runtime.CodeInvalidInput, "files"},
+		{"read_output", object{"execution": "nope"}, runtime.CodeExecutionNotFound, ""},
+		{"read_output", object{"execution": "nope", "maxBytes": -1}, runtime.CodeInvalidInput, "maxBytes"},
+	} {
+		if p := a.refused(test.tool, test.arguments, test.code, test.field); p.Message == "" {
+			t.Errorf("%v: %+v", test.arguments, p)
+		}
+	}
+	if p := a.refused("run_program", object{"language": strings.Repeat("ü", 10_000), "source": "x"}, runtime.CodeInvalidInput, "language"); len(p.Message) > 600 {
+		t.Errorf("a message of %d bytes", len(p.Message))
+	}
+	p := a.refused("run_program", object{"environment": "nope", "shell": "true"}, runtime.CodeEnvironmentNotFound, "")
+	if !strings.Contains(p.Next, "list_environments") {
+		t.Errorf("%+v", p)
+	}
+	var all environments
+	if a.call("list_environments", object{"language": "py"}, &all); len(all.Environments) != 1 || all.Environments[0].ID != "python" {
+		t.Errorf("%+v", all)
+	}
+	if a.call("list_environments", object{}, &all); len(all.Environments) != 2 || !slices.Contains(all.Environments[0].Languages, "python3") {
+		t.Errorf("%+v", all)
+	}
+}
+
+// TestSessionsEndWithTheMCPSession: however that ends, its runners are released.
+func TestSessionsEndWithTheMCPSession(t *testing.T) {
+	for what, end := range map[string]func(t *testing.T, b *bed, a *agent, token string){
+		"deleted": func(t *testing.T, _ *bed, a *agent, _ string) {
+			if err := a.Close(); err != nil {
+				t.Error(err)
+			}
+		},
+		"token revoked": func(t *testing.T, b *bed, _ *agent, id string) {
+			if _, err := b.book.RevokeToken(t.Context(), access.Server(), id, false); err != nil {
+				t.Error(err)
+			}
+		},
+		"idle":         func(_ *testing.T, b *bed, a *agent, _ string) { b.door.sessionOf(a).endIdle() },
+		"server stops": func(_ *testing.T, b *bed, _ *agent, _ string) { b.stop() },
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := newBed(t, nil)
+			token, id := b.token("physics")
+			a := b.agent(token)
+			a.call("open_session", object{"environment": "shell"}, &opened{})
+			if b.held() != 1 {
+				t.Fatalf("%d held", b.held())
+			}
+			s := b.door.sessionOf(a)
+			end(t, b, a, id)
+			<-s.released
+			if what != "server stops" {
+				b.freed()
+			}
+			wait.For(t, "the session is forgotten", func() bool { return b.door.sessionOf(a) == nil })
+			if _, err := a.CallTool(t.Context(), &sdk.CallToolParams{Name: "list_environments"}); err == nil {
+				t.Error("the MCP session answers")
+			}
+		})
+	}
+}
+
+// TestEndOfASessionCancelsItsCalls: a call that runs doesn't keep an ended session.
+func TestEndOfASessionCancelsItsCalls(t *testing.T) {
+	b := newBed(t, nil)
+	token, id := b.token(runtime.DefaultTenant)
+	a := b.agent(token)
+	ended := make(chan error, 1)
+	go func() {
+		params := &sdk.CallToolParams{Name: "run_program", Arguments: object{"environment": "shell", "shell": "count 1000000000 1000"}}
+		params.SetProgressToken("p")
+		_, err := a.CallTool(t.Context(), params)
+		ended <- err
+	}()
+	for message := ""; !strings.Contains(message, "1\n"); {
+		message = wait.Receive(t, a.progress, "live output")
+	}
+	if _, err := b.book.RevokeToken(t.Context(), access.Server(), id, false); err != nil {
+		t.Fatal(err)
+	}
+	wait.Receive(t, ended, "the end of the call")
+	b.freed()
+}
+
+func TestForeignSessionsAreUnknown(t *testing.T) {
+	b := newBed(t, nil)
+	mine, _ := b.token("physics")
+	same, _ := b.token("physics")
+	other, _ := b.token("chemistry")
+	a := b.agent(mine)
+	var session opened
+	a.call("open_session", object{"environment": "shell"}, &session)
+	for _, token := range []string{mine, same, other, firstToken} { // mine: another MCP session
+		foreign := b.agent(token)
+		for tool, arguments := range map[string]object{
+			"execute": {"shell": "true"}, "write_files": {"delete": []string{"./*"}}, "read_file": {"path": "a"}, "list_files": {},
+		} {
+			arguments["session"] = session.Session
+			foreign.refused(tool, arguments, runtime.CodeRunnerGone, "")
+		}
+		var end closed
+		if foreign.call("close_session", object{"session": session.Session}, &end); end.Closed {
+			t.Error("another one closed it")
+		}
+	}
+	for _, token := range []string{same, other, firstToken} { // with the id of my MCP session
+		for _, method := range []string{http.MethodPost, http.MethodDelete} {
+			if status, _ := b.send(method, token, a.ID(), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); status != http.StatusNotFound {
+				t.Errorf("%s answers %d", method, status)
+			}
+		}
+	}
+	a.call("execute", object{"session": session.Session, "shell": "true"}, &ran{})
+}
+
+// send sends a request, and returns the status and the body of its answer.
+func (b *bed) send(method, token, session, body string) (status int, text string) {
+	b.t.Helper()
+	r, err := http.NewRequestWithContext(b.t.Context(), method, b.url, strings.NewReader(body))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	if session != "" {
+		r.Header.Set(sessionHeader, session)
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return response.StatusCode, string(answer)
+}
+
+const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+
+func TestBadRequests(t *testing.T) {
+	b := newBed(t, nil)
+	for _, test := range []struct {
+		method, token, session, body string
+		status                       int
+	}{
+		{http.MethodPost, "", "", initialize, http.StatusUnauthorized},
+		{http.MethodPost, "wrong", "", initialize, http.StatusUnauthorized},
+		{http.MethodGet, firstToken, "", "", http.StatusMethodNotAllowed},
+		{http.MethodPost, firstToken, "nope", initialize, http.StatusNotFound},
+		{http.MethodDelete, firstToken, "nope", "", http.StatusNotFound},
+		{http.MethodPost, firstToken, "", "{", http.StatusBadRequest},
+		{http.MethodPost, firstToken, "", "", http.StatusBadRequest},
+		{http.MethodPost, firstToken, "", strings.Repeat(" ", 1<<20) + initialize, http.StatusRequestEntityTooLarge},
+		{http.MethodPost, firstToken, "", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, http.StatusOK}, // with an error
+	} {
+		if status, text := b.send(test.method, test.token, test.session, test.body); status != test.status {
+			t.Errorf("%+v: %d %s", test.method, status, text)
+		}
+	}
+	wait.For(t, "no session is left", func() bool { return b.door.count() == 0 })
+}
+
+// TestSessionsAreBounded: a client that crashes again and again shuts out neither others nor itself.
+func TestSessionsAreBounded(t *testing.T) {
+	b := newBed(t, func(d *Door) { d.perToken, d.most = 2, 3 })
+	mine, _ := b.token(runtime.DefaultTenant)
+	other, _ := b.token("physics")
+	third, _ := b.token("chemistry")
+	first, second := b.agent(mine), b.agent(mine)
+	wait.For(t, "the second one is idle", func() bool { return b.door.sessionOf(second).requests() == 0 })
+	first.call("list_environments", object{}, &environments{}) // used last
+	b.agent(mine)
+	if b.door.sessionOf(second) != nil || b.door.sessionOf(first) == nil {
+		t.Error("not the one that is idle for the longest time has ended")
+	}
+	b.agent(other)
+	if _, err := b.connect(third); err == nil {
+		t.Error("there are more than three")
+	}
+	if status, text := b.send(http.MethodPost, third, "", initialize); status != http.StatusTooManyRequests || !strings.Contains(text, "at most 2 of one token, 3 in all") {
+		t.Errorf("%d %s", status, text)
+	}
+}
+
+// TestCallsAreBoundedAsTheAPIs: what calls take counts as one token's, with its other requests.
+func TestCallsAreBoundedAsTheAPIs(t *testing.T) {
+	b := newBed(t, nil)
+	a := b.agent(firstToken)
+	var session opened
+	a.call("open_session", object{"environment": "shell"}, &session)
+	wait.For(t, "the first requests have ended", func() bool { return b.door.sessionOf(a).requests() == 0 })
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var calls sync.WaitGroup
+	for range maxOperations {
+		calls.Go(func() {
+			_, _ = a.CallTool(ctx, &sdk.CallToolParams{Name: "execute", Arguments: object{"session": session.Session, "shell": "count 1000000000 1000"}})
+		})
+	}
+	wait.For(t, "all calls run", func() bool { return b.door.sessionOf(a).requests() == maxOperations })
+	if status, text := b.send(http.MethodPost, firstToken, a.ID(), `{"jsonrpc":"2.0","id":99,"method":"tools/list"}`); status != http.StatusTooManyRequests {
+		t.Errorf("%d %s", status, text)
+	}
+	other, otherID := b.token("physics")
+	b.agent(other)
+	if status, text := b.send(http.MethodDelete, firstToken, a.ID(), ""); status != http.StatusNoContent {
+		t.Errorf("%d %s", status, text)
+	}
+	calls.Wait()
+	large := `{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", 900<<10) + `"}`
+	if status, _ := b.send(http.MethodPost, other, "", large); status != http.StatusBadRequest { // an unknown method
+		t.Error(status)
+	}
+	held := b.peers.Hold(t.Context(), peers.Shown{Token: otherID})
+	defer held.Release()
+	if err := held.Grow(maxHeld / 2); err != nil { // another request's
+		t.Fatal(err)
+	}
+	if status, _ := b.send(http.MethodPost, other, "", large); status != http.StatusTooManyRequests {
+		t.Error(status)
+	}
+}
+
+func TestIdleSessionsEnd(t *testing.T) {
+	b := newBed(t, func(d *Door) { d.idle = time.Millisecond })
+	b.send(http.MethodPost, firstToken, "", initialize)
+	wait.For(t, "the session ends", func() bool { return b.door.count() == 0 })
+}
+
+func (d *Door) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.sessions)
+}
+
+func (s *session) requests() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.busy
+}
+
+func (d *Door) sessionOf(a *agent) *session {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.sessions[a.ID()]
+}
+
+// FuzzArguments: no arguments of any tool make the server fail.
+func FuzzArguments(f *testing.F) {
+	b := newBed(f, nil)
+	a := b.agent(firstToken)
+	var session opened
+	a.call("open_session", object{"environment": "shell"}, &session)
+	all := tools()
+	for i := range all {
+		for _, seed := range []string{
+			`{}`, `null`, `[]`, `{"environment":"shell","shell":"echo a"}`, `{"language":"python3","source":"x","args":["a"]}`, `{"session":"S","path":"../../etc/passwd"}`,
+			`{"session":"S","files":[{"path":"a\u0000","text":"x"}],"delete":["/"]}`, `{"session":"S","shell":"true","timeLimit":1e99}`, `{"execution":"x","cursor":"AAAA"}`, `{"files":[{"base64":"==="}]}`, `{"session":{}}`,
+		} {
+			f.Add(i, seed)
+		}
+	}
+	f.Fuzz(func(t *testing.T, which int, arguments string) {
+		if len(arguments) > 4096 || strings.Contains(arguments, "sleep") || strings.Contains(arguments, "count") || strings.Contains(arguments, "pace") {
+			return // a program that takes long
+		}
+		chosen := all[int(uint(which)%uint(len(all)))]
+		if chosen.spec.Name == "close_session" || chosen.spec.Name == "open_session" {
+			return // it takes or leaves what others need
+		}
+		raw := []byte(strings.ReplaceAll(arguments, `"S"`, `"`+session.Session+`"`))
+		s := b.door.sessionOf(a)
+		result := s.call(s.ctx, chosen, &sdk.CallToolRequest{Params: &sdk.CallToolParamsRaw{Name: chosen.spec.Name, Arguments: raw}})
+		var got struct{ Error problem }
+		decodeContent(t, result, &got)
+		if result.IsError != (got.Error.Code != "") || got.Error.Code == runtime.CodeInternal {
+			t.Errorf("%s %s: %s", chosen.spec.Name, arguments, textIn(result))
+		}
+	})
+}
+
+func entriesText(page audit.Page) string {
+	var b strings.Builder
+	for _, e := range page.Entries {
+		b.WriteString(e.Action)
+		for _, d := range e.Detail {
+			fmt.Fprintf(&b, " %s", d.Value())
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

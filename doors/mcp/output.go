@@ -1,0 +1,111 @@
+package mcp
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/events"
+)
+
+// half is how much of a stream's beginning, and of its end, an answer has. A model reads both, and each costs it tokens.
+const half = 12 << 10
+
+// A printed is what an execution printed, in parts.
+type printed struct {
+	streams map[runtime.Stream]*cut
+	cursor  string // before the first output that an answer lacks
+	at      string // after the last output
+	lost    int64
+	reason  string // why it is lost
+}
+
+func newPrinted() *printed {
+	return &printed{streams: map[runtime.Stream]*cut{runtime.Stdout: {}, runtime.Stderr: {}}}
+}
+
+// add takes an event of output, or of its loss.
+func (p *printed) add(event events.Event) {
+	if event.Kind == events.Lost {
+		p.lost += event.Bytes
+		p.reason = event.Reason
+	} else if !p.streams[event.Stream].write(event.Data) && p.cursor == "" {
+		p.cursor = p.at
+	}
+	p.at = event.Cursor
+}
+
+// A cut is the beginning and the end of a stream.
+type cut struct {
+	head, tail []byte
+	total      int
+}
+
+// write takes more output. False: not all of it is in the beginning.
+func (c *cut) write(data []byte) bool {
+	c.total += len(data)
+	room := min(half-len(c.head), len(data))
+	c.head = append(c.head, data[:room]...)
+	if c.tail = append(c.tail, data[room:]...); len(c.tail) > 4*half {
+		c.tail = append([]byte(nil), c.tail[len(c.tail)-2*half:]...)
+	}
+	return room == len(data)
+}
+
+// omitted returns how many bytes stand in neither part.
+func (c *cut) omitted() int { return c.total - len(c.head) - len(c.shownTail()) }
+
+// shownTail is the end that is shown.
+func (c *cut) shownTail() []byte {
+	if len(c.head)+len(c.tail) == c.total && len(c.tail) <= 2*half {
+		return c.tail
+	}
+	return c.tail[len(c.tail)-half:]
+}
+
+// text returns the stream as text, with a note where it is cut; and as base64 if it isn't text.
+func (c *cut) text(cursor string) (text, encoded string) {
+	tail, omitted := c.shownTail(), c.omitted()
+	if omitted == 0 {
+		whole := append(append([]byte(nil), c.head...), tail...)
+		if !utf8.Valid(whole) {
+			return strings.ToValidUTF8(string(whole), "\uFFFD"), base64.StdEncoding.EncodeToString(whole)
+		}
+		return string(whole), ""
+	}
+	note := fmt.Sprintf("\n[… %d bytes are cut out here: call read_output with cursor %q …]\n", omitted, cursor)
+	return strings.ToValidUTF8(trimEnd(c.head), "\uFFFD") + note + strings.ToValidUTF8(trimStart(tail), "\uFFFD"), ""
+}
+
+// trimEnd returns text without the beginning of a character at its end.
+func trimEnd(text []byte) string {
+	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
+		if last := text[len(text)-i:]; utf8.RuneStart(last[0]) {
+			if !utf8.FullRune(last) {
+				return string(text[:len(text)-i])
+			}
+			break
+		}
+	}
+	return string(text)
+}
+
+// trimStart returns text without the end of a character at its beginning.
+func trimStart(text []byte) string {
+	for i := 0; i < utf8.UTFMax-1 && i < len(text); i++ {
+		if utf8.RuneStart(text[i]) {
+			return string(text[i:])
+		}
+	}
+	return string(text)
+}
+
+// textOf returns bytes as text or, if they aren't UTF-8, as base64.
+func textOf(data []byte) (text, encoded string) {
+	if utf8.Valid(data) {
+		return string(data), ""
+	}
+	return "", base64.StdEncoding.EncodeToString(data)
+}

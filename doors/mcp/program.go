@@ -1,0 +1,165 @@
+package mcp
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/language"
+)
+
+// Bounds of arguments, which the tools' schemas say.
+const (
+	maxTimeLimit = 3600 // seconds
+	maxWait      = 60   // seconds that a claim waits for a runner
+)
+
+// A program is what run_program and execute run.
+type program struct {
+	Source    string            `json:"source,omitempty" jsonschema:"the program's text, in the language"`
+	Command   []string          `json:"command,omitempty" jsonschema:"instead of source: the command to run, as a list of arguments"`
+	Shell     string            `json:"shell,omitempty" jsonschema:"instead of source: a command line for sh"`
+	Args      []string          `json:"args,omitempty" jsonschema:"arguments for the program; with source"`
+	Files     []file            `json:"files,omitempty" jsonschema:"files to write before, relative to /workspace"`
+	Stdin     *string           `json:"stdin,omitempty" jsonschema:"what the program reads on its standard input; without it, that is empty"`
+	Variables map[string]string `json:"variables,omitempty" jsonschema:"environment variables"`
+	TimeLimit *int              `json:"timeLimit,omitempty" jsonschema:"seconds, 1 to 3600, for the program and, before it, for its build; without it, the environment's"`
+}
+
+func boundProgram(s *jsonschema.Schema) { between(s, "timeLimit", 1, maxTimeLimit) }
+
+// A file is one to be written.
+type file struct {
+	Path       string  `json:"path" jsonschema:"relative to /workspace, or absolute; missing directories are made"`
+	Text       *string `json:"text,omitempty" jsonschema:"its content as text"`
+	Base64     *string `json:"base64,omitempty" jsonschema:"its content as base64, instead of text"`
+	Executable bool    `json:"executable,omitempty" jsonschema:"whether it can be run as a command"`
+}
+
+// write returns the files for the engine. Programs may change them.
+func write(files []file) ([]runtime.FileWrite, error) {
+	all := make([]runtime.FileWrite, 0, len(files))
+	for i, f := range files {
+		w := runtime.FileWrite{Path: f.Path, Mode: 0o666}
+		switch {
+		case (f.Text == nil) == (f.Base64 == nil):
+			return nil, runtime.Invalid(fmt.Sprintf("files.%d", i), "must have either text or base64")
+		case f.Text != nil:
+			w.Data = []byte(*f.Text)
+		default:
+			var err error
+			if w.Data, err = base64.StdEncoding.DecodeString(*f.Base64); err != nil {
+				return nil, runtime.Invalid(fmt.Sprintf("files.%d.base64", i), "must be base64 with padding: %s", err)
+			}
+		}
+		if f.Executable || strings.HasPrefix(string(w.Data[:min(2, len(w.Data))]), "#!") {
+			w.Mode = 0o777
+		}
+		all = append(all, w)
+	}
+	return all, nil
+}
+
+// A plan is what a program needs to run.
+type plan struct {
+	files []runtime.FileWrite
+	build []string // nil: nothing is built
+	start engine.StartInput
+	stdin *string
+}
+
+// plan returns how a program runs in a language; nil: the language is unknown.
+func (p program) plan(in *language.Recipe) (plan, error) {
+	made := plan{stdin: p.Stdin, start: engine.StartInput{TimeLimit: p.TimeLimit, Stdin: p.Stdin != nil}}
+	if p.TimeLimit != nil {
+		if err := runtime.Between("timeLimit", int64(*p.TimeLimit), 1, maxTimeLimit, "seconds"); err != nil {
+			return made, err
+		}
+	}
+	for name, value := range p.Variables {
+		made.start.Variables = append(made.start.Variables, runtime.Variable{Name: name, Value: value})
+	}
+	slices.SortFunc(made.start.Variables, func(a, b runtime.Variable) int { return strings.Compare(a.Name, b.Name) })
+	var err error
+	if made.files, err = write(p.Files); err != nil {
+		return made, err
+	}
+	given := 0
+	for _, is := range []bool{p.Source != "", len(p.Command) > 0, p.Shell != ""} {
+		if is {
+			given++
+		}
+	}
+	switch {
+	case given != 1:
+		return made, runtime.Invalid("source", "give exactly one of source, command and shell")
+	case len(p.Command) > 0:
+		made.start.Command = slices.Concat(p.Command, p.Args)
+	case p.Shell != "" && len(p.Args) > 0:
+		return made, runtime.Invalid("args", "go with source or command: write them into shell")
+	case p.Shell != "":
+		made.start.Shell = &p.Shell
+	case in == nil:
+		return made, runtime.Invalid("language", "give the language of source; list_environments has those that there are")
+	default:
+		source := runtime.FileWrite{Path: in.SourceFile([]byte(p.Source)), Data: []byte(p.Source), Mode: 0o666}
+		made.files = append(made.files, source)
+		filled := language.Program{File: source.Path, Args: p.Args}
+		made.build, made.start.Command = in.BuildCommand(filled), in.RunCommand(filled)
+	}
+	return made, nil
+}
+
+// A place is where a program runs.
+type place struct {
+	Language    string `json:"language,omitempty" jsonschema:"a programming language, for example python3; list_environments has all"`
+	Environment string `json:"environment,omitempty" jsonschema:"the environment to run in; without it, one that has the language"`
+}
+
+// choose returns the environment of a place, and the recipe of its language; nil: it is unknown.
+func (c *call) choose(at place) (runtime.EnvironmentID, *language.Recipe, error) {
+	there, err := c.door.host.Guard.Environments(c.ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	have := func(id runtime.EnvironmentID) bool {
+		return slices.ContainsFunc(there, func(env runtime.Environment) bool { return env.ID == id })
+	}
+	environment := runtime.EnvironmentID(at.Environment)
+	if at.Language == "" {
+		if environment == "" && len(there) == 1 {
+			environment = there[0].ID
+		}
+		if environment == "" {
+			return "", nil, runtime.Invalid("environment", "give a language or an environment: %s", names(there))
+		}
+		if recipe, known := c.door.host.Languages.ByEnvironment(environment); known {
+			return environment, &recipe, nil
+		}
+		return environment, nil, nil
+	}
+	recipe, known := c.door.host.Languages.ByID(at.Language)
+	if !known {
+		return "", nil, runtime.Invalid("language", "must be one that list_environments has, not %q; or give environment with command or shell", at.Language)
+	}
+	if environment == "" {
+		var found bool
+		if environment, found = recipe.Environment(have); !found {
+			return "", nil, runtime.Invalid("language", "no environment here has %s; there are %s", recipe.Name, names(there))
+		}
+	}
+	return environment, &recipe, nil
+}
+
+func names(all []runtime.Environment) string {
+	var names []string
+	for _, env := range all {
+		names = append(names, string(env.ID))
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,286 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/events"
+)
+
+type runInput struct {
+	place
+	program
+}
+
+type executeInput struct {
+	Session  string `json:"session" jsonschema:"of open_session"`
+	Language string `json:"language,omitempty" jsonschema:"of source; without it, the session's"`
+	program
+}
+
+// ran is how a program ended.
+type ran struct {
+	Execution    string          `json:"execution" jsonschema:"the execution's id, for read_output"`
+	Phase        string          `json:"phase" jsonschema:"run; or build, where that failed and nothing was run"`
+	Outcome      runtime.Outcome `json:"outcome" jsonschema:"how it ended: EXITED, SIGNALED, TIME_LIMIT, CPU_LIMIT, MEMORY_LIMIT, PROCESS_LIMIT, OUTPUT_LIMIT, CANCELLED, RUNNER_GONE, LOST or FAILED"`
+	ExitCode     *int            `json:"exitCode,omitempty" jsonschema:"with EXITED"`
+	Signal       string          `json:"signal,omitempty" jsonschema:"with SIGNALED"`
+	Message      string          `json:"message,omitempty" jsonschema:"the outcome in words, with its cause"`
+	Seconds      float64         `json:"seconds" jsonschema:"how long it ran"`
+	MemoryBytes  int64           `json:"memoryBytes,omitempty" jsonschema:"its peak"`
+	Stdout       string          `json:"stdout" jsonschema:"cut in the middle if it is long"`
+	Stderr       string          `json:"stderr" jsonschema:"cut in the middle if it is long"`
+	StdoutBase64 string          `json:"stdoutBase64,omitempty" jsonschema:"the exact bytes, where stdout isn't UTF-8"`
+	StderrBase64 string          `json:"stderrBase64,omitempty" jsonschema:"the exact bytes, where stderr isn't UTF-8"`
+	OmittedBytes int             `json:"omittedBytes,omitempty" jsonschema:"how many bytes of output this answer lacks"`
+	Cursor       string          `json:"cursor,omitempty" jsonschema:"for read_output, which has what this answer lacks from here on"`
+	LostBytes    int64           `json:"lostBytes,omitempty" jsonschema:"how many bytes of output were not kept"`
+	LostReason   string          `json:"lostReason,omitempty"`
+	Files        []madeFile      `json:"files,omitempty" jsonschema:"those that the program made or changed; run_program only"`
+	FilesNote    string          `json:"filesNote,omitempty" jsonschema:"what files lacks, and why"`
+}
+
+// running are the tools that run programs.
+func running() []tool {
+	open := sdk.ToolAnnotations{OpenWorldHint: new(true)} // an environment may have network
+	return []tool{
+		define("run_program", "Run a program",
+			"Runs one program in a fresh isolated runner and answers with its output, how it ended, and the files that it made. Give language and source; or environment and command or shell. The runner is gone afterwards.",
+			open, boundProgram, runProgram),
+		define("execute", "Execute in a session",
+			"Runs a program or a command in a session's runner, with the files that are there. Give shell, command, or source with its language.",
+			sdk.ToolAnnotations{OpenWorldHint: new(true), DestructiveHint: new(true)}, boundProgram, execute),
+	}
+}
+
+func runProgram(c *call, in runInput) (out ran, said answer, err error) {
+	environment, recipe, err := c.choose(in.place)
+	if err != nil {
+		return out, said, err
+	}
+	what, err := in.plan(recipe)
+	if err != nil {
+		return out, said, err
+	}
+	runner, err := c.claim(environment, nil)
+	if err != nil {
+		return out, said, err
+	}
+	defer c.drop(runner.ID)
+	if err := c.fill(runner.ID, what.files); err != nil {
+		return out, said, err
+	}
+	before, err := c.snapshot(runner.ID)
+	if err != nil {
+		return out, said, err
+	}
+	if out, err = c.runAll(runner.ID, what); err != nil {
+		return out, said, err
+	}
+	if out.Outcome != runtime.OutcomeRunnerGone {
+		said.images = c.collect(runner.ID, before, &out)
+	}
+	said.text = out.String()
+	return out, said, nil
+}
+
+func execute(c *call, in executeInput) (out ran, said answer, err error) {
+	runner, err := c.sessionRunner(in.Session)
+	if err != nil {
+		return out, said, err
+	}
+	_, recipe, err := c.choose(place{Language: in.Language, Environment: string(runner.Environment.ID)})
+	if err != nil {
+		return out, said, err
+	}
+	what, err := in.plan(recipe)
+	if err != nil {
+		return out, said, err
+	}
+	if err := c.fill(runner.ID, what.files); err != nil {
+		return out, said, err
+	}
+	out, err = c.runAll(runner.ID, what)
+	said.text = out.String()
+	return out, said, err
+}
+
+// claim claims a runner for the session.
+func (c *call) claim(environment runtime.EnvironmentID, inactivity *int) (runtime.Runner, error) {
+	c.progress.say(c.ctx, "claiming a runner of "+string(environment))
+	runner, err := c.door.host.Guard.Claim(c.ctx, engine.ClaimInput{EnvironmentID: environment, InactivityTimeout: inactivity, WaitFor: new(maxWait), Caller: peers.Name(c.ctx)})
+	if err != nil {
+		return runner, err
+	}
+	return runner, c.hold(runner.ID)
+}
+
+// fill writes files, or returns why one can't be written.
+func (c *call) fill(id runtime.RunnerID, files []runtime.FileWrite) error {
+	if len(files) == 0 {
+		return nil
+	}
+	updated, err := c.door.host.Guard.UpdateFiles(c.ctx, id, nil, "files", files)
+	if err == nil && len(updated.Failed) > 0 {
+		err = runtime.Errorf(runtime.CodeStorageFull, "%s: %s", updated.Failed[0].Path, updated.Failed[0].Message)
+	}
+	return err
+}
+
+// runAll builds a program, where it needs that, and runs it.
+func (c *call) runAll(id runtime.RunnerID, what plan) (ran, error) {
+	if what.build != nil {
+		built, err := c.run(id, engine.StartInput{Command: what.build, TimeLimit: what.start.TimeLimit}, nil)
+		if built.Phase = "build"; err != nil || built.ExitCode == nil || *built.ExitCode != 0 {
+			return built, err
+		}
+	}
+	out, err := c.run(id, what.start, what.stdin)
+	out.Phase = "run"
+	return out, err
+}
+
+// run runs one command, and passes its output on meanwhile. It cancels the command when the call ends before.
+func (c *call) run(id runtime.RunnerID, in engine.StartInput, stdin *string) (ran, error) {
+	in.RunnerID = id
+	x, err := c.door.host.Guard.Start(c.ctx, in)
+	if err != nil {
+		return ran{}, err
+	}
+	feeding, fed := context.WithCancel(c.ctx)
+	defer fed()
+	if stdin != nil {
+		if err := c.door.host.Guard.Go(feeding, func(ctx context.Context) { c.feed(ctx, x.ID, []byte(*stdin)) }); err != nil {
+			return ran{}, err
+		}
+	}
+	c.progress.say(c.ctx, "execution "+string(x.ID)+" has started")
+	ended, output, err := c.follow(x.ID)
+	if err != nil {
+		if _, cancelErr := c.door.host.Guard.Cancel(context.WithoutCancel(c.ctx), x.ID); cancelErr != nil {
+			err = errors.Join(err, cancelErr)
+		}
+		return ran{}, err
+	}
+	return report(ended, output), nil
+}
+
+// feed writes all of a command's standard input.
+func (c *call) feed(ctx context.Context, id runtime.ExecutionID, data []byte) {
+	in := engine.StdinInput{ExecutionID: id, Data: data, Offset: new(int64(0)), Close: true}
+	for ctx.Err() == nil {
+		if _, err := c.door.host.Guard.WriteStdin(ctx, in); runtime.CodeOf(err) != runtime.CodeLimitExceeded {
+			return // it has all, or has ended
+		}
+	}
+}
+
+// follow reads an execution's events to its end.
+func (c *call) follow(id runtime.ExecutionID) (runtime.Execution, *printed, error) {
+	output := newPrinted()
+	reader, err := c.door.host.Guard.Events(c.ctx, id, "")
+	if err != nil {
+		return runtime.Execution{}, output, err
+	}
+	defer reader.Close()
+	output.at = reader.At()
+	for {
+		event, err := c.event(reader)
+		if err != nil {
+			return runtime.Execution{}, output, err
+		}
+		switch event.Kind {
+		case events.Finished:
+			return event.Execution, output, nil
+		case events.Started:
+			output.at = event.Cursor
+		case events.Output, events.Lost:
+			c.progress.output(event.Text())
+			output.add(event)
+		}
+	}
+}
+
+// event waits for the next event, and says what there is to say meanwhile.
+func (c *call) event(reader *events.Reader) (events.Event, error) {
+	for {
+		due := c.progress.due(time.Now())
+		if due == 0 {
+			c.progress.say(c.ctx, "it runs")
+			continue
+		}
+		ctx, cancel := context.WithTimeout(c.ctx, due)
+		event, err := reader.Next(ctx)
+		over := ctx.Err() != nil && c.ctx.Err() == nil
+		cancel()
+		if err == nil || !over {
+			return event, err
+		}
+	}
+}
+
+// report returns how an execution ended.
+func report(x runtime.Execution, output *printed) ran {
+	out := ran{
+		Execution: string(x.ID), Outcome: x.End.Outcome, Signal: x.End.Signal, Message: x.End.Message,
+		Seconds: x.Usage.Wall.Seconds(), MemoryBytes: x.Usage.PeakMemory, LostBytes: output.lost, LostReason: output.reason,
+	}
+	if x.End.Outcome == runtime.OutcomeExited {
+		out.ExitCode = &x.End.ExitCode
+	}
+	stdout, stderr := output.streams[runtime.Stdout], output.streams[runtime.Stderr]
+	out.Stdout, out.StdoutBase64 = stdout.text(output.cursor)
+	out.Stderr, out.StderrBase64 = stderr.text(output.cursor)
+	if out.OmittedBytes = stdout.omitted() + stderr.omitted(); out.OmittedBytes > 0 {
+		out.Cursor = output.cursor
+	}
+	return out
+}
+
+// String is a result for models, and for people.
+func (r ran) String() string {
+	var b strings.Builder
+	what := "the program"
+	if r.Phase == "build" {
+		what = "the build, so nothing was run,"
+	}
+	switch {
+	case r.ExitCode != nil:
+		fmt.Fprintf(&b, "%s exited with %d after %.2f s", what, *r.ExitCode, r.Seconds)
+	default:
+		fmt.Fprintf(&b, "%s ended with %s after %.2f s", what, strings.TrimSpace(string(r.Outcome)+" "+r.Signal), r.Seconds)
+	}
+	if r.Message != "" && r.ExitCode == nil {
+		fmt.Fprintf(&b, ": %s", r.Message)
+	}
+	fmt.Fprintf(&b, " (execution %s)\n", r.Execution)
+	for _, s := range []struct{ name, text, encoded string }{{"stdout", r.Stdout, r.StdoutBase64}, {"stderr", r.Stderr, r.StderrBase64}} {
+		switch {
+		case s.encoded != "":
+			fmt.Fprintf(&b, "\n%s isn't UTF-8; as base64:\n%s\n", s.name, s.encoded)
+		case s.text != "":
+			fmt.Fprintf(&b, "\n%s:\n%s", s.name, s.text)
+			if !strings.HasSuffix(s.text, "\n") {
+				b.WriteByte('\n')
+			}
+		}
+	}
+	if r.LostBytes > 0 {
+		fmt.Fprintf(&b, "\n%d bytes of output were not kept: %s\n", r.LostBytes, r.LostReason)
+	}
+	for _, f := range r.Files {
+		fmt.Fprintf(&b, "\nfile %s, %d bytes%s\n", f.Path, f.Size, f.body())
+	}
+	if r.FilesNote != "" {
+		fmt.Fprintf(&b, "\n%s\n", r.FilesNote)
+	}
+	return b.String()
+}

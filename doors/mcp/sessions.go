@@ -1,0 +1,201 @@
+package mcp
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/events"
+)
+
+// maxInactivity bounds how long a session of an agent that forgot it holds a runner.
+const maxInactivity = 3600 // seconds
+
+// tools returns all.
+func tools() []tool {
+	return slices.Concat(running(), sessionTools(), filing())
+}
+
+// sessionTools are those that open and close sessions, and that read.
+func sessionTools() []tool {
+	readOnly := sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true}
+	return []tool{
+		define("open_session", "Open a session", "Claims an isolated runner that keeps its files and processes until close_session, or until it wasn't used for inactivityTimeout seconds.",
+			sdk.ToolAnnotations{}, func(s *jsonschema.Schema) { between(s, "inactivityTimeout", 1, maxInactivity) }, openSession),
+		define("close_session", "Close a session", "Ends a session: its runner, with all files and processes, is gone.",
+			sdk.ToolAnnotations{DestructiveHint: new(true), IdempotentHint: true}, nil, closeSession),
+		define("read_output", "Read output", "Reads the output of an execution from a cursor on: what an answer has left out, or what was printed until now. It answers with the next cursor.",
+			readOnly, func(s *jsonschema.Schema) { between(s, "maxBytes", 1, maxReadOutput) }, readOutput),
+		define("list_environments", "List environments", "Lists the environments that programs can run in, with their languages, limits and network.",
+			readOnly, nil, listEnvironments),
+	}
+}
+
+type openInput struct {
+	place
+	InactivityTimeout *int `json:"inactivityTimeout,omitempty" jsonschema:"seconds without use after which the session ends, 1 to 3600; without it, 600"`
+}
+
+type opened struct {
+	Session     string `json:"session" jsonschema:"its id, for execute and the tools for files"`
+	Environment string `json:"environment"`
+}
+
+func openSession(c *call, in openInput) (out opened, said answer, err error) {
+	environment, _, err := c.choose(in.place)
+	if err != nil {
+		return out, said, err
+	}
+	if in.InactivityTimeout != nil {
+		if err := runtime.Between("inactivityTimeout", int64(*in.InactivityTimeout), 1, maxInactivity, "seconds"); err != nil {
+			return out, said, err
+		}
+	}
+	runner, err := c.claim(environment, in.InactivityTimeout)
+	if err != nil {
+		return out, said, err
+	}
+	out = opened{string(runner.ID), string(environment)}
+	said.text = fmt.Sprintf("session %s in %s", out.Session, out.Environment)
+	return out, said, nil
+}
+
+type sessionInput struct {
+	Session string `json:"session" jsonschema:"of open_session"`
+}
+
+type closed struct {
+	Closed bool `json:"closed" jsonschema:"false: it had ended before"`
+}
+
+func closeSession(c *call, in sessionInput) (out closed, said answer, err error) {
+	id := runtime.RunnerID(in.Session)
+	out.Closed = c.holds(id) == nil && c.drop(id)
+	said.text = "closed"
+	if !out.Closed {
+		said.text = "it had ended before"
+	}
+	return out, said, nil
+}
+
+// sessionRunner returns the runner of a session of this MCP session. RUNNER_GONE for any other.
+func (c *call) sessionRunner(session string) (runtime.Runner, error) {
+	id := runtime.RunnerID(session)
+	if err := c.holds(id); err != nil {
+		return runtime.Runner{}, err
+	}
+	runner, there, err := c.door.host.Guard.Runner(c.ctx, id)
+	if err == nil && !there {
+		err = runtime.Errorf(runtime.CodeRunnerGone, "session %q isn't there any more: it wasn't used for too long, or its runner was lost", session)
+	}
+	return runner, err
+}
+
+type outputInput struct {
+	Execution string `json:"execution" jsonschema:"its id, from an answer of run_program or execute"`
+	Cursor    string `json:"cursor,omitempty" jsonschema:"where to begin; without it, at the beginning"`
+	MaxBytes  *int   `json:"maxBytes,omitempty" jsonschema:"about so many bytes, 1 to 262144; without it, 65536"`
+}
+
+type page struct {
+	Chunks []chunk `json:"chunks" jsonschema:"the output, in the order in which it was printed"`
+	Cursor string  `json:"cursor" jsonschema:"where the next page begins"`
+	End    bool    `json:"end" jsonschema:"whether the execution has ended, and this is its last output"`
+}
+
+type chunk struct {
+	Stream    string `json:"stream,omitempty" jsonschema:"STDOUT or STDERR"`
+	Text      string `json:"text,omitempty" jsonschema:"if it is UTF-8"`
+	Base64    string `json:"base64,omitempty" jsonschema:"the exact bytes, where they aren't"`
+	LostBytes int64  `json:"lostBytes,omitempty" jsonschema:"instead: so many bytes were not kept here"`
+	Reason    string `json:"reason,omitempty" jsonschema:"why they weren't"`
+}
+
+func readOutput(c *call, in outputInput) (out page, said answer, err error) {
+	most, err := bytesArgument(in.MaxBytes, defaultRead, maxReadOutput)
+	if err != nil {
+		return out, said, err
+	}
+	read, next, end, err := c.door.host.Guard.Output(c.ctx, runtime.ExecutionID(in.Execution), in.Cursor, most, func([]byte) error { return nil })
+	if err != nil {
+		return out, said, err
+	}
+	out = page{Chunks: []chunk{}, Cursor: next, End: end}
+	var b strings.Builder
+	stream := runtime.Stdout
+	for _, event := range read {
+		if event.Kind == events.Lost {
+			out.Chunks = append(out.Chunks, chunk{LostBytes: event.Bytes, Reason: event.Reason})
+			fmt.Fprintf(&b, "\n[… %d bytes were not kept: %s …]\n", event.Bytes, event.Reason)
+			continue
+		}
+		part := chunk{Stream: event.Stream.String()}
+		part.Text, part.Base64 = textOf(event.Data)
+		out.Chunks = append(out.Chunks, part)
+		if event.Stream != stream {
+			stream = event.Stream
+			fmt.Fprintf(&b, "\n[%s]\n", stream)
+		}
+		b.WriteString(event.Text())
+	}
+	if end {
+		b.WriteString("\n[the end]")
+	} else {
+		fmt.Fprintf(&b, "\n[… call read_output with cursor %q for more …]", next)
+	}
+	said.text = b.String()
+	return out, said, nil
+}
+
+// An environmentsInput has an argument at least: some clients refuse a schema without any.
+type environmentsInput struct {
+	Language string `json:"language,omitempty" jsonschema:"only those that have this language"`
+}
+
+type environments struct {
+	Environments []environment `json:"environments"`
+}
+
+type environment struct {
+	ID           string   `json:"id"`
+	Image        string   `json:"image"`
+	Languages    []string `json:"languages" jsonschema:"those whose source run_program and execute take here"`
+	Network      bool     `json:"network" jsonschema:"whether programs reach the network, all or some of it"`
+	MemoryMiB    int      `json:"memoryMiB"`
+	WorkspaceMiB int      `json:"workspaceMiB" jsonschema:"room in /workspace"`
+	TimeLimit    int      `json:"timeLimit" jsonschema:"seconds, where a call gives none; 0: none"`
+}
+
+func listEnvironments(c *call, in environmentsInput) (out environments, said answer, err error) {
+	there, err := c.door.host.Guard.Environments(c.ctx)
+	if err != nil {
+		return out, said, err
+	}
+	var b strings.Builder
+	out.Environments = []environment{}
+	for _, env := range there {
+		e := environment{
+			ID: string(env.ID), Image: env.Image, Languages: []string{},
+			Network:   env.Network.Access || len(env.Network.Allow)+len(env.Network.AllowNames) > 0,
+			MemoryMiB: env.Resources.MemoryMiB, WorkspaceMiB: env.Resources.WorkspaceMiB, TimeLimit: int(env.DefaultTimeLimit.Seconds()),
+		}
+		wanted := in.Language == ""
+		for _, recipe := range c.door.host.Languages.All() {
+			if slices.Contains(recipe.Environments, env.ID) {
+				e.Languages = append(e.Languages, recipe.ID)
+				wanted = wanted || recipe.ID == in.Language || slices.Contains(recipe.Aliases, in.Language)
+			}
+		}
+		if !wanted {
+			continue
+		}
+		out.Environments = append(out.Environments, e)
+		fmt.Fprintf(&b, "%s: languages %s; network %t; memory %d MiB; time limit %d s\n", e.ID, strings.Join(e.Languages, ", "), e.Network, e.MemoryMiB, e.TimeLimit)
+	}
+	said.text = b.String()
+	return out, said, nil
+}

@@ -1,0 +1,239 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/google/uuid"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A tool is one that agents call.
+type tool struct {
+	spec *sdk.Tool
+	run  func(c *call, arguments json.RawMessage) (*sdk.CallToolResult, error)
+}
+
+// A call is one use of a tool. Its context ends when the client cancels the request, and with the session.
+type call struct {
+	*session
+	ctx      context.Context
+	progress progress
+}
+
+// An answer is what a tool answers with: structured content, and the same as text.
+type answer struct {
+	text   string
+	images []sdk.Content
+}
+
+// define returns a tool. Change completes the schema of its arguments.
+func define[In, Out any](name, title, description string, hints sdk.ToolAnnotations, change func(arguments *jsonschema.Schema), run func(c *call, in In) (Out, answer, error)) tool {
+	hints.Title = title
+	if hints.DestructiveHint == nil {
+		hints.DestructiveHint = new(false)
+	}
+	if hints.OpenWorldHint == nil {
+		hints.OpenWorldHint = new(false)
+	}
+	input := schemaOf[In]()
+	if change != nil {
+		change(input)
+	}
+	output := schemaOf[Out]()
+	output.Properties["error"] = schemaOf[problem]()
+	output.Required = nil // an error has nothing else
+	return tool{
+		spec: &sdk.Tool{Name: name, Title: title, Description: description, Annotations: &hints, InputSchema: input, OutputSchema: output},
+		run: func(c *call, arguments json.RawMessage) (*sdk.CallToolResult, error) {
+			var in In
+			if err := decode(arguments, &in); err != nil {
+				return nil, err
+			}
+			out, said, err := run(c, in)
+			if err != nil {
+				return nil, err
+			}
+			return &sdk.CallToolResult{StructuredContent: out, Content: append([]sdk.Content{&sdk.TextContent{Text: said.text}}, said.images...)}, nil
+		},
+	}
+}
+
+// schemaOf returns the schema of a struct. Its lists are lists: some clients don't know that a value may have two types.
+func schemaOf[T any]() *jsonschema.Schema {
+	schema, err := jsonschema.For[T](nil)
+	if err != nil {
+		panic(err) // a test makes all
+	}
+	simplify(schema)
+	return schema
+}
+
+func simplify(s *jsonschema.Schema) {
+	if s == nil {
+		return
+	}
+	if len(s.Types) == 2 && s.Types[0] == "null" {
+		s.Type, s.Types = s.Types[1], nil
+	}
+	for _, of := range s.Properties {
+		simplify(of)
+	}
+	simplify(s.Items)
+}
+
+// between gives a number of a schema its range, which its description says too.
+func between(s *jsonschema.Schema, name string, low, high float64) {
+	s.Properties[name].Minimum, s.Properties[name].Maximum = &low, &high
+}
+
+// decode reads a tool's arguments. INVALID_INPUT names the wrong one.
+func decode(arguments json.RawMessage, into any) error {
+	if len(arguments) == 0 {
+		arguments = json.RawMessage("{}")
+	}
+	decoder := json.NewDecoder(bytes.NewReader(arguments))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(into)
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &wrong) && wrong.Field != "":
+		return runtime.Invalid(embedded.Replace(wrong.Field), "must be %s, not %s", typeName(wrong.Type.Kind().String()), wrong.Value)
+	}
+	if _, name, unknown := strings.Cut(err.Error(), "unknown field "); unknown {
+		return runtime.Invalid(strings.Trim(name, `"`), "isn't an argument of this tool; its schema has those that are")
+	}
+	return runtime.Invalid("arguments", "must be a JSON object: %s", err)
+}
+
+// embedded are the structs of which arguments are made, which no agent knows.
+var embedded = strings.NewReplacer("program.", "", "place.", "")
+
+func typeName(kind string) string {
+	switch kind {
+	case "slice":
+		return "a list"
+	case "struct", "map":
+		return "an object"
+	case "int", "int64":
+		return "a whole number"
+	case "bool":
+		return "true or false"
+	}
+	return "a " + kind
+}
+
+// call runs a tool, and counts it.
+func (s *session) call(ctx context.Context, t tool, request *sdk.CallToolRequest) (result *sdk.CallToolResult) {
+	began := time.Now()
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			result = s.failed(ctx, t.spec.Name, fmt.Errorf("panic: %v\n%s", panicked, debug.Stack()))
+		}
+		s.door.counts[t.spec.Name](result.IsError, time.Since(began))
+	}()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })()
+	c := &call{session: s, ctx: ctx, progress: progress{token: request.Params.GetProgressToken(), to: request.Session}}
+	result, err := t.run(c, request.Params.Arguments)
+	if err != nil {
+		return s.failed(ctx, t.spec.Name, err)
+	}
+	return result
+}
+
+// A problem is an error as agents get it.
+type problem struct {
+	Code      runtime.Code `json:"code" jsonschema:"what went wrong, for a machine"`
+	Field     string       `json:"field,omitempty" jsonschema:"the argument that is wrong"`
+	Message   string       `json:"message" jsonschema:"what went wrong, and what is allowed"`
+	Retryable bool         `json:"retryable" jsonschema:"whether the same call can succeed later"`
+	Next      string       `json:"next,omitempty" jsonschema:"what to do next"`
+}
+
+// failed returns the result of a call that failed. What agents may not see is logged, with an id that both can name.
+func (s *session) failed(ctx context.Context, name string, err error) *sdk.CallToolResult {
+	var typed *runtime.Error
+	if !errors.As(err, &typed) {
+		switch {
+		case ctx.Err() != nil:
+			typed = runtime.Errorf(runtime.CodeClusterUnavailable, "the call was cancelled: %s", cancelled(ctx))
+		default:
+			typed = runtime.Wrap(runtime.CodeInternal, err, "")
+		}
+	}
+	p := problem{Code: typed.Code, Field: shorten(fields.Replace(typed.Field)), Message: shorten(typed.Message), Retryable: typed.Code.Retryable(), Next: next(typed)}
+	if p.Code == runtime.CodeInternal {
+		id := uuid.NewString()
+		p.Message = "the server failed; its log has the detail under id " + id
+		s.door.host.Logger.Error("an MCP tool failed", zap.String("id", id), zap.String("tool", name), zap.Error(err))
+	}
+	text := p.Message
+	if p.Field != "" {
+		text = p.Field + ": " + text
+	}
+	text = fmt.Sprintf("%s (%s)", text, p.Code)
+	if p.Next != "" {
+		text += "\n" + p.Next
+	}
+	return &sdk.CallToolResult{IsError: true, StructuredContent: map[string]any{"error": p}, Content: []sdk.Content{&sdk.TextContent{Text: text}}}
+}
+
+// maxMessage bounds a message, which may repeat an argument, whatever its length.
+const maxMessage = 500
+
+func shorten(text string) string {
+	if len(text) <= maxMessage {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxMessage], "") + "…"
+}
+
+// fields are the engine's names of what our tools call otherwise.
+var fields = strings.NewReplacer("after", "cursor", "environmentId", "environment", "runnerId", "session")
+
+func cancelled(ctx context.Context) string {
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause.Error()
+	}
+	return "the client asked for it"
+}
+
+// next returns what an agent can do about an error; "": its message says it.
+func next(err *runtime.Error) string {
+	switch err.Code {
+	case runtime.CodeEnvironmentNotFound:
+		return "Call list_environments for the environments that there are."
+	case runtime.CodeRunnerGone:
+		return "Open another session with open_session. The files of the old one are gone."
+	case runtime.CodeExecutionNotFound:
+		return "Take the id from the field execution of an answer."
+	case runtime.CodeNoRunnerAvailable:
+		return "Close sessions that you don't need with close_session, or try again in a minute."
+	case runtime.CodeQuotaExceeded:
+		if err.Exceeded != nil && err.Exceeded.RetryAfter > 0 {
+			return fmt.Sprintf("Try again in %d s.", int(err.Exceeded.RetryAfter.Seconds())+1)
+		}
+		return "Close sessions that you don't need with close_session, then try again."
+	case runtime.CodeStorageFull:
+		return "Delete files that you don't need, or use an environment with more room."
+	case runtime.CodeForbidden:
+		return "This token may not do that: tell the user that it needs the role CLIENT, or another tenant."
+	case runtime.CodeClusterUnavailable, runtime.CodeInternal:
+		return "Try again in a minute. If that doesn't help, tell the user."
+	}
+	return ""
+}
