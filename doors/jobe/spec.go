@@ -123,8 +123,14 @@ const maxFiles = 1000
 
 // parseFiles returns the files of a run. Where two have one name the later one counts.
 func parseFiles(raw json.RawMessage) ([]namedFile, *refusal) {
-	files, at := []namedFile(nil), map[string]int{}
+	if text := bytes.TrimSpace(raw); len(text) == 0 || string(text) == "null" || string(text) == "{}" {
+		return nil, nil // PHP writes an empty map as either
+	}
+	files, at, listed := []namedFile(nil), map[string]int{}, 0
 	refused, ok := elements(raw, func(element json.RawMessage) *refusal {
+		if listed++; listed > maxFiles {
+			return bad("Invalid file specifier: at most %d files", maxFiles)
+		}
 		var (
 			pair     [4]json.RawMessage // the original takes a third one, and ignores it
 			id, name string
@@ -136,9 +142,6 @@ func parseFiles(raw json.RawMessage) ([]namedFile, *refusal) {
 		if i, twice := at[name]; twice {
 			files[i].id = id
 			return nil
-		}
-		if len(files) == maxFiles {
-			return bad("Invalid file specifier: at most %d files", maxFiles)
 		}
 		at[name] = len(files)
 		files = append(files, namedFile{id, name})
