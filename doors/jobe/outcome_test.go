@@ -16,6 +16,8 @@ import (
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/batch"
+	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/language"
 )
 
@@ -205,5 +207,23 @@ func TestFilesOfARunCount(t *testing.T) {
 	}
 	if _, err := a.filesOf("x", s, "prog.c", &hold); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
 		t.Errorf("without memory: %v", err)
+	}
+}
+
+// TestOutputCounts: what a program prints takes memory of its caller.
+func TestOutputCounts(t *testing.T) {
+	bounded := peers.New(peers.Bounds{Bodies: 100})
+	hold := bounded.Hold(t.Context(), peers.Shown{})
+	var p phase
+	for _, stream := range []runtime.Stream{runtime.Stdout, runtime.Stderr} {
+		if err := p.take(batch.Event{Event: events.Event{Kind: events.Output, Stream: stream, Data: []byte(strings.Repeat("x", 40))}}, &hold); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p.size() != 80 || bounded.Usage().BodyBytes != 80 {
+		t.Errorf("%d bytes, of which %d are counted", p.size(), bounded.Usage().BodyBytes)
+	}
+	if err := p.take(batch.Event{Event: events.Event{Kind: events.Output, Data: []byte(strings.Repeat("x", 40))}}, &hold); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
+		t.Error(err)
 	}
 }

@@ -174,26 +174,29 @@ func (a *api) follow(ctx context.Context, id runtime.BatchID, hold *peers.Hold) 
 		if event.Case == runtime.BuildCase {
 			at = &build
 		}
-		if err := hold.Grow(int64(len(event.Event.Data))); err != nil {
+		if err := at.take(event, hold); err != nil {
 			return build, run, err
 		}
-		at.take(event)
 	}
 }
 
 func (p *phase) size() int { return len(p.stdout) + len(p.stderr) }
 
-func (p *phase) take(event batch.Event) {
+func (p *phase) take(event batch.Event, hold *peers.Hold) error {
 	switch event.Event.Kind {
 	case events.Output:
+		stream := &p.stdout
 		if event.Event.Stream == runtime.Stderr {
-			p.stderr = append(p.stderr, event.Event.Data...)
-			return
+			stream = &p.stderr
 		}
-		p.stdout = append(p.stdout, event.Event.Data...)
+		if err := hold.Grow(int64(len(event.Event.Data))); err != nil {
+			return err
+		}
+		*stream = append(*stream, event.Event.Data...)
 	case events.Finished:
 		p.end = event.Event.Execution.End
 	}
+	return nil
 }
 
 // overloaded answers an error of a run: what has no room now is outcome 21, and never an HTTP error.

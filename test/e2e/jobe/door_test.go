@@ -49,7 +49,7 @@ func TestE2EJobeRequests(t *testing.T) {
 		fmt.Sprintf(hello, `, "sourcefilename": ".profile"`):                                    "The sourcefilename for the run_spec is illegal",
 		fmt.Sprintf(hello, `, "parameters": {"cputime": 1000}`):                                 "cputime exceeds maximum allowed on this Jobe server (120 secs)",
 		fmt.Sprintf(hello, `, "file_list": [["12345678", "../../etc/x"]]`):                      `Invalid file specifier: [\"12345678\", \"../../etc/x\"]`,
-		fmt.Sprintf(hello, `, "parameters": {"runargs": ["`+strings.Repeat("x", 200_000)+`"]}`): "cases.0.args.0: ",
+		fmt.Sprintf(hello, `, "parameters": {"runargs": ["`+strings.Repeat("x", 200_000)+`"]}`): "command.3: ",
 	} {
 		if strings.HasSuffix(why, ": ") {
 			if status, answer := m.do(t, http.MethodPost, "runs", strings.NewReader(body)); status != http.StatusBadRequest || !strings.HasPrefix(string(answer), `"`+why) {
@@ -163,6 +163,21 @@ func TestE2EJobeSlowBodies(t *testing.T) {
 	}
 	if got := m.run(t, object{"language_id": "python3", "sourcecode": "print(1)"}); got.Outcome != 15 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestE2EJobeLargeAnswers: an answer takes memory of its caller. What finds none is an overload, and harms nothing.
+func TestE2EJobeLargeAnswers(t *testing.T) {
+	m := serve(t, func(s *config.Config) { s.MaxBody, s.Bounds.BodyMemory = 1<<20, 40<<20 }, object{"id": "python", "outputLimit": 64 << 20, "resources": object{"memoryMiB": 96}})
+	for _, test := range []struct{ megabytes, outcome int }{{1, 15}, {10, 21}, {1, 15}} { // five times as much in JSON
+		source := fmt.Sprintf("import sys\nfor _ in range(%d): sys.stdout.buffer.write(b'\\xff' * 1000000)", test.megabytes)
+		if got := m.run(t, object{"language_id": "python3", "sourcecode": source, "parameters": object{"streamsize": 1000, "cputime": 100}}); got.Outcome != test.outcome {
+			t.Errorf("%d MB: outcome %d, %.80q", test.megabytes, got.Outcome, got.Stderr)
+		}
+	}
+	got := m.run(t, object{"language_id": "python3", "sourcecode": "while True: print('x' * 1000)", "parameters": object{"streamsize": 1000, "cputime": 100}})
+	if got.Outcome != 13 || len(got.Stdout) != 16<<20 {
+		t.Errorf("endless output: outcome %d, %d bytes", got.Outcome, len(got.Stdout))
 	}
 }
 
