@@ -157,7 +157,8 @@ func (a *api) putFile(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	var content []byte
-	err = doors.HoldOf(r).Turn(r.Context(), len(body), func() (err error) {
+	ctx := context.WithoutCancel(r.Context()) // a client may put a file and go
+	err = doors.HoldOf(r).Turn(ctx, len(body), func() (err error) {
 		content, err = fileContents(id, body)
 		return err
 	})
