@@ -120,8 +120,8 @@ var mayImport = map[string][]string{
 	"nomad/outcome":     {"agent", "nomad/connection", "nomad/job", "runtime"},
 	"nomad/record":      {"nomad/connection", "nomad/job", "runtime"},
 
-	"doors":      {"graph/transport/peers", "runtime/guard", "runtime/identity", "runtime/language", "runtime/timing", "runtime/versions"},
-	"doors/jobe": {"doors", "runtime", "runtime/access", "runtime/batch", "runtime/engine", "runtime/events", "runtime/language"},
+	"doors":      {"graph/transport/peers", "runtime/access", "runtime/guard", "runtime/identity", "runtime/language", "runtime/timing", "runtime/versions"},
+	"doors/jobe": {"doors", "graph/transport/peers", "runtime", "runtime/access", "runtime/batch", "runtime/engine", "runtime/events", "runtime/language"},
 	"doors/mcp":  {"doors", "graph/transport/peers", "runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/language"},
 
 	"graph":                    {"doors", "graph/download", "graph/feed", "graph/gate", "graph/generated", "graph/model", "graph/pagination", "graph/presenter", "graph/transport", "graph/transport/framing", "graph/transport/peers", "graph/transport/response", "graph/transport/socket", "runtime", "runtime/access", "runtime/activity", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/guard", "runtime/identity", "runtime/language", "runtime/runnerfeed", "runtime/ticket", "runtime/versions"},

@@ -41,7 +41,7 @@ type Host struct {
 	door    string
 }
 
-// Callers know who shows a token. gate.Admission does.
+// Callers authenticate tokens. gate.Admission does.
 type Callers interface {
 	// Known returns who shows a text with a request; "" is nothing.
 	Known(r *http.Request, text string) (identity.Caller, error)
@@ -65,6 +65,8 @@ func (h Host) Authenticated(by Authentication, next http.Handler) http.Handler {
 		caller.Door = h.door
 		ctx, release := caller.Bind(context.WithValue(r.Context(), callerKey{}, caller))
 		defer release()
+		ctx, releaseHold := h.holding(ctx)
+		defer releaseHold()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }

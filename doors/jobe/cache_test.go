@@ -1,6 +1,7 @@
 package jobe
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -91,17 +92,25 @@ func TestContents(t *testing.T) {
 		`{"file_contents": "a"}`: "put: contents of file x are not valid base-64", `{"file_contents": "aGV$bG8="}`: "put: contents of file x are not valid base-64",
 		`{"file_contents": "aGVsbG8=="}`: "put: contents of file x are not valid base-64",
 	} {
-		if got, refused := fileContents("x", []byte(body)); refused == nil || refused.status != 400 || refused.why != why {
-			t.Errorf("%s: %q, %v", body, got, refused)
+		if got, err := fileContents("x", []byte(body)); statusOf(err) != 400 || err.Error() != why {
+			t.Errorf("%s: %q, %v", body, got, err)
 		}
 	}
+}
+
+// statusOf returns the status of a refusal; 0: it is none.
+func statusOf(err error) int {
+	if refused, ok := errors.AsType[*refusal](err); ok {
+		return refused.status
+	}
+	return 0
 }
 
 func FuzzContents(f *testing.F) {
 	f.Add([]byte(`{"file_contents": "aGVsbG8="}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if content, refused := fileContents("x", body); refused != nil && (refused.status != 400 || content != nil) || len(content) > len(body) {
-			t.Fatalf("%q, %v", content, refused)
+		if content, err := fileContents("x", body); err != nil && (statusOf(err) != 400 || content != nil) || len(content) > len(body) {
+			t.Fatalf("%q, %v", content, err)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package jobe
 import (
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -57,9 +58,17 @@ type job struct {
 	shown    string // the command line for people; "": run
 }
 
-// newJob returns the commands of a spec in a language.
-func newJob(s spec, recipe language.Recipe) job {
+// dialect returns the one of a recipe. Where an operator has changed the recipe's templates, those are used.
+func (a *api) dialect(recipe language.Recipe) dialect {
 	d := dialects[recipe.ID]
+	if own, _ := a.defaults.ByID(recipe.ID); !slices.Equal(own.Build, recipe.Build) || !slices.Equal(own.Run, recipe.Run) {
+		d.build, d.run = nil, nil
+	}
+	return d
+}
+
+// newJob returns the commands of a spec in a language.
+func newJob(s spec, recipe language.Recipe, d dialect) job {
 	j := job{dialect: d, fileName: s.fileName}
 	if j.fileName == "" || j.fileName == "prog.java" { // the latter is a guess of old clients
 		j.fileName = "prog" + path.Ext(recipe.FileName)

@@ -1,7 +1,6 @@
 package jobe
 
 import (
-	"fmt"
 	"strings"
 	"unicode/utf8"
 )
@@ -12,10 +11,11 @@ func printable(output []byte) string {
 	if utf8.Valid(output) {
 		return string(output)
 	}
+	const digits = "0123456789abcdef"
 	var b strings.Builder
 	for _, c := range output {
 		if c > 0x7e || c < ' ' && c != '\t' && c != '\r' && c != '\n' {
-			fmt.Fprintf(&b, `\x%02x`, c)
+			b.Write([]byte{'\\', 'x', digits[c>>4], digits[c&0xf]})
 			continue
 		}
 		b.WriteByte(c)

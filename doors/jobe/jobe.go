@@ -12,14 +12,13 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/language"
 )
 
 const root = "/jobe/index.php/restapi/"
@@ -37,7 +36,7 @@ func (door) Path() string { return root }
 
 // Register implements doors.Door.
 func (door) Register(host doors.Host, routes *doors.Routes) {
-	a := &api{Host: host, files: newCache(maxCachedBytes), bodies: semaphore.NewWeighted(bodiesAtOnce * host.MaxBody)}
+	a := &api{Host: host, files: newCache(maxCachedBytes), defaults: language.Default()}
 	shown := doors.Authentication{Shown: func(r *http.Request) string { return r.Header.Get("X-API-KEY") }, Refuse: refuseKey}
 	for pattern, handler := range map[string]handler{
 		"GET " + root + "languages": a.languages, "GET " + root + "languages/{$}": a.languages,
@@ -60,15 +59,9 @@ func refuseKey(w http.ResponseWriter, r *http.Request, _ error) {
 // api has what the routes share.
 type api struct {
 	doors.Host
-	files  *cache
-	bodies *semaphore.Weighted // bytes of the bodies that are being read, or whose runs are beginning
+	files    *cache
+	defaults *language.Set // the recipes without an operator's changes
 }
-
-// Bounds of bodies.
-const (
-	bodiesAtOnce = 4 // of the largest size: a body takes six times its size while its run begins
-	bodyTime     = time.Minute
-)
 
 // A handler returns the answer to a request. It may set deadlines with w, and writes nothing.
 type handler func(w http.ResponseWriter, r *http.Request) (any, error)
@@ -77,10 +70,15 @@ type handler func(w http.ResponseWriter, r *http.Request) (any, error)
 func (a *api) answering(handle handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, err := handle(w, r)
-		var refused *refusal
+		var (
+			refused *refusal
+			body    *doors.BodyError
+		)
 		switch {
 		case errors.As(err, &refused):
 			write(w, refused.status, refused.why)
+		case errors.As(err, &body):
+			write(w, body.Status, body.Message)
 		case err != nil:
 			a.fail(w, r, err)
 		case answer == nil:
@@ -107,50 +105,26 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func write(w http.ResponseWriter, status int, answer any) {
+	text, encoded := answer.(encoded)
+	if !encoded {
+		text = encode(answer)
+	}
+	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(text) // a client that went misses it
+}
+
+// encoded is an answer as JSON.
+type encoded []byte
+
+func encode(answer any) encoded {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(answer); err != nil {
 		panic(err) // strings and numbers: never
 	}
-	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
-	w.WriteHeader(status)
-	_, _ = w.Write(text.Bytes()) // a client that went misses it
-}
-
-// body reads a request's body. Call done when what was made of it isn't held any more.
-func (a *api) body(w http.ResponseWriter, r *http.Request) (text []byte, done func(), err error) {
-	weight := a.MaxBody
-	if r.ContentLength >= 0 {
-		weight = r.ContentLength
-	}
-	if weight > a.MaxBody {
-		return nil, nil, tooLarge(a.MaxBody)
-	}
-	// A client may put a file and go: its context doesn't count.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), patience)
-	defer cancel()
-	if a.bodies.Acquire(ctx, weight) != nil {
-		return nil, nil, runtime.Errorf(runtime.CodeQuotaExceeded, "too much is being sent at once: try again")
-	}
-	done = func() { a.bodies.Release(weight) }
-	deadlines := http.NewResponseController(w)
-	_ = deadlines.SetReadDeadline(time.Now().Add(bodyTime)) // where that isn't possible it ends with the connection
-	read := bytes.NewBuffer(make([]byte, 0, max(r.ContentLength, 0)+bytes.MinRead))
-	_, err = read.ReadFrom(http.MaxBytesReader(w, r.Body, a.MaxBody))
-	_ = deadlines.SetReadDeadline(time.Time{}) // else the run would end by then
-	if err != nil {
-		done()
-		if large := new(http.MaxBytesError); errors.As(err, &large) {
-			return nil, nil, tooLarge(a.MaxBody)
-		}
-		return nil, nil, bad("the body broke off")
-	}
-	return read.Bytes(), done, nil
-}
-
-func tooLarge(most int64) *refusal {
-	return refuse(http.StatusRequestEntityTooLarge, "the body must be at most %d bytes", most)
+	return text.Bytes()
 }
 
 // caller returns who calls, if they may run programs.
@@ -178,14 +152,18 @@ func (a *api) putFile(w http.ResponseWriter, r *http.Request) (any, error) {
 	if !fileIDs.MatchString(id) {
 		return nil, refuse(http.StatusNotFound, "a file's id has letters and digits only, at most 128")
 	}
-	body, done, err := a.body(w, r)
+	body, err := a.ReadBody(w, r)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
-	content, refused := fileContents(id, body)
-	if refused != nil {
-		return nil, refused
+	var content []byte
+	ctx := context.WithoutCancel(r.Context()) // a client may put a file and go
+	err = doors.HoldOf(r).Turn(ctx, len(body), func() (err error) {
+		content, err = fileContents(id, body)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	if !a.files.put(p.Tenant, id, content) {
 		return nil, refuse(http.StatusRequestEntityTooLarge, "put: file %s is larger than the cache", id)
@@ -194,12 +172,14 @@ func (a *api) putFile(w http.ResponseWriter, r *http.Request) (any, error) {
 }
 
 // fileContents returns the contents that the body of a PUT has.
-func fileContents(id string, body []byte) ([]byte, *refusal) {
-	var put map[string]json.RawMessage
+func fileContents(id string, body []byte) ([]byte, error) {
+	var put struct {
+		Contents json.RawMessage `json:"file_contents"`
+	}
 	if json.Unmarshal(body, &put) != nil {
 		return nil, bad("put: missing file_contents parameter")
 	}
-	text, given, ok := scalar(put["file_contents"])
+	text, given, ok := scalar(put.Contents)
 	if !given || !ok {
 		return nil, bad("put: missing file_contents parameter")
 	}

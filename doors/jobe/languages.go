@@ -5,8 +5,10 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/language"
 )
 
@@ -23,26 +25,45 @@ func (a *api) languages(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if _, err := a.caller(r.Context()); err != nil {
 		return nil, err
 	}
-	seen, err := a.environments(r.Context())
-	if err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(r.Context(), versionPatience)
 	defer cancel()
-	list := [][2]string{}
+	var (
+		recipes []language.Recipe
+		envs    []runtime.Environment
+	)
 	for _, recipe := range a.Languages.All() {
-		env, there := seen.of(recipe)
-		if !there {
-			continue
+		env, there, err := a.environment(r.Context(), recipe)
+		if err != nil {
+			return nil, err
 		}
-		version := ""
-		if len(recipe.Version) > 0 {
-			found, known := a.Versions.Versions(ctx, env)
-			if version = found[recipe.ID]; known && version == "" {
-				continue
-			}
+		if there {
+			recipes, envs = append(recipes, recipe), append(envs, env)
+		}
+	}
+	list := [][2]string{}
+	versions := atOnce(len(recipes), func(i int) (found map[string]string) {
+		if len(recipes[i].Version) > 0 {
+			found, _ = a.Versions.Versions(ctx, envs[i])
+		}
+		return found
+	})
+	for i, recipe := range recipes {
+		version := versions[i][recipe.ID]
+		if versions[i] != nil && version == "" {
+			continue
 		}
 		list = append(list, [2]string{recipe.ID, cmp.Or(version, "Unknown")})
 	}
 	return list, nil
+}
+
+// atOnce returns the results of do(0) to do(n-1). It calls all at once.
+func atOnce[R any](n int, do func(i int) R) []R {
+	results := make([]R, n)
+	var running sync.WaitGroup
+	for i := range n {
+		running.Go(func() { results[i] = do(i) })
+	}
+	running.Wait()
+	return results
 }

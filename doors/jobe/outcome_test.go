@@ -6,15 +6,18 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/rockpool/rockpool/doors"
+	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/batch"
+	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/language"
 )
 
@@ -68,7 +71,7 @@ func TestOutcomes(t *testing.T) {
 		if !ok {
 			t.Fatal(test.language)
 		}
-		if got := newJob(spec{}, recipe).judge(test.build, test.run); got != test.want {
+		if got := newJob(spec{}, recipe, dialects[recipe.ID]).judge(test.build, test.run); got != test.want {
 			t.Errorf("%s: %+v, want %+v", test.name, got, test.want)
 		}
 	}
@@ -102,7 +105,7 @@ func TestJobs(t *testing.T) {
 		if !ok {
 			t.Fatal(test.spec.language)
 		}
-		j := newJob(test.spec, recipe)
+		j := newJob(test.spec, recipe, (&api{defaults: language.Default()}).dialect(recipe))
 		if j.fileName != test.file || !slices.Equal(j.build, test.build) || !slices.Equal(j.run, test.run) {
 			t.Errorf("%s: %q, %q, %q", test.name, j.fileName, j.build, j.run)
 		}
@@ -122,6 +125,11 @@ func TestErrorsOfRuns(t *testing.T) {
 		{runtime.Errorf(runtime.CodeClusterUnavailable, "x"), 200, `{"run_id":"","outcome":21,"cmpinfo":"","stdout":"","stderr":""}`},
 		{runtime.Errorf(runtime.CodeRunnerGone, "x"), 200, `{"run_id":"","outcome":20,"cmpinfo":"","stdout":"","stderr":"x"}`},
 		{runtime.Errorf(runtime.CodeStorageFull, "x"), 200, `{"run_id":"","outcome":20,"cmpinfo":"","stdout":"","stderr":"x"}`},
+		{runtime.Errorf(runtime.CodeSlowConsumer, "x"), 200, `{"run_id":"","outcome":20,"cmpinfo":"","stdout":"","stderr":"x"}`},
+		{runtime.Errorf(runtime.CodeConflict, "x"), 200, `{"run_id":"","outcome":20,"cmpinfo":"","stdout":"","stderr":"x"}`},
+		{runtime.Errorf(runtime.CodeBatchNotFound, "x"), 200, `{"run_id":"","outcome":20,"cmpinfo":"","stdout":"","stderr":"x"}`},
+		{runtime.Errorf(runtime.CodeExecutionNotFound, "x"), 200, `{"run_id":"","outcome":20,"cmpinfo":"","stdout":"","stderr":"x"}`},
+		{&doors.BodyError{Status: 413, Message: "x"}, 413, `"x"`},
 		{runtime.Invalid("cases.0.args.0", "x"), 400, `"cases.0.args.0: x"`},
 		{runtime.Errorf(runtime.CodeForbidden, "x"), 403, `"x"`},
 		{errors.New("a secret of the host"), 500, `"Server exception: the server's log has the detail"`},
@@ -136,54 +144,86 @@ func TestErrorsOfRuns(t *testing.T) {
 	}
 }
 
-// deadlines are those that were set for reading.
-type deadlines struct {
-	*httptest.ResponseRecorder
-	set []time.Time
+// TestOperatorsRecipes: the templates of the original's commands hold for Rockpool's own recipes only.
+func TestOperatorsRecipes(t *testing.T) {
+	recipe, _ := language.Default().ByID("c")
+	recipe.Build, recipe.Run = []string{"tcc", "{buildArgs}", "-o", "{program}", "{file}"}, []string{"{program}", "{args}"}
+	j := newJob(spec{parameters: parameters{compile: []string{"-g"}}}, recipe, (&api{defaults: language.Default()}).dialect(recipe))
+	if want := []string{"tcc", "-g", "-o", "./prog.c.out", "prog.c"}; !slices.Equal(j.build, want) || j.shown != "./prog.c.out" {
+		t.Errorf("%q, %q", j.build, j.shown)
+	}
 }
 
-func (d *deadlines) SetReadDeadline(at time.Time) error {
-	d.set = append(d.set, at)
-	return nil
-}
-
-// TestBodies: bodies take of a bound for all; what finds no room there waits, and then there is an overload. The time
-// for a body doesn't bound its run.
-func TestBodies(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := &api{Host: doors.Host{MaxBody: 100}, bodies: semaphore.NewWeighted(150)}
-		read := func(body string, length int64) (string, func(), *deadlines, error) {
-			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
-			r.ContentLength = length
-			w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
-			text, done, err := a.body(w, r)
-			return string(text), done, w, err
-		}
-		text, done, w, err := read("abc", -1) // of unknown length: as the largest
-		if err != nil || text != "abc" {
-			t.Fatal(text, err)
-		}
-		if len(w.set) != 2 || !w.set[0].Equal(time.Now().Add(bodyTime)) || !w.set[1].IsZero() {
-			t.Errorf("deadlines %v", w.set)
-		}
-		began := time.Now()
-		if _, _, _, err := read("abcd", 60); runtime.CodeOf(err) != runtime.CodeQuotaExceeded || time.Since(began) != patience {
-			t.Errorf("without room: %v after %v", err, time.Since(began))
-		}
-		if _, small, _, err := read("abcd", 4); err != nil {
-			t.Error(err)
-		} else {
-			small()
-		}
-		done()
-		for _, length := range []int64{101, -1} {
-			var refused *refusal
-			if _, _, _, err := read(strings.Repeat("x", 101), length); !errors.As(err, &refused) || refused.status != http.StatusRequestEntityTooLarge {
-				t.Errorf("a large body: %v", err)
+// TestAttemptsShareTheirPatience: a run gets further runners while its time lasts, and no longer.
+func TestAttemptsShareTheirPatience(t *testing.T) {
+	gone := runtime.Errorf(runtime.CodeRunnerGone, "x")
+	for _, test := range []struct {
+		takes  time.Duration
+		waited []int
+	}{{0, []int{30, 30, 30}}, {12 * time.Second, []int{30, 18, 6}}, {20 * time.Second, []int{30, 10}}} {
+		synctest.Test(t, func(t *testing.T) {
+			var waited []int
+			err := attempt(func(waitFor int) error {
+				waited = append(waited, waitFor)
+				time.Sleep(test.takes)
+				return gone
+			})
+			if !errors.Is(err, gone) || !slices.Equal(waited, test.waited) {
+				t.Errorf("%s: %d, %v", test.takes, waited, err)
 			}
-		}
-		if !a.bodies.TryAcquire(150) {
-			t.Error("a body keeps its room")
+		})
+	}
+	calls := 0
+	if err := attempt(func(int) error { calls++; return nil }); err != nil || calls != 1 {
+		t.Error(err, calls)
+	}
+}
+
+// TestAllAreMeasuredAtOnce: none waits for another one.
+func TestAllAreMeasuredAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // which ends if all are blocked
+		var began sync.WaitGroup
+		began.Add(3)
+		got := atOnce(3, func(i int) int {
+			began.Done()
+			began.Wait()
+			return i
+		})
+		if !slices.Equal(got, []int{0, 1, 2}) {
+			t.Error(got)
 		}
 	})
+}
+
+// TestFilesOfARunCount: the files of the cache that a run has take memory of its caller, until they are released.
+func TestFilesOfARunCount(t *testing.T) {
+	a := &api{Host: doors.Host{MaxBody: 1000}, files: newCache(10_000)}
+	a.files.put("x", "12345678", make([]byte, 60))
+	s := spec{files: []namedFile{{"12345678", "one"}}}
+	bounded := peers.New(peers.Bounds{Bodies: 100})
+	hold := bounded.Hold(t.Context(), peers.Shown{})
+	if files, err := a.filesOf("x", s, "prog.c", &hold); err != nil || len(files) != 2 || bounded.Usage().BodyBytes != 60 {
+		t.Errorf("%d files, %d bytes, %v", len(files), bounded.Usage().BodyBytes, err)
+	}
+	if _, err := a.filesOf("x", s, "prog.c", &hold); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
+		t.Errorf("without memory: %v", err)
+	}
+}
+
+// TestOutputCounts: what a program prints takes memory of its caller.
+func TestOutputCounts(t *testing.T) {
+	bounded := peers.New(peers.Bounds{Bodies: 100})
+	hold := bounded.Hold(t.Context(), peers.Shown{})
+	var p phase
+	for _, stream := range []runtime.Stream{runtime.Stdout, runtime.Stderr} {
+		if err := p.take(batch.Event{Event: events.Event{Kind: events.Output, Stream: stream, Data: []byte(strings.Repeat("x", 40))}}, &hold); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p.size() != 80 || bounded.Usage().BodyBytes != 80 {
+		t.Errorf("%d bytes, of which %d are counted", p.size(), bounded.Usage().BodyBytes)
+	}
+	if err := p.take(batch.Event{Event: events.Event{Kind: events.Output, Data: []byte(strings.Repeat("x", 40))}}, &hold); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
+		t.Error(err)
+	}
 }

@@ -13,6 +13,9 @@ import (
 // maxSeconds bounds cputime, as it does by default in the original.
 const maxSeconds = 120
 
+// maxOutput bounds the output of a build, and of a run: an answer has it in memory.
+const maxOutput = 16 << 20
+
 // million is what MB stands for.
 const million = 1e6
 
@@ -30,30 +33,42 @@ type parameters struct {
 
 // parseParameters returns the parameters of a run. Those that it doesn't know are ignored.
 func parseParameters(raw json.RawMessage) (p parameters, refused *refusal) {
-	if text := string(bytes.TrimSpace(raw)); text == "" || text == "null" || text == "[]" {
+	if text := bytes.TrimSpace(raw); len(text) == 0 || string(text) == "null" || string(text) == "[]" {
 		return p, nil // PHP writes an empty map as a list
 	}
-	var all map[string]json.RawMessage
+	var all struct {
+		Seconds     json.RawMessage `json:"cputime"`
+		Memory      json.RawMessage `json:"memorylimit"`
+		Disk        json.RawMessage `json:"disklimit"`
+		Stream      json.RawMessage `json:"streamsize"`
+		Processes   json.RawMessage `json:"numprocs"`
+		Compile     json.RawMessage `json:"compileargs"`
+		Link        json.RawMessage `json:"linkargs"`
+		Interpreter json.RawMessage `json:"interpreterargs"`
+		Run         json.RawMessage `json:"runargs"`
+		MainClass   json.RawMessage `json:"main_class"`
+	}
 	if json.Unmarshal(raw, &all) != nil {
 		return p, bad("the attribute 'parameters' of run_spec must be an object")
 	}
-	for name, into := range map[string]**float64{
-		"cputime": &p.seconds, "memorylimit": &p.memory, "disklimit": &p.disk, "streamsize": &p.stream, "numprocs": &p.processes,
-	} {
-		*into = number(all[name])
-	}
+	p.seconds, p.memory, p.disk = number(all.Seconds), number(all.Memory), number(all.Disk)
+	p.stream, p.processes = number(all.Stream), number(all.Processes)
 	if p.seconds != nil && math.Floor(*p.seconds) > maxSeconds {
 		return p, bad("cputime exceeds maximum allowed on this Jobe server (%d secs)", maxSeconds)
 	}
 	for _, list := range []struct {
 		name string
+		raw  json.RawMessage
 		into *[]string
-	}{{"compileargs", &p.compile}, {"linkargs", &p.link}, {"interpreterargs", &p.interpreter}, {"runargs", &p.run}} {
-		if *list.into, refused = arguments(list.name, all[list.name]); refused != nil {
+	}{
+		{"compileargs", all.Compile, &p.compile}, {"linkargs", all.Link, &p.link},
+		{"interpreterargs", all.Interpreter, &p.interpreter}, {"runargs", all.Run, &p.run},
+	} {
+		if *list.into, refused = arguments(list.name, list.raw); refused != nil {
 			return p, refused
 		}
 	}
-	p.mainClass, _, _ = scalar(all["main_class"])
+	p.mainClass, _, _ = scalar(all.MainClass)
 	return p, nil
 }
 
@@ -70,28 +85,31 @@ func number(raw json.RawMessage) *float64 {
 	return &value
 }
 
+// maxArguments bounds the arguments of one kind; the engine bounds those of a command.
+const maxArguments = 4096
+
 // arguments returns the arguments in a list of texts. Each text has any number of them: clients write "-x c".
 func arguments(name string, raw json.RawMessage) ([]string, *refusal) {
-	if text := string(bytes.TrimSpace(raw)); text == "" || text == "null" {
+	if text := bytes.TrimSpace(raw); len(text) == 0 || string(text) == "null" {
 		return nil, nil
 	}
-	var list []json.RawMessage
-	if json.Unmarshal(raw, &list) != nil {
-		return nil, bad("the parameter '%s' must be a list of strings", name)
-	}
 	all := []string{}
-	for _, element := range list {
+	refused, ok := elements(raw, func(element json.RawMessage) *refusal {
 		text, _, ok := scalar(element)
 		if !ok {
-			return nil, bad("the parameter '%s' must be a list of strings", name)
+			return bad("the parameter '%s' must be a list of strings", name)
 		}
-		split, err := words(text)
+		split, err := words(text, maxArguments-len(all))
 		if err != nil {
-			return nil, bad("the parameter '%s' %v", name, err)
+			return bad("the parameter '%s' %v", name, err)
 		}
 		all = append(all, split...)
+		return nil
+	})
+	if !ok {
+		return nil, bad("the parameter '%s' must be a list of strings", name)
 	}
-	return all, nil
+	return all, refused
 }
 
 // Defaults of parameters, and what a build has at least.
@@ -117,11 +135,11 @@ func (p parameters) of(outputLimit int64, seconds, disk, processes float64) batc
 	if seconds <= 0 {
 		seconds = maxSeconds
 	}
-	whole := int(math.Ceil(seconds))
+	whole := min(int(math.Ceil(seconds)), maxSeconds)
 	b := batch.Bounds{CPUSeconds: &whole, TimeLimit: new(2 * whole)}
-	output := outputLimit
+	output := min(outputLimit, maxOutput)
 	if stream := or(p.stream, defaultStream); stream > 0 {
-		output = min(outputLimit, clamp(stream*million, runtime.MinOutputLimit, runtime.MaxOutputLimit))
+		output = min(output, clamp(stream*million, runtime.MinOutputLimit, maxOutput))
 	}
 	b.OutputLimit = &output
 	if disk > 0 {

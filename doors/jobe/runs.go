@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"time"
 
+	"github.com/rockpool/rockpool/doors"
+	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/engine"
@@ -26,16 +29,23 @@ func (a *api) run(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return overloaded(err)
 	}
-	build, run, err := a.follow(r.Context(), batch)
-	if r.Context().Err() != nil { // the client went: what it doesn't await takes no room
+	hold := doors.HoldOf(r)
+	build, run, err := a.follow(r.Context(), batch, hold)
+	if err != nil { // the client went, or there is no memory: what nobody awaits takes no room
 		_, _ = a.Guard.CancelBatch(context.WithoutCancel(r.Context()), batch)
+		return overloaded(err)
 	}
+	var answer encoded
+	err = hold.Turn(r.Context(), build.size()+run.size(), func() error {
+		judged := j.judge(build, run)
+		judged.RunID = string(batch)
+		answer = encode(judged)
+		return hold.Grow(int64(len(answer) - build.size() - run.size()))
+	})
 	if err != nil {
 		return overloaded(err)
 	}
-	judged := j.judge(build, run)
-	judged.RunID = string(batch)
-	return judged, nil
+	return answer, nil
 }
 
 // start begins what a request asks for. What the request has brought isn't held any longer.
@@ -44,67 +54,62 @@ func (a *api) start(w http.ResponseWriter, r *http.Request) (j job, _ runtime.Ba
 	if err != nil {
 		return j, "", err
 	}
-	body, done, err := a.body(w, r)
+	hold := doors.HoldOf(r)
+	defer hold.Release()
+	body, err := a.ReadBody(w, r)
 	if err != nil {
 		return j, "", err
 	}
-	defer done()
-	s, refused := parseSpec(body)
-	if refused != nil {
-		return j, "", refused
-	}
-	recipe, env, err := a.environment(r.Context(), s.language)
+	var s spec
+	err = hold.Turn(r.Context(), len(body), func() error {
+		var refused *refusal
+		if s, refused = parseSpec(body); refused != nil {
+			return refused
+		}
+		return nil
+	})
 	if err != nil {
 		return j, "", err
 	}
-	j = newJob(s, recipe)
-	files, refused := a.filesOf(p.Tenant, s, j.fileName)
-	if refused != nil {
-		return j, "", refused
+	recipe, _ := a.recipe(s.language)
+	env, there, err := a.environment(r.Context(), recipe)
+	if err != nil {
+		return j, "", err
 	}
-	in := engine.RunInput{EnvironmentID: env.ID, Files: files, Command: j.run, CommandLine: j.shown, WaitFor: new(int(patience / time.Second)), Caller: "jobe " + p.ID}
+	if !there {
+		return j, "", bad("Language '%s' is not known", s.language)
+	}
+	j = newJob(s, recipe, a.dialect(recipe))
+	files, err := a.filesOf(p.Tenant, s, j.fileName, hold)
+	if err != nil {
+		return j, "", err
+	}
+	in := engine.RunInput{EnvironmentID: env.ID, Files: files, Command: j.run, CommandLine: j.shown, Caller: "jobe " + p.ID}
 	of := engine.BatchInput{Cases: []engine.CaseInput{{Stdin: []byte(s.input), Bounds: s.parameters.bounds(j.dialect, env.OutputLimit)}}}
 	if j.build != nil {
 		of.Build = &engine.BuildInput{Command: j.build, Bounds: s.parameters.buildBounds(j.dialect, env.OutputLimit)}
 	}
-	b, err := a.begin(r.Context(), in, of)
+	var b runtime.Batch
+	err = attempt(func(waitFor int) (err error) {
+		in.WaitFor = &waitFor
+		b, _, err = a.Guard.RunBatch(r.Context(), in, of)
+		return err
+	})
 	return j, b.ID, err
 }
 
-// environment returns how programs of a language are run, and where the caller can run them.
-func (a *api) environment(ctx context.Context, id string) (language.Recipe, runtime.Environment, error) {
-	seen, err := a.environments(ctx)
-	if err != nil {
-		return language.Recipe{}, runtime.Environment{}, err
+// environment returns the one that the caller's programs in a language run in.
+func (a *api) environment(ctx context.Context, recipe language.Recipe) (env runtime.Environment, there bool, err error) {
+	for _, id := range recipe.Environments {
+		if env, there, err = a.Guard.Environment(ctx, id); there || err != nil {
+			return env, there, err
+		}
 	}
-	recipe, _ := a.recipe(id)
-	env, there := seen.of(recipe)
-	if !there {
-		return language.Recipe{}, runtime.Environment{}, bad("Language '%s' is not known", id)
-	}
-	return recipe, env, nil
-}
-
-// environments are those that a caller sees.
-type environments map[runtime.EnvironmentID]runtime.Environment
-
-func (a *api) environments(ctx context.Context) (environments, error) {
-	list, err := a.Guard.Environments(ctx)
-	seen := make(environments, len(list))
-	for _, env := range list {
-		seen[env.ID] = env
-	}
-	return seen, err
-}
-
-// of returns the one that a language's programs run in.
-func (e environments) of(recipe language.Recipe) (env runtime.Environment, there bool) {
-	id, there := recipe.Environment(func(id runtime.EnvironmentID) bool { _, ok := e[id]; return ok })
-	return e[id], there
+	return runtime.Environment{}, false, nil
 }
 
 // filesOf returns the files of a run, the source first. One of the cache may take the source's place.
-func (a *api) filesOf(tenant runtime.TenantID, s spec, source string) ([]runtime.FileWrite, *refusal) {
+func (a *api) filesOf(tenant runtime.TenantID, s spec, source string, hold *peers.Hold) ([]runtime.FileWrite, error) {
 	const mode = 0o644
 	files := []runtime.FileWrite{{Path: source, Data: []byte(s.source), Mode: mode}}
 	bytes := int64(0)
@@ -116,6 +121,9 @@ func (a *api) filesOf(tenant runtime.TenantID, s spec, source string) ([]runtime
 		if bytes += int64(len(content)); bytes > a.MaxBody {
 			return nil, bad("the files of a run must be at most %d bytes together", a.MaxBody)
 		}
+		if err := hold.Grow(int64(len(content))); err != nil { // the cache may lose it while the run has it
+			return nil, err
+		}
 		if f.name == source {
 			files[0].Data = content
 			continue
@@ -125,19 +133,24 @@ func (a *api) filesOf(tenant runtime.TenantID, s spec, source string) ([]runtime
 	return files, nil
 }
 
-// begin begins a batch. Nothing of it has begun in a runner that goes before.
-func (a *api) begin(ctx context.Context, in engine.RunInput, of engine.BatchInput) (b runtime.Batch, err error) {
+// attempt begins a run, which may wait so many seconds for a runner. Nothing has begun in a runner that goes before; all
+// attempts share patience.
+func attempt(begin func(waitFor int) error) (err error) {
+	until := time.Now().Add(patience)
 	for range attempts {
-		b, _, err = a.Guard.RunBatch(ctx, in, of)
-		if runtime.CodeOf(err) != runtime.CodeRunnerGone {
+		left := time.Until(until)
+		if left <= 0 {
+			break
+		}
+		if err = begin(int(math.Ceil(left.Seconds()))); runtime.CodeOf(err) != runtime.CodeRunnerGone {
 			break
 		}
 	}
-	return b, err
+	return err
 }
 
-// follow awaits a batch's end. The engine bounds what each phase prints.
-func (a *api) follow(ctx context.Context, id runtime.BatchID) (build, run phase, err error) {
+// follow awaits a batch's end. The engine bounds what each phase prints; hold takes it.
+func (a *api) follow(ctx context.Context, id runtime.BatchID, hold *peers.Hold) (build, run phase, err error) {
 	reader, err := a.Guard.BatchEvents(ctx, id, "")
 	if err != nil {
 		return build, run, err
@@ -161,21 +174,29 @@ func (a *api) follow(ctx context.Context, id runtime.BatchID) (build, run phase,
 		if event.Case == runtime.BuildCase {
 			at = &build
 		}
-		at.take(event)
+		if err := at.take(event, hold); err != nil {
+			return build, run, err
+		}
 	}
 }
 
-func (p *phase) take(event batch.Event) {
+func (p *phase) size() int { return len(p.stdout) + len(p.stderr) }
+
+func (p *phase) take(event batch.Event, hold *peers.Hold) error {
 	switch event.Event.Kind {
 	case events.Output:
+		stream := &p.stdout
 		if event.Event.Stream == runtime.Stderr {
-			p.stderr = append(p.stderr, event.Event.Data...)
-			return
+			stream = &p.stderr
 		}
-		p.stdout = append(p.stdout, event.Event.Data...)
+		if err := hold.Grow(int64(len(event.Event.Data))); err != nil {
+			return err
+		}
+		*stream = append(*stream, event.Event.Data...)
 	case events.Finished:
 		p.end = event.Event.Execution.End
 	}
+	return nil
 }
 
 // overloaded answers an error of a run: what has no room now is outcome 21, and never an HTTP error.
@@ -185,7 +206,8 @@ func overloaded(err error) (any, error) {
 		return result{Outcome: overload}, nil
 	case runtime.CodeInvalidInput, runtime.CodeEnvironmentNotFound: // the latter was deleted just now
 		return nil, bad("%s", err.Error())
-	case runtime.CodeRunnerGone, runtime.CodeStorageFull, runtime.CodeFileError:
+	case runtime.CodeRunnerGone, runtime.CodeStorageFull, runtime.CodeFileError, runtime.CodeSlowConsumer, runtime.CodeConflict,
+		runtime.CodeExecutionNotFound, runtime.CodeBatchNotFound, runtime.CodeTicketNotFound:
 		return result{Outcome: internal, Stderr: runtime.MessageOf(err)}, nil
 	}
 	return nil, err

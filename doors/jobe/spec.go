@@ -39,20 +39,33 @@ type namedFile struct {
 
 // parseSpec returns what the body of a run asks for.
 func parseSpec(body []byte) (s spec, refused *refusal) {
-	var outer map[string]json.RawMessage
+	var outer *struct {
+		Run json.RawMessage `json:"run_spec"`
+	}
 	if json.Unmarshal(body, &outer) != nil || outer == nil {
 		return s, bad("Non-JSON post data received")
 	}
-	var run map[string]json.RawMessage
-	if json.Unmarshal(outer["run_spec"], &run) != nil || run == nil {
+	var run *struct {
+		Source     json.RawMessage `json:"sourcecode"`
+		Language   json.RawMessage `json:"language_id"`
+		Input      json.RawMessage `json:"input"`
+		FileName   json.RawMessage `json:"sourcefilename"`
+		Files      json.RawMessage `json:"file_list"`
+		Parameters json.RawMessage `json:"parameters"`
+	}
+	if json.Unmarshal(outer.Run, &run) != nil || run == nil {
 		return s, bad("No run_spec attribute found in post data")
 	}
 	for _, text := range []struct {
 		name   string
+		raw    json.RawMessage
 		into   *string
 		needed bool
-	}{{"sourcecode", &s.source, true}, {"language_id", &s.language, true}, {"input", &s.input, false}, {"sourcefilename", &s.fileName, false}} {
-		value, given, ok := scalar(run[text.name])
+	}{
+		{"sourcecode", run.Source, &s.source, true}, {"language_id", run.Language, &s.language, true},
+		{"input", run.Input, &s.input, false}, {"sourcefilename", run.FileName, &s.fileName, false},
+	} {
+		value, given, ok := scalar(text.raw)
 		switch {
 		case !ok:
 			return s, bad("the attribute '%s' of run_spec must be a string", text.name)
@@ -64,10 +77,10 @@ func parseSpec(body []byte) (s spec, refused *refusal) {
 	if !validSourceName(s.fileName) {
 		return s, bad("The sourcefilename for the run_spec is illegal")
 	}
-	if s.files, refused = parseFiles(run["file_list"]); refused != nil {
+	if s.files, refused = parseFiles(run.Files); refused != nil {
 		return s, refused
 	}
-	s.parameters, refused = parseParameters(run["parameters"])
+	s.parameters, refused = parseParameters(run.Parameters)
 	return s, refused
 }
 
@@ -110,35 +123,49 @@ const maxFiles = 1000
 
 // parseFiles returns the files of a run. Where two have one name the later one counts.
 func parseFiles(raw json.RawMessage) ([]namedFile, *refusal) {
-	var list []json.RawMessage
-	if text := string(bytes.TrimSpace(raw)); text == "" || text == "null" || text == "{}" {
+	if text := bytes.TrimSpace(raw); len(text) == 0 || string(text) == "null" || string(text) == "{}" {
 		return nil, nil // PHP writes an empty map as either
 	}
-	if json.Unmarshal(raw, &list) != nil {
-		return nil, bad("Invalid file specifier: file_list must be a list of [id, name]")
-	}
-	if len(list) > maxFiles {
-		return nil, bad("Invalid file specifier: at most %d files, not %d", maxFiles, len(list))
-	}
-	files, at := make([]namedFile, 0, len(list)), map[string]int{}
-	for _, element := range list {
-		var pair []any
-		if json.Unmarshal(element, &pair) != nil || len(pair) < 2 || len(pair) > 3 {
-			return nil, invalidFile(element)
+	files, at, listed := []namedFile(nil), map[string]int{}, 0
+	refused, ok := elements(raw, func(element json.RawMessage) *refusal {
+		if listed++; listed > maxFiles {
+			return bad("Invalid file specifier: at most %d files", maxFiles)
 		}
-		id, _ := pair[0].(string)
-		name, _ := pair[1].(string)
-		if !listedIDs.MatchString(id) || !fileNames.MatchString(name) || len(name) > maxName {
-			return nil, invalidFile(element)
+		var (
+			pair     [4]json.RawMessage // the original takes a third one, and ignores it
+			id, name string
+		)
+		if json.Unmarshal(element, &pair) != nil || pair[3] != nil || json.Unmarshal(pair[0], &id) != nil || json.Unmarshal(pair[1], &name) != nil ||
+			!listedIDs.MatchString(id) || !fileNames.MatchString(name) || len(name) > maxName {
+			return invalidFile(element)
 		}
 		if i, twice := at[name]; twice {
 			files[i].id = id
-			continue
+			return nil
 		}
 		at[name] = len(files)
 		files = append(files, namedFile{id, name})
+		return nil
+	})
+	if !ok {
+		return nil, bad("Invalid file specifier: file_list must be a list of [id, name]")
 	}
-	return files, nil
+	return files, refused
+}
+
+// elements calls do for each element of a list, until it refuses one. Only one is in memory at a time. It isn't ok for what
+// is no list.
+func elements(raw json.RawMessage, do func(element json.RawMessage) *refusal) (refused *refusal, ok bool) {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	if begin, err := decoder.Token(); err != nil || begin != json.Delim('[') {
+		return nil, false
+	}
+	for element := (json.RawMessage)(nil); decoder.More() && refused == nil; refused = do(element) {
+		if decoder.Decode(&element) != nil {
+			return nil, false
+		}
+	}
+	return refused, true
 }
 
 func invalidFile(element json.RawMessage) *refusal {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -38,10 +39,34 @@ func TestRefusedSpecs(t *testing.T) {
 		{spec1(`"file_list": [["12345678", "x\u0000y"]]`), `Invalid file specifier: ["12345678", "x\u0000y"]`},
 		{spec1(`"file_list": [["12345678", ""]]`), `Invalid file specifier: ["12345678", ""]`},
 		{spec1(`"file_list": [[12345678, "x"]]`), `Invalid file specifier: [12345678, "x"]`},
-		{spec1(`"file_list": [` + strings.Repeat(`["12345678", "x"],`, maxFiles) + `["12345678", "x"]]`), "Invalid file specifier: at most 1000 files, not 1001"},
+		{spec1(`"file_list": [["12345678", "x", true, 1]]`), `Invalid file specifier: ["12345678", "x", true, 1]`},
+		{spec1(`"parameters": {"runargs": ["` + strings.Repeat("a ", maxArguments) + `", "a"]}`), "the parameter 'runargs' has more than 4096 arguments"},
+		{spec1(`"file_list": [` + strings.Repeat(`["12345678", "x"],`, maxFiles) + `["12345678", "x"]]`), "Invalid file specifier: at most 1000 files"},
 	} {
 		if _, refused := parseSpec([]byte(test.body)); refused == nil || refused.status != 400 || refused.why != test.why {
 			t.Errorf("%.120s: %v, want 400 %q", test.body, refused, test.why)
+		}
+	}
+}
+
+// TestLargeListsTakeLittle: what a body has in vain is never decoded.
+func TestLargeListsTakeLittle(t *testing.T) {
+	zeros := "[" + strings.Repeat("0,", 1<<19) + "0]"
+	var names strings.Builder
+	for i := range 1 << 16 {
+		fmt.Fprintf(&names, `"%d":0,`, i)
+	}
+	for name, body := range map[string]string{
+		"files": spec1(`"file_list": ` + zeros), "a file": spec1(`"file_list": [` + zeros + `]`), "the same file": spec1(`"file_list": [` + strings.Repeat(`["12345678","x"],`, 1<<16) + `0]`),
+		"arguments": spec1(`"parameters": {"runargs": ["` + strings.Repeat("a ", 1<<19) + `"]}`), "no arguments": spec1(`"parameters": {"runargs": ` + zeros + `}`),
+		"attributes": spec1(names.String() + `"x":0`), "parameters": spec1(`"parameters": {` + names.String() + `"cputime": 1000}`),
+	} {
+		before, after := new(goruntime.MemStats), new(goruntime.MemStats)
+		goruntime.ReadMemStats(before)
+		_, refused := parseSpec([]byte(body))
+		goruntime.ReadMemStats(after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > 16*uint64(len(body)) {
+			t.Errorf("%s: %d bytes take %d, %v", name, len(body), took, refused)
 		}
 	}
 }
@@ -99,12 +124,12 @@ func TestWords(t *testing.T) {
 		`$HOME *.c ; rm & $(id)`:  {"$HOME", "*.c", ";", "rm", "&", "$(id)"},
 		"`id` > /tmp/x | cat\r\n": {"`id`", ">", "/tmp/x", "|", "cat"},
 	} {
-		if got, err := words(text); err != nil || !slices.Equal(got, want) {
+		if got, err := words(text, 6); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q: %q, %v, want %q", text, got, err, want)
 		}
 	}
-	for _, text := range []string{`'a`, `"a`, `a\`, `"a\"`} {
-		if got, err := words(text); err == nil {
+	for _, text := range []string{"a b c d e f g", "a b c d e f g h", `'a`, `"a`, `a\`, `"a\"`} {
+		if got, err := words(text, 6); err == nil {
 			t.Errorf("%q: %q without an error", text, got)
 		}
 	}
@@ -112,7 +137,7 @@ func TestWords(t *testing.T) {
 
 func TestBounds(t *testing.T) {
 	c, java := dialects["c"], dialects["java"]
-	const mib = 16 << 20
+	const most = 1 << 40
 	for _, test := range []struct {
 		name, parameters string
 		dialect          dialect
@@ -122,14 +147,14 @@ func TestBounds(t *testing.T) {
 		{"least of a build", `{"cputime": 1, "disklimit": 1, "numprocs": 1}`, c, "1 s 2 s 2000000 B 1000000 B 1", "2 s 4 s 2000000 B 20000000 B 5"},
 		{"fractions", `{"cputime": 0.1, "streamsize": 0.0001, "disklimit": 0.5}`, c, "1 s 2 s 1024 B 500000 B 30", "2 s 4 s 1024 B 20000000 B 30"},
 		{"none", `{"cputime": 0, "streamsize": 0, "disklimit": -1, "numprocs": 0}`, c, "120 s 240 s 16777216 B - -", "120 s 240 s 16777216 B - -"},
-		{"much", `{"cputime": 120.5, "streamsize": 1e300, "disklimit": 1e300, "numprocs": 1e300}`, c, "121 s 242 s 16777216 B 1099511627776 B 65536", "121 s 242 s 16777216 B 1099511627776 B 65536"},
+		{"much", `{"cputime": 120.5, "streamsize": 1e300, "disklimit": 1e300, "numprocs": 1e300}`, c, "120 s 240 s 16777216 B 1099511627776 B 65536", "120 s 240 s 16777216 B 1099511627776 B 65536"},
 		{"Java", `{"numprocs": 20}`, java, "5 s 10 s 2000000 B 20000000 B 256", "5 s 10 s 2000000 B 20000000 B 256"},
 	} {
 		p, refused := parseParameters([]byte(test.parameters))
 		if refused != nil {
 			t.Fatal(refused)
 		}
-		run, build := p.bounds(test.dialect, mib), p.buildBounds(test.dialect, mib)
+		run, build := p.bounds(test.dialect, most), p.buildBounds(test.dialect, most)
 		for _, side := range []struct {
 			of        string
 			got, want string
@@ -182,7 +207,7 @@ func FuzzSpec(f *testing.F) {
 		}
 		for _, d := range dialects {
 			run := s.parameters.bounds(d, 1<<20)
-			if *run.CPUSeconds < 1 || *run.CPUSeconds > maxSeconds+1 || *run.OutputLimit < 1024 || *run.OutputLimit > 1<<20 || run.FileSize != nil && *run.FileSize < 1 || run.Processes != nil && *run.Processes < 1 {
+			if *run.CPUSeconds < 1 || *run.CPUSeconds > maxSeconds || *run.OutputLimit < 1024 || *run.OutputLimit > 1<<20 || run.FileSize != nil && *run.FileSize < 1 || run.Processes != nil && *run.Processes < 1 {
 				t.Fatalf("%+v", run)
 			}
 		}

@@ -2,14 +2,18 @@ package jobe
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 )
 
-var errOpenQuote = errors.New("has a quote without its end")
+var (
+	errOpenQuote = errors.New("has a quote without its end")
+	errManyWords = fmt.Errorf("has more than %d arguments", maxArguments)
+)
 
-// words splits a text into arguments, as a shell does with blanks, quotes and backslashes. Nothing else means
+// words splits a text into at most so many arguments, as a shell does with blanks, quotes and backslashes. Nothing else means
 // anything: "$", "*", ";" and so on stand for themselves.
-func words(text string) ([]string, error) {
+func words(text string, most int) ([]string, error) {
 	var (
 		all    []string
 		word   strings.Builder
@@ -35,6 +39,9 @@ func words(text string) ([]string, error) {
 			quote, within = c, true
 		case strings.ContainsRune(" \t\r\n", c):
 			if within {
+				if len(all) == most {
+					return nil, errManyWords
+				}
 				all = append(all, word.String())
 				word.Reset()
 			}
@@ -49,6 +56,9 @@ func words(text string) ([]string, error) {
 	}
 	if within {
 		all = append(all, word.String())
+	}
+	if len(all) > most {
+		return nil, errManyWords
 	}
 	return all, nil
 }

@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -20,7 +19,6 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/rockpool/rockpool/doors"
-	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 )
@@ -31,7 +29,6 @@ const (
 	maxPerToken    = 32
 	idleTimeout    = time.Hour // without a request; it outlasts the pauses of a person who talks with an agent
 	sessionHeader  = "Mcp-Session-Id"
-	bodyTime       = time.Minute
 	unknownSession = "there is no such MCP session (any more): initialize a new one"
 )
 
@@ -103,15 +100,20 @@ func serverOf(r *http.Request) *sdk.Server {
 // post serves messages: those of a session, or the first one of a new session. Each is an operation of its caller, and its
 // body takes memory until it is answered, as the API's.
 func (d *Door) post(w http.ResponseWriter, r *http.Request, protocol http.Handler) {
-	hold := d.host.Peers.Hold(r.Context(), shownBy(access.Of(r.Context())))
-	defer hold.Release()
-	if err := hold.Operate(); err != nil {
+	if err := doors.HoldOf(r).Operate(); err != nil {
 		tooMuch(w, err)
 		return
 	}
-	if !d.readBody(w, r, &hold) {
+	body, err := d.host.ReadBody(w, r)
+	if refused, ok := errors.AsType[*doors.BodyError](err); ok {
+		http.Error(w, refused.Message, refused.Status)
 		return
 	}
+	if err != nil {
+		tooMuch(w, err)
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
 	id, owner := r.Header.Get(sessionHeader), ownerOf(r.Context())
 	s := d.find(id, owner)
 	switch {
@@ -119,7 +121,6 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, protocol http.Handle
 		http.Error(w, unknownSession, http.StatusNotFound)
 		return
 	case s == nil:
-		var err error
 		if s, err = d.open(r.Context(), owner); err != nil {
 			tooMuch(w, err)
 			return
@@ -140,45 +141,6 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, protocol http.Handle
 func tooMuch(w http.ResponseWriter, err error) {
 	w.Header().Set("Retry-After", "10")
 	http.Error(w, runtime.MessageOf(err), http.StatusTooManyRequests)
-}
-
-// shownBy returns what a caller shows.
-func shownBy(p access.Principal) peers.Shown {
-	if p.Grant != nil {
-		return peers.Shown{Token: p.ID, Grant: p.Grant.ID}
-	}
-	return peers.Shown{Token: p.ID}
-}
-
-// readBody replaces a request's body with what it has read of it. It answers and returns false where that can't be.
-func (d *Door) readBody(w http.ResponseWriter, r *http.Request, hold *peers.Hold) bool {
-	size := r.ContentLength
-	if size < 0 {
-		size = d.host.MaxBody // nobody knows before
-	}
-	if size > d.host.MaxBody {
-		http.Error(w, fmt.Sprintf("a message must have at most %d bytes", d.host.MaxBody), http.StatusRequestEntityTooLarge)
-		return false
-	}
-	if err := hold.Grow(size); err != nil {
-		tooMuch(w, err)
-		return false
-	}
-	deadlines := http.NewResponseController(w)
-	_ = deadlines.SetReadDeadline(time.Now().Add(bodyTime)) // where that isn't possible, it ends with the connection
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, d.host.MaxBody))
-	_ = deadlines.SetReadDeadline(time.Time{}) // else the answer would end by then
-	if large := new(http.MaxBytesError); errors.As(err, &large) {
-		http.Error(w, fmt.Sprintf("a message must have at most %d bytes", d.host.MaxBody), http.StatusRequestEntityTooLarge)
-		return false
-	}
-	if err != nil {
-		http.Error(w, "the message broke off", http.StatusBadRequest)
-		return false
-	}
-	hold.Shrink(size - int64(len(body)))
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	return true
 }
 
 // delete ends a session.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/graph/gate"
+	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
@@ -38,7 +39,10 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop")) // connections that the tests' client keeps
 }
 
-const token = "a token of enough characters"
+const (
+	token   = "a token of enough characters"
+	maxHeld = 2 << 20 // bytes of a token's bodies
+)
 
 // A bed is the door over an engine with a fake cluster.
 type bed struct {
@@ -52,6 +56,7 @@ type bed struct {
 	stop    func() // as a server does
 	handler http.Handler
 	door    *door
+	peers   *peers.Peers
 }
 
 func newBed(t testing.TB, options Options) bed {
@@ -71,8 +76,8 @@ func newBed(t testing.TB, options Options) bed {
 	if err := book.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	mux := http.NewServeMux()
-	host := doors.Host{Guard: guard.New(eng, book, nil), Version: "1.2.3", MaxBody: 1 << 20, Logger: zap.NewNop()}
+	mux, bounded := http.NewServeMux(), peers.New(peers.Bounds{Bodies: 1 << 30, TokenBodies: maxHeld})
+	host := doors.Host{Guard: guard.New(eng, book, nil), Version: "1.2.3", MaxBody: 1 << 20, Peers: bounded, Logger: zap.NewNop()}
 	opened := New(options)
 	doors.Open(mux, host, &gate.Admission{Book: book}, new(doors.Counts), opened)
 	streams, endStreams := context.WithCancel(context.Background())
@@ -94,7 +99,7 @@ func newBed(t testing.TB, options Options) bed {
 			t.Error(err)
 		}
 	})
-	return bed{t, server.URL + root, token, "", book, eng, fake, endStreams, mux, opened.(*door)}
+	return bed{t, server.URL + root, token, "", book, eng, fake, endStreams, mux, opened.(*door), bounded}
 }
 
 // as returns the bed for a new tenant's client with a role.

@@ -183,14 +183,18 @@ func message(err error) string {
 
 // read decodes a request's body. Handlers do so first: some clients fail if they are answered before they have sent it.
 func (d *door) read(w http.ResponseWriter, r *http.Request, into any) error {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, d.MaxBody))
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		return status{http.StatusRequestEntityTooLarge, "the body has more than " + strconv.FormatInt(d.MaxBody, 10) + " bytes"}
+	body, err := d.ReadBody(w, r)
+	if refused, ok := errors.AsType[*doors.BodyError](err); ok {
+		return status{refused.Status, refused.Message}
 	}
 	if err != nil {
-		return status{http.StatusBadRequest, "the body broke off"}
+		return err
 	}
-	if err := json.Unmarshal(body, into); err != nil {
+	err = doors.HoldOf(r).Turn(r.Context(), len(body), func() error { return json.Unmarshal(body, into) })
+	if runtime.CodeOf(err) == runtime.CodeClusterUnavailable { // no turn
+		return err
+	}
+	if err != nil {
 		return status{http.StatusBadRequest, "the body isn't the JSON that it must be: " + err.Error()}
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/doors"
+	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/engine"
@@ -190,6 +191,21 @@ func TestBodies(t *testing.T) {
 		b.expect(400, "POST", runner+"/execute", body, "message")
 	}
 	b.expect(200, "POST", runner+"/execute", `{"command":"x","environment":{"CODEOCEAN":"no"}}`, "websocketUrl") // it is ours
+}
+
+// TestBodiesCount: the memory of a body counts as its token's. What finds none is answered as an overload.
+func TestBodiesCount(t *testing.T) {
+	b := newBed(t, Options{}).as("physics", access.Client)
+	patch := `{"copy":[{"path":"x","content":"` + strings.Repeat("AAAA", 100_000) + `"}]}`
+	b.expect(410, "PATCH", "/runners/unknown/files", patch, "message")
+	held := b.peers.Hold(t.Context(), peers.Shown{Token: b.tokenID})
+	defer held.Release()
+	if err := held.Grow(maxHeld - 100_000); err != nil { // another request's
+		t.Fatal(err)
+	}
+	if got := b.expect(500, "PATCH", "/runners/unknown/files", patch, "errorCode"); got != "NOMAD_OVERLOAD" {
+		t.Error(got)
+	}
 }
 
 func TestWebSocketURL(t *testing.T) {

@@ -1,10 +1,12 @@
 package jobe
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config"
@@ -46,10 +49,10 @@ func TestE2EJobeRequests(t *testing.T) {
 		fmt.Sprintf(hello, `, "sourcefilename": ".profile"`):                                    "The sourcefilename for the run_spec is illegal",
 		fmt.Sprintf(hello, `, "parameters": {"cputime": 1000}`):                                 "cputime exceeds maximum allowed on this Jobe server (120 secs)",
 		fmt.Sprintf(hello, `, "file_list": [["12345678", "../../etc/x"]]`):                      `Invalid file specifier: [\"12345678\", \"../../etc/x\"]`,
-		fmt.Sprintf(hello, `, "parameters": {"runargs": ["`+strings.Repeat("x", 200_000)+`"]}`): "cases.0.args.0: ",
+		fmt.Sprintf(hello, `, "parameters": {"runargs": ["`+strings.Repeat("x", 200_000)+`"]}`): "command.3: ",
 	} {
 		if strings.HasSuffix(why, ": ") {
-			if status, answer := m.do(t, http.MethodPost, "runs", strings.NewReader(body)); status != http.StatusBadRequest {
+			if status, answer := m.do(t, http.MethodPost, "runs", strings.NewReader(body)); status != http.StatusBadRequest || !strings.HasPrefix(string(answer), `"`+why) {
 				t.Errorf("%.80s: %d %s", body, status, answer)
 			}
 			continue
@@ -133,13 +136,61 @@ func (m moodle) token(t *testing.T, tenant string, role client.Role) string {
 // TestE2EJobeOverload: what has no room now is an outcome, never an error of HTTP.
 func TestE2EJobeOverload(t *testing.T) {
 	m := serve(t, nil, python)
-	m.Call(t, `mutation { putTenant(input: {id: "default", quotas: {claimsPerMinute: 1}}) { created } }`, nil, nil)
-	outcomes := make([]int, 0, 3)
-	for range cap(outcomes) {
-		outcomes = append(outcomes, m.run(t, object{"language_id": "python3", "sourcecode": "print(1)"}).Outcome)
+	run := func() int { return m.run(t, object{"language_id": "python3", "sourcecode": "print(1)"}).Outcome }
+	outcomes := []int{run()}
+	m.Call(t, `mutation { putTenant(input: {id: "default", quotas: {claimsPerMinute: 0}}) { created } }`, nil, nil)
+	if outcomes = append(outcomes, run(), run()); !slices.Equal(outcomes, []int{15, 21, 21}) {
+		t.Errorf("before and with a quota of none: %v", outcomes)
 	}
-	if !slices.Equal(outcomes, []int{15, 21, 21}) {
-		t.Errorf("one claim a minute: %v", outcomes)
+}
+
+// TestE2EJobeSlowBodies: clients that never send the rest of their bodies don't stop others from running programs.
+func TestE2EJobeSlowBodies(t *testing.T) {
+	const size = 1 << 20
+	m := serve(t, func(c *config.Config) { c.MaxBody = size }, python)
+	for range 5 {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(m.Address, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(wait.Limit))
+		_, _ = fmt.Fprintf(conn, "POST /jobe/index.php/restapi/runs HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", conn.RemoteAddr(), size)
+		line, err := bufio.NewReader(conn).ReadString('\n') // the server begins to read the body
+		if err != nil || !strings.Contains(line, "100 Continue") {
+			t.Fatalf("%q, %v", line, err)
+		}
+	}
+	if got := m.run(t, object{"language_id": "python3", "sourcecode": "print(1)"}); got.Outcome != 15 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestE2EJobeLargeAnswers: an answer takes memory of its caller. What finds none is an overload, and harms nothing.
+func TestE2EJobeLargeAnswers(t *testing.T) {
+	m := serve(t, func(s *config.Config) { s.MaxBody, s.Bounds.BodyMemory = 1<<20, 40<<20 }, object{"id": "python", "outputLimit": 64 << 20, "resources": object{"memoryMiB": 96}})
+	for _, test := range []struct{ megabytes, outcome int }{{1, 15}, {10, 21}, {1, 15}} { // five times as much in JSON
+		source := fmt.Sprintf("import sys\nfor _ in range(%d): sys.stdout.buffer.write(b'\\xff' * 1000000)", test.megabytes)
+		if got := m.run(t, object{"language_id": "python3", "sourcecode": source, "parameters": object{"streamsize": 1000, "cputime": 100}}); got.Outcome != test.outcome {
+			t.Errorf("%d MB: outcome %d, %.80q", test.megabytes, got.Outcome, got.Stderr)
+		}
+	}
+	got := m.run(t, object{"language_id": "python3", "sourcecode": "while True: print('x' * 1000)", "parameters": object{"streamsize": 1000, "cputime": 100}})
+	if got.Outcome != 13 || len(got.Stdout) != 16<<20 {
+		t.Errorf("endless output: outcome %d, %d bytes", got.Outcome, len(got.Stdout))
+	}
+}
+
+// TestE2EJobeOperatorsRecipe: a language runs as its operator's recipe says, not as the original runs it.
+func TestE2EJobeOperatorsRecipe(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "languages.yaml")
+	recipe := "languages:\n  - id: c\n    build: [sh, -c, 'cp \"$0\" \"$1\"', '{file}', '{program}']\n    run: [sh, '{program}', '{args}']\n"
+	if err := os.WriteFile(file, []byte(recipe), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := serve(t, func(s *config.Config) { s.Languages = file }, c)
+	if got := m.run(t, object{"language_id": "c", "sourcecode": "echo by the recipe"}); got.Outcome != 15 || got.Stdout != "by the recipe\n" {
+		t.Errorf("%+v", got)
 	}
 }
 
@@ -147,18 +198,26 @@ func TestE2EJobeOverload(t *testing.T) {
 func TestE2EJobeBurst(t *testing.T) {
 	m := serve(t, nil, object{"id": "python", "poolSize": 4, "resources": object{"memoryMiB": 96}})
 	const runs = 200
-	var overloaded atomic.Int32
+	var ended, overloaded atomic.Int32
 	var all sync.WaitGroup
 	for i := range runs {
 		all.Go(func() {
+			defer ended.Add(1)
+			spec := fmt.Sprintf(`{"run_spec": {"language_id": "python3", "sourcecode": "print(input())", "input": "%d", "parameters": {"cputime": 100}}}`, i)
 			for { // a machine that is busy with others may be too slow for some: they are refused, not lost
-				got := m.run(t, object{"language_id": "python3", "sourcecode": "print(input())", "input": fmt.Sprint(i)})
-				if got.Outcome == 21 {
+				before := ended.Load()
+				status, body, err := m.send(t.Context(), http.MethodPost, "runs", strings.NewReader(spec))
+				if err != nil {
+					t.Errorf("run %d: %v", i, err)
+					return
+				}
+				got, err := resultOf(status, body)
+				if got.Outcome == 21 && ended.Load() > before {
 					overloaded.Add(1)
 					continue
 				}
-				if got.Outcome != 15 || got.Stdout != fmt.Sprintln(i) {
-					t.Errorf("run %d: %+v", i, got)
+				if err != nil || got.Outcome != 15 || got.Stdout != fmt.Sprintln(i) {
+					t.Errorf("run %d: %+v, %v, while %d others ended", i, got, err, ended.Load()-before)
 				}
 				return
 			}

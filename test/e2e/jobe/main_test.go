@@ -2,7 +2,9 @@ package jobe
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"testing"
@@ -38,12 +40,21 @@ func serve(t *testing.T, change func(*config.Config), environments ...object) mo
 	return moodle{Bed: b}
 }
 
-// do sends a request and returns the status and the body of its answer.
+// do is send, which must work.
 func (m moodle) do(t testing.TB, method, path string, body io.Reader) (int, []byte) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, m.Address+"/jobe/index.php/restapi/"+path, body)
+	status, text, err := m.send(t.Context(), method, path, body)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return status, text
+}
+
+// send sends a request and returns the status and the body of its answer.
+func (m moodle) send(ctx context.Context, method, path string, body io.Reader) (int, []byte, error) {
+	r, err := http.NewRequestWithContext(ctx, method, m.Address+"/jobe/index.php/restapi/"+path, body)
+	if err != nil {
+		return 0, nil, err
 	}
 	r.Header.Set("Content-Type", "application/json; charset=utf-8")
 	if m.key != "" {
@@ -53,14 +64,11 @@ func (m moodle) do(t testing.TB, method, path string, body io.Reader) (int, []by
 	defer client.CloseIdleConnections()
 	answer, err := client.Do(r)
 	if err != nil {
-		t.Fatal(err)
+		return 0, nil, err
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.StatusCode, bytes.TrimSuffix(text, []byte("\n"))
+	return answer.StatusCode, bytes.TrimSuffix(text, []byte("\n")), err
 }
 
 // A result is what a run is answered with.
@@ -86,12 +94,21 @@ func (m moodle) try(t testing.TB, spec object) (int, []byte) {
 func (m moodle) run(t testing.TB, spec object) (got result) {
 	t.Helper()
 	status, body := m.try(t, spec)
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&got); status != http.StatusOK || err != nil {
-		t.Fatalf("%v: %d %s", spec, status, body)
+	got, err := resultOf(status, body)
+	if err != nil {
+		t.Fatalf("%v: %v", spec, err)
 	}
 	return got
+}
+
+// resultOf returns the result that a run is answered with.
+func resultOf(status int, body []byte) (got result, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err = decoder.Decode(&got); status != http.StatusOK || err != nil {
+		return got, fmt.Errorf("%d %s: %w", status, body, err)
+	}
+	return got, nil
 }
 
 // put puts a file, which must work.

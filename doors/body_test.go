@@ -1,0 +1,150 @@
+package doors
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/identity"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// deadlines are those that were set for reading.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	set []time.Time
+}
+
+func (d *deadlines) SetReadDeadline(at time.Time) error {
+	d.set = append(d.set, at)
+	return nil
+}
+
+// TestBodies: a body is bounded however its length is sent. The time for a body doesn't bound the answer.
+func TestBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := Host{MaxBody: 100_000}
+		read := func(from io.Reader, length int64) (string, *deadlines, error) {
+			r := httptest.NewRequest(http.MethodPost, "/", from)
+			r.ContentLength = length
+			w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+			text, err := h.ReadBody(w, r)
+			return string(text), w, err
+		}
+		for _, size := range []int{0, 1, freeBody - 1, freeBody, freeBody + 1, 100_000} {
+			for _, length := range []int64{-1, int64(size)} {
+				body := strings.Repeat("x", size)
+				text, w, err := read(strings.NewReader(body), length)
+				if err != nil || text != body {
+					t.Errorf("%d bytes, of which %d are announced: %d, %v", size, length, len(text), err)
+				}
+				if len(w.set) != 2 || !w.set[0].Equal(time.Now().Add(bodyTime)) || !w.set[1].IsZero() {
+					t.Errorf("deadlines %v", w.set)
+				}
+			}
+		}
+		status := func(from io.Reader, length int64) int {
+			_, _, err := read(from, length)
+			refused, ok := errors.AsType[*BodyError](err)
+			if !ok {
+				t.Fatal(err)
+			}
+			return refused.Status
+		}
+		for _, length := range []int64{100_001, -1} {
+			if got := status(strings.NewReader(strings.Repeat("x", 100_001)), length); got != http.StatusRequestEntityTooLarge {
+				t.Errorf("a large body: %d", got)
+			}
+		}
+		if got := status(io.MultiReader(strings.NewReader("x"), broken{}), 10); got != http.StatusBadRequest {
+			t.Errorf("a body that breaks off: %d", got)
+		}
+	})
+}
+
+type broken struct{}
+
+func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+// reader is a door that reads bodies.
+type reader struct{ testDoor }
+
+func (*reader) Register(host Host, routes *Routes) {
+	by := Authentication{Shown: func(r *http.Request) string { return r.Header.Get("X-Token") }, Refuse: func(http.ResponseWriter, *http.Request, error) {}}
+	routes.Handle("POST /test/", host.Authenticated(by, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, err := host.ReadBody(w, r)
+		if err != nil {
+			fmt.Fprint(w, runtime.CodeOf(err))
+			return
+		}
+		fmt.Fprint(w, len(text))
+	})))
+}
+
+// anybody knows everybody, by the token's id.
+type anybody struct{}
+
+func (anybody) Known(_ *http.Request, text string) (identity.Caller, error) {
+	return identity.Caller{Principal: access.Principal{ID: text}}, nil
+}
+
+// TestSlowBodies: a client that never sends the rest of its bodies takes what it may, and nothing of what others may.
+func TestSlowBodies(t *testing.T) {
+	const size = 1 << 20
+	all := peers.New(peers.Bounds{Bodies: 4 * size, TokenBodies: 2 * size})
+	mux := http.NewServeMux()
+	Open(mux, Host{MaxBody: size, Peers: all}, anybody{}, new(Counts), &reader{})
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	send := func(token string, body io.Reader) string {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/test/", body)
+		if err != nil {
+			t.Error(err)
+			return ""
+		}
+		r.Header.Set("X-Token", token)
+		r.ContentLength = size
+		answer, err := server.Client().Do(r)
+		if err != nil {
+			return err.Error()
+		}
+		defer answer.Body.Close()
+		text, _ := io.ReadAll(answer.Body)
+		return string(text)
+	}
+	whole := strings.Repeat("x", size)
+	ended := make(chan string, 2)
+	var ends []*io.PipeWriter
+	for range cap(ended) {
+		from, to := io.Pipe()
+		ends = append(ends, to)
+		go func() { ended <- send("first", from) }()
+		if _, err := io.WriteString(to, whole[:size*3/4]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wait.For(t, "the beginnings have arrived", func() bool { return all.Usage().BodyBytes > size })
+	if got := send("first", strings.NewReader(whole)); got != "QUOTA_EXCEEDED" {
+		t.Errorf("a third body of the slow client: %.80q", got)
+	}
+	if got := send("second", strings.NewReader(whole)); got != fmt.Sprint(size) {
+		t.Errorf("another client's: %.80q", got)
+	}
+	for _, end := range ends {
+		_, _ = io.WriteString(end, whole[size*3/4:])
+		_ = end.Close()
+		if got := <-ended; got != fmt.Sprint(size) {
+			t.Errorf("the slow client's: %.80q", got)
+		}
+	}
+	wait.For(t, "nothing is held", func() bool { return all.Usage().BodyBytes == 0 })
+}
