@@ -10,11 +10,13 @@ import type { RunnerRow } from "./userunners";
 export function Holder({ runner, params }: { runner: Pick<RunnerRow, "message" | "claim">; params: URLSearchParams }) {
   const now = useNow();
   const { claim } = runner;
+  const held = new URLSearchParams(params);
+  if (claim?.holder) held.set("held-by", claim.holder);
   if (!claim) return <span className="soft">{runner.message ? <Told text={runner.message} /> : "–"}</span>;
   return (
     <span className="num" title={`since ${claim.claimedAt}`}>
       {claim.holder !== null && (
-        <Link className="chip mono" href={`/runners?${new URLSearchParams({ "held-by": claim.holder })}`} title={`${visible(claim.holder)}: show only what it holds`}>
+        <Link className="chip mono" href={`/runners?${held}`} title={`show what is held by names with ${visible(claim.holder)}`}>
           <Told text={claim.holder} />
         </Link>
       )}
