@@ -64,25 +64,27 @@ func ClaimLater(ctx context.Context, c *client.Client, r Request) (client.Ticket
 // request's holder has had the runner before.
 func Claim(ctx context.Context, errs io.Writer, c *client.Client, r Request) (string, error) {
 	input := r.input()
-	var runner string
-	claimed := make(chan error, 1)
-	go func() {
-		var err error
-		var resumed bool
-		runner, resumed, err = client.ClaimOrResume(ctx, connection.Patient(c, r.Wait+connection.Patience), input)
-		if resumed {
-			_, _ = fmt.Fprintf(errs, "rockpool: resumed %s, which this holder has had before\n", output.Plain(runner))
-		}
-		claimed <- advice.Unknown(ctx, c, r.Environment, r.unknown(err))
-	}()
-	select {
-	case err := <-claimed:
-		return runner, err
-	case <-time.After(silence):
+	type answer struct {
+		runner  string
+		resumed bool
+		err     error
 	}
-	explain(ctx, errs, c, r.Environment)
-	err := <-claimed
-	return runner, err
+	claimed := make(chan answer, 1)
+	go func() {
+		runner, resumed, err := client.ClaimOrResume(ctx, connection.Patient(c, r.Wait+connection.Patience), input)
+		claimed <- answer{runner, resumed, advice.Unknown(ctx, c, r.Environment, r.unknown(err))}
+	}()
+	var got answer
+	select {
+	case got = <-claimed:
+	case <-time.After(silence):
+		explain(ctx, errs, c, r.Environment)
+		got = <-claimed
+	}
+	if got.resumed {
+		_, _ = fmt.Fprintf(errs, "rockpool: resumed %s, which this holder has had before\n", output.Plain(got.runner))
+	}
+	return got.runner, got.err
 }
 
 // explain says what a claim waits for.

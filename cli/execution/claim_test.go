@@ -1,18 +1,55 @@
 package execution
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/client"
 )
+
+// TestClaimSaysThingsInTurn: what it waits for, then what came of it, though the answer comes while it asks for the first.
+func TestClaimSaysThingsInTurn(t *testing.T) {
+	asked, answered := make(chan struct{}), make(chan struct{})
+	var claims atomic.Value // the address of the claim's connection
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		if strings.Contains(string(body), "claimRunner") {
+			<-asked
+			claims.Store(r.RemoteAddr)
+			_, _ = io.WriteString(w, `{"data":{"claimRunner":{"runner":{"id":"r"},"resumed":true}}}`)
+			return
+		}
+		close(asked)
+		<-answered
+		_, _ = io.WriteString(w, `{"data":{"environment":{"pool":{"idle":0,"starting":1,"claimed":0,"stopping":0,"reason":"","image":null}}}}`)
+	}))
+	server.Config.ConnState = func(conn net.Conn, state http.ConnState) {
+		if state == http.StateIdle && claims.CompareAndSwap(conn.RemoteAddr().String(), "") {
+			close(answered)
+		}
+	}
+	server.Start()
+	defer server.Close()
+	var said bytes.Buffer
+	runner, err := Claim(t.Context(), &said, client.New(server.URL), Request{Environment: "e", Wait: time.Minute, Holder: new("ada")})
+	if err != nil || runner != "r" {
+		t.Fatal(runner, err)
+	}
+	if want := "rockpool: waiting for a runner of e (one is starting)\nrockpool: resumed r, which this holder has had before\n"; said.String() != want {
+		t.Errorf("it says %q", said.String())
+	}
+}
 
 // TestClaimTellsItsKey breaks every connection.
 func TestClaimTellsItsKey(t *testing.T) {

@@ -35,8 +35,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"),
-		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop")) // connections that the tests' client keeps
+	goleak.VerifyTestMain(m)
 }
 
 const (
@@ -92,6 +91,7 @@ func newBed(t testing.TB, options Options) bed {
 	server.Start()
 	t.Cleanup(func() {
 		endStreams()
+		http.DefaultClient.CloseIdleConnections()
 		server.Close()
 		requests.Wait()
 		stop()

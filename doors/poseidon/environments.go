@@ -8,10 +8,10 @@ import (
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
-// Bounds of what CodeOcean puts. Its own least memory is less than ours.
+// leastMemory is CodeOcean's least memory limit, in MiB. Ours is larger.
 const leastMemory = 4
 
-// An environment is what there is of one of ours.
+// An environment is how CodeOcean sees an environment of ours.
 type environment struct {
 	ID                 int    `json:"id"`
 	Image              string `json:"image"`

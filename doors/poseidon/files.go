@@ -25,8 +25,7 @@ type file struct {
 // sticky is the mode of directories that are copied: everybody may write there, and delete only what is his own.
 const sticky = 0o1777
 
-// at returns a path for the engine, to which relative ones begin in the workspace. There they begin in the directory in which
-// commands run.
+// at resolves p against the directory in which commands run; the engine would resolve it against the workspace.
 func at(runner runtime.Runner, p string) string {
 	dir := runner.Environment.Pin.WorkingDirectory
 	if path.IsAbs(p) || dir == "" || dir == runtime.Workspace {
@@ -41,7 +40,11 @@ func (d *door) files(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	dir, recursive := r.URL.Query().Get("path"), flag(r, "recursive", true)
+	dir := r.URL.Query().Get("path")
+	recursive, err := strconv.ParseBool(r.URL.Query().Get("recursive"))
+	if err != nil {
+		recursive = true
+	}
 	if dir == "" {
 		dir = "./"
 	}
@@ -143,7 +146,7 @@ func (d *door) updateFiles(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// content returns the path of all that is in the directory of commands instead of one of that directory, which stays.
+// content turns a path of the working directory into a path of its contents, so that the directory stays.
 func content(runner runtime.Runner, p string) string {
 	dir := runner.Environment.Pin.WorkingDirectory
 	if dir == "" {

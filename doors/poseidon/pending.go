@@ -3,6 +3,7 @@ package poseidon
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,55 +11,77 @@ import (
 
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/share"
 )
 
 // Bounds of what waits for its WebSocket. CodeOcean opens that at once.
 const (
 	pendingLife   = time.Minute
 	pendingRunner = 16       // of one runner; a new one then replaces the oldest
-	pendingBytes  = 64 << 20 // of all runners together
+	pendingKiB    = 64 << 10 // of all tenants together
 )
 
 // pending are the executions that were asked for, and wait for their WebSockets. Its methods are safe for concurrent
 // use.
 type pending struct {
-	mu    sync.Mutex // guards what follows
-	of    map[runtime.RunnerID][]waiting
-	bytes int
+	mu     sync.Mutex // guards what follows
+	of     map[runtime.RunnerID][]waiting
+	shares share.Bound // of KiB
 }
 
 // A waiting is an execution that waits.
 type waiting struct {
 	id    string
 	in    engine.StartInput
-	bytes int
+	kib   int
 	timer *time.Timer // forgets it
 }
 
-func newPending() *pending { return &pending{of: map[runtime.RunnerID][]waiting{}} }
+func newPending() *pending {
+	return &pending{of: map[runtime.RunnerID][]waiting{}, shares: share.Bound{Limit: pendingKiB, Quota: "websockets", Of: "KiB of executions that wait for their WebSockets"}}
+}
 
-// add keeps what is to be started in a runner, for a while, and returns its id.
+// add keeps what is to be started in a runner, for a while, and returns its id. It returns QUOTA_EXCEEDED, and drops
+// nothing, if the tenant has its share.
 func (p *pending) add(in engine.StartInput) (string, error) {
-	w := waiting{id: uuid.NewString(), in: in, bytes: 1 << 10}
+	bytes := 0
 	for _, arg := range in.Command {
-		w.bytes += len(arg)
+		bytes += len(arg)
 	}
 	for _, v := range in.Variables {
-		w.bytes += len(v.Name) + len(v.Value)
+		bytes += len(v.Name) + len(v.Value)
 	}
+	w := waiting{id: uuid.NewString(), in: in, kib: 1 + bytes>>10}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for taken := range w.kib {
+		if err := p.shares.Acquire(in.Tenant); err != nil {
+			p.release(in.Tenant, taken)
+			return "", err
+		}
+	}
 	if all := p.of[in.RunnerID]; len(all) == pendingRunner {
 		p.remove(in.RunnerID, all[0].id)
 	}
-	if p.bytes+w.bytes > pendingBytes {
-		return "", runtime.Errorf(runtime.CodeLimitExceeded, "too many executions wait for their WebSockets: open these first")
-	}
 	w.timer = time.AfterFunc(pendingLife, func() { p.take(in.RunnerID, w.id) })
 	p.of[in.RunnerID] = append(p.of[in.RunnerID], w)
-	p.bytes += w.bytes
 	return w.id, nil
+}
+
+// release gives back a tenant's KiB; the caller holds mu.
+func (p *pending) release(tenant runtime.TenantID, kib int) {
+	for range kib {
+		p.shares.Release(tenant)
+	}
+}
+
+// has reports whether an execution waits under an id for a runner.
+func (p *pending) has(runner runtime.RunnerID, id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.of[runner], func(w waiting) bool { return w.id == id })
 }
 
 // take returns what waits under an id for a runner, and forgets it: the next call finds nothing.
@@ -76,7 +99,7 @@ func (p *pending) remove(runner runtime.RunnerID, id string) (engine.StartInput,
 			continue
 		}
 		w.timer.Stop()
-		p.bytes -= w.bytes
+		p.release(w.in.Tenant, w.kib)
 		if p.of[runner] = append(append([]waiting{}, all[:i]...), all[i+1:]...); len(all) == 1 {
 			delete(p.of, runner)
 		}
@@ -91,13 +114,21 @@ func (p *pending) drop(runner runtime.RunnerID) {
 	defer p.mu.Unlock()
 	for _, w := range p.of[runner] {
 		w.timer.Stop()
-		p.bytes -= w.bytes
+		p.release(w.in.Tenant, w.kib)
 	}
 	delete(p.of, runner)
 }
 
 // shell runs a command line with bash where there is one, as CodeOcean expects, or with sh. The command line is an argument.
 const shell = `command -v bash >/dev/null && exec bash -c "$1"; exec sh -c "$1"`
+
+// mayExecute returns the caller, who may start executions and follow them.
+func (d *door) mayExecute(r *http.Request) (access.Principal, error) {
+	if _, err := d.Guard.Allowed(r.Context(), "executionEvents"); err != nil {
+		return access.Principal{}, err
+	}
+	return d.Guard.Allowed(r.Context(), "startExecution")
+}
 
 // execute keeps what is to be started, until its WebSocket comes.
 func (d *door) execute(w http.ResponseWriter, r *http.Request) error {
@@ -110,12 +141,16 @@ func (d *door) execute(w http.ResponseWriter, r *http.Request) error {
 	if err := d.read(w, r, &asked); err != nil {
 		return err
 	}
+	caller, err := d.mayExecute(r)
+	if err != nil {
+		return err
+	}
 	runner, err := d.runner(r)
 	if err != nil {
 		return err
 	}
 	in := engine.StartInput{
-		RunnerID: runner.ID, Command: []string{runtime.Shell, "-c", shell, runtime.Shell, asked.Command},
+		Tenant: caller.Tenant, RunnerID: runner.ID, Command: []string{runtime.Shell, "-c", shell, runtime.Shell, asked.Command},
 		TimeLimit: &asked.TimeLimit, Terminal: &runtime.TerminalSize{Columns: 80, Rows: 24}, Privileged: asked.PrivilegedExecution,
 		Variables: []runtime.Variable{{Name: "CODEOCEAN", Value: "true"}},
 	}

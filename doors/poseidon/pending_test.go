@@ -22,6 +22,14 @@ func (p *pending) count() (n int) {
 	return n
 }
 
+// room returns how many KiB a tenant could take now.
+func (p *pending) room(tenant runtime.TenantID) (n int) {
+	for ; p.shares.Acquire(tenant) == nil; n++ {
+	}
+	p.release(tenant, n)
+	return n
+}
+
 func TestWhatWaitsIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPending()
@@ -42,8 +50,8 @@ func TestWhatWaitsIsForgotten(t *testing.T) {
 		if _, there := p.take("one", second); there {
 			t.Error("it can be taken twice")
 		}
-		if p.count() != 0 || p.bytes != 0 || len(p.of) != 0 {
-			t.Errorf("%d are left, with %d bytes", p.count(), p.bytes)
+		if n := p.room("other"); p.count() != 0 || n != pendingKiB/2 || len(p.of) != 0 {
+			t.Errorf("%d are left, and room for %d KiB", p.count(), n)
 		}
 	})
 }
@@ -61,22 +69,34 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 	if p.count() != pendingRunner || !slices.ContainsFunc(p.of["one"], func(w waiting) bool { return w.id == ids[2] }) {
 		t.Errorf("%d wait; the third does: %v", p.count(), p.of["one"][0].id == ids[2])
 	}
-	var refused error
-	for i := 0; refused == nil && i < pendingBytes/100_000; i++ {
-		_, refused = p.add(start(runtime.NewRunnerID(), 100_000))
+	filled := func(tenant runtime.TenantID) (err error) {
+		for i := 0; err == nil && i < pendingKiB/90; i++ {
+			in := start(runtime.NewRunnerID(), 100_000)
+			in.Tenant = tenant
+			_, err = p.add(in)
+		}
+		return err
 	}
-	if runtime.CodeOf(refused) != runtime.CodeLimitExceeded || p.bytes > pendingBytes || p.bytes < pendingBytes-200_000 {
-		t.Errorf("%v with %d bytes", refused, p.bytes)
+	if err := filled(""); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
+		t.Errorf("one tenant takes all: %v", err)
 	}
-	before := p.bytes
+	if n := p.room("other"); n < pendingKiB/5 {
+		t.Errorf("another one has only %d KiB", n)
+	}
+	if _, err := p.add(start("one", 100_000)); runtime.CodeOf(err) != runtime.CodeQuotaExceeded || !p.has("one", ids[2]) {
+		t.Errorf("what is refused, with %v, replaces the oldest: %v", err, !p.has("one", ids[2]))
+	}
 	p.drop("one")
-	if _, there := p.take("one", ids[2]); there || p.bytes > before-pendingRunner*100_000 {
-		t.Errorf("a runner that went leaves its executions: %d bytes", p.bytes)
+	if p.has("one", ids[2]) {
+		t.Error("a runner that went leaves its executions")
+	}
+	if _, err := p.add(start("two", 100_000)); err != nil {
+		t.Errorf("it leaves their memory: %v", err)
 	}
 	for runner := range p.of {
 		p.drop(runner)
 	}
-	if p.bytes != 0 {
-		t.Errorf("%d bytes are left", p.bytes)
+	if n := p.room(""); n != pendingKiB/2 {
+		t.Errorf("all have gone, and there is room for %d KiB", n)
 	}
 }

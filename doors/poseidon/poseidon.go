@@ -1,11 +1,10 @@
 // Package poseidon is the door for CodeOcean: the API of openHPI's Poseidon, below /api/v1.
 //
-// An environment of ours whose id is a number is an execution environment there; the others don't exist there.
+// An environment of ours whose id is a number is an execution environment there; other environments are invisible to CodeOcean.
 // The header Poseidon-Token has a token of ours.
 package poseidon
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -130,6 +129,10 @@ func (s status) Error() string { return s.message }
 
 // refuse answers with an error.
 func (d *door) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil { // the caller left, its token ended, or the server stops
+		answer(w, http.StatusServiceUnavailable, serverError{"the request was cancelled", unknown})
+		return
+	}
 	var chosen status
 	if errors.As(err, &chosen) {
 		answer(w, chosen.code, clientError{chosen.message})
@@ -150,16 +153,13 @@ func (d *door) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		answer(w, http.StatusGone, clientError{message(err)})
 	case runtime.CodeFileError:
 		answer(w, http.StatusFailedDependency, clientError{message(err)})
-	case runtime.CodeNoRunnerAvailable, runtime.CodeQuotaExceeded, runtime.CodeLimitExceeded:
+	case runtime.CodeNoRunnerAvailable, runtime.CodeQuotaExceeded:
 		answer(w, http.StatusInternalServerError, serverError{message(err), overload})
 	case runtime.CodeClusterUnavailable:
 		answer(w, http.StatusInternalServerError, serverError{message(err), unreachable})
-	case runtime.CodeStorageFull:
+	case runtime.CodeStorageFull, runtime.CodeLimitExceeded:
 		answer(w, http.StatusInternalServerError, serverError{message(err), unknown})
 	default:
-		if errors.Is(err, context.Canceled) {
-			return // the caller left, or its token ended
-		}
 		d.Logger.Error("a request of the door poseidon failed", zap.String("route", r.Pattern), zap.Error(err))
 		answer(w, http.StatusInternalServerError, serverError{"internal error", unknown})
 	}
@@ -214,12 +214,4 @@ func encoder(w io.Writer) *json.Encoder {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	return e
-}
-
-// flag returns a parameter that is a truth value, as Go's strconv reads it; otherwise if it is none.
-func flag(r *http.Request, name string, otherwise bool) bool {
-	if value, err := strconv.ParseBool(r.URL.Query().Get(name)); err == nil {
-		return value
-	}
-	return otherwise
 }

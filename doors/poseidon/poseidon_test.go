@@ -135,11 +135,15 @@ func TestTenantsAreApart(t *testing.T) {
 	}
 	client := b.as("one", access.Client)
 	client.expect(403, "PUT", "/execution-environments/1", put, "message")
+	observer := b.as("one", access.Observer)
+	observer.expect(403, "POST", "/runners", `{"executionEnvironmentId":1}`, "message")
+	observer.expect(403, "GET", url[strings.Index(url, root)+len(root):], "", "message")
+	for range pendingRunner {
+		observer.expect(403, "POST", runner+"/execute", `{"command":"true"}`, "message") // it replaces nothing
+	}
 	if got, code := frames(t, client.open(url)); !slices.Equal(got, []string{`{"type":"start"}`, `{"type":"exit","data":0}`}) || code != websocket.StatusNormalClosure {
 		t.Errorf("another token of the tenant gets %q, and %d", got, code)
 	}
-	observer := b.as("one", access.Observer)
-	observer.expect(403, "POST", "/runners", `{"executionEnvironmentId":1}`, "message")
 }
 
 // TestErrors: each error of ours has the form that CodeOcean reads.
@@ -153,7 +157,7 @@ func TestErrors(t *testing.T) {
 		runtime.CodeEnvironmentNotFound: {404, client}, runtime.CodeExecutionNotFound: {404, client}, runtime.CodeConflict: {409, client},
 		runtime.CodeRunnerGone: {410, client}, runtime.CodeFileError: {424, client},
 		runtime.CodeNoRunnerAvailable: {500, server("NOMAD_OVERLOAD")}, runtime.CodeQuotaExceeded: {500, server("NOMAD_OVERLOAD")},
-		runtime.CodeLimitExceeded: {500, server("NOMAD_OVERLOAD")}, runtime.CodeClusterUnavailable: {500, server("NOMAD_UNREACHABLE")},
+		runtime.CodeLimitExceeded: {500, server("UNKNOWN")}, runtime.CodeClusterUnavailable: {500, server("NOMAD_UNREACHABLE")},
 		runtime.CodeStorageFull: {500, server("UNKNOWN")},
 	}
 	internal := `{"message":"internal error","errorCode":"UNKNOWN"}`
@@ -167,6 +171,13 @@ func TestErrors(t *testing.T) {
 		}
 		if got := strings.TrimSpace(w.Body.String()); w.Code != expected.status || got != expected.body {
 			t.Errorf("%s is answered with %d %s", code, w.Code, got)
+		}
+		cancelled, cancel := context.WithCancel(t.Context())
+		cancel()
+		w = httptest.NewRecorder()
+		d.refuse(w, httptest.NewRequestWithContext(cancelled, "GET", "/", nil), runtime.Wrap(code, context.Canceled, "m"))
+		if got := strings.TrimSpace(w.Body.String()); w.Code != 503 || got != `{"message":"the request was cancelled","errorCode":"UNKNOWN"}` {
+			t.Errorf("%s of a cancelled request is answered with %d %s", code, w.Code, got)
 		}
 	}
 }

@@ -23,18 +23,24 @@ import (
 // Times and bounds of a WebSocket.
 const (
 	patience  = 2 * time.Minute  // of a write whose reader takes nothing
-	keepalive = 12 * time.Second // a quiet peer is asked for a sign after it
+	keepalive = 12 * time.Second // a peer that is quiet for this long gets a ping
 	closeTime = time.Second      // for the peer's answer to a close
 	quitGrace = 3 * time.Second  // for a program to end by SIGQUIT, when its reader has left
 	maxInput  = 256 << 10        // bytes of a message
 	maxQueued = 4                // messages that the program hasn't read
 )
 
+// errTold says that something failed, and that the peer knows what.
+var errTold = errors.New("the peer was told")
+
 // errLeft says that the peer closed its WebSocket, or vanished.
 var errLeft = errors.New("the peer left")
 
 // follow starts an execution that waits, once, and serves its WebSocket.
 func (d *door) follow(w http.ResponseWriter, r *http.Request) error {
+	if _, err := d.mayExecute(r); err != nil {
+		return err
+	}
 	runner, err := d.runner(r)
 	if err != nil {
 		return err
@@ -42,25 +48,46 @@ func (d *door) follow(w http.ResponseWriter, r *http.Request) error {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		return status{http.StatusBadRequest, "this is for a WebSocket"}
 	}
-	in, there := d.pending.take(runner.ID, r.URL.Query().Get("executionID"))
-	if !there {
-		return status{http.StatusNotFound, "no execution waits under this id: each can be started once, within a minute"}
+	id := r.URL.Query().Get("executionID")
+	if !d.pending.has(runner.ID, id) {
+		return status{http.StatusNotFound, noneWaits}
 	}
+	done, err := d.Guard.Subscribing(r.Context())
+	if err != nil {
+		return err
+	}
+	defer done()
+	d.accept(w, r, func(ctx context.Context) (runtime.Execution, error) {
+		in, there := d.pending.take(runner.ID, id) // now: a handshake that fails uses up none
+		if !there {
+			return runtime.Execution{}, runtime.Errorf(runtime.CodeExecutionNotFound, noneWaits) // another WebSocket was faster
+		}
+		return d.Guard.Start(ctx, in)
+	})
+	return nil
+}
+
+const noneWaits = "no execution waits under this id: each can be started once, within a minute"
+
+// A starter starts the execution of a WebSocket.
+type starter func(ctx context.Context) (runtime.Execution, error)
+
+// accept opens a WebSocket, and serves it.
+func (d *door) accept(w http.ResponseWriter, r *http.Request, start starter) {
 	hijack := &socket.Hijacker{ResponseWriter: w, Patience: patience}
 	ws, err := websocket.Accept(hijack, r, &websocket.AcceptOptions{
 		CompressionMode:    websocket.CompressionDisabled,
 		InsecureSkipVerify: true, // origins were checked before this is reached
 		OnPingReceived: func(_ context.Context, payload []byte) bool {
-			_, _ = hijack.Conn.Write(socket.Frame(socket.OpPong, payload)) // the library writes nothing: a frame of its would go into one of ours
+			_, _ = hijack.Conn.Write(socket.Frame(socket.OpPong, payload)) // the library writes nothing: its frame could split one of ours
 			return false
 		},
 	})
 	if err != nil {
-		return nil // Accept has answered
+		return // Accept has answered
 	}
 	ws.SetReadLimit(maxInput)
-	(&connection{door: d, ws: ws, conn: hijack.Conn, input: make(chan []byte, maxQueued), read: make(chan struct{})}).serve(r.Context(), in)
-	return nil
+	(&connection{door: d, ws: ws, conn: hijack.Conn, input: make(chan []byte, maxQueued), read: make(chan struct{})}).serve(r.Context(), start)
 }
 
 // A connection is one WebSocket, and the execution on it.
@@ -72,13 +99,13 @@ type connection struct {
 	read  chan struct{} // closed when nothing more is read
 }
 
-// serve ends with the execution, with the peer, or with ctx.
-func (c *connection) serve(ctx context.Context, in engine.StartInput) {
+// serve starts an execution. It ends with that, with the peer, or with ctx.
+func (c *connection) serve(ctx context.Context, start starter) {
 	following, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(following, func() { c.conn.Hurry(closeTime) })()
 	kept := make(chan struct{})
-	go func() { // it waits for the peer, whatever happens here
+	go func() { // it reads until the peer closes, whatever happens here
 		defer close(c.read)
 		end(c.receive(following))
 	}()
@@ -86,7 +113,7 @@ func (c *connection) serve(ctx context.Context, in engine.StartInput) {
 		defer close(kept)
 		end(c.keep(following))
 	}()
-	x, err := c.Guard.Start(context.WithoutCancel(following), in)
+	x, err := start(context.WithoutCancel(following))
 	if err == nil {
 		err = c.run(following, x)
 	} else {
@@ -94,7 +121,7 @@ func (c *connection) serve(ctx context.Context, in engine.StartInput) {
 	}
 	end(nil)
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, errTold):
 		c.close(websocket.StatusNormalClosure)
 	case ctx.Err() != nil:
 		c.close(websocket.StatusGoingAway) // the server is stopping, or the token has ended; the execution goes on
@@ -191,12 +218,18 @@ func (c *connection) run(ctx context.Context, x runtime.Execution) error {
 	}
 }
 
-// failed tells the peer what went wrong.
+// failed tells the peer what went wrong. It returns errTold, or why the peer isn't told.
 func (c *connection) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return err
 	}
-	return output{send: c.send}.frame(errorFrame, message(err))
+	if runtime.CodeOf(err) == runtime.CodeInternal {
+		c.Logger.Error("a WebSocket of the door poseidon failed", zap.Error(err))
+	}
+	if err := (output{send: c.send}).frame(errorFrame, message(err)); err != nil {
+		return err
+	}
+	return errTold
 }
 
 // feed hands on input. A program that doesn't read makes its client wait. What can't be handed on is dropped.
@@ -220,7 +253,7 @@ func (c *connection) feed(ctx context.Context, id runtime.ExecutionID) {
 	}
 }
 
-// abandon ends an execution whose client has left: by SIGQUIT, or with its runner.
+// abandon ends an execution that nobody follows any more: by SIGQUIT, or with its runner.
 func (c *connection) abandon(ctx context.Context, x runtime.Execution) {
 	quitting, cancel := context.WithTimeout(ctx, quitGrace)
 	defer cancel()

@@ -14,8 +14,8 @@ func holderKey(id runtime.EnvironmentID, claim runtime.Claim) string {
 	return keyOf(claim.HolderScope, "holder/"+string(id)+"/"+claim.Holder)
 }
 
-// hold notes which runner a holder has. Of two, which only a server that was killed can leave, that
-// is the one that was claimed last.
+// hold notes which runner a holder has. If a killed server left two, the one claimed last
+// counts.
 func (all *runners) hold(r runtime.Runner) {
 	if r.Claim.Holder == "" {
 		return
@@ -129,8 +129,8 @@ func (e *Engine) touch(ctx context.Context, id runtime.RunnerID) (runtime.Runner
 	return r, err
 }
 
-// await returns once a claim is answered. A claim that joined it leaves when it may wait no longer and
-// the one that it joined waits.
+// await returns once a claim is answered. A claim that joined it gives up at its own deadline, but
+// only if the joined claim is waiting by then.
 func (call *holding) await(ctx context.Context, first bool, deadline time.Time) error {
 	var late <-chan time.Time
 	if !first {

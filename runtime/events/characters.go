@@ -11,7 +11,7 @@ import (
 // print a character in pieces, each of which is kept as it came.
 type Characters map[runtime.Stream][]byte
 
-// Whole returns what came on a stream, from its first whole character to its last.
+// Whole returns the bytes up to the last complete character, and keeps the rest for the next call.
 func (c Characters) Whole(stream runtime.Stream, data []byte) []byte {
 	if begun := c[stream]; len(begun) > 0 {
 		data = append(begun, data...)

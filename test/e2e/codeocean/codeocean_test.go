@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coder/websocket"
+
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/test/e2e/bed"
 	"github.com/rockpool/rockpool/test/need"
@@ -121,7 +123,25 @@ func TestE2ECodeOceanExposesPorts(t *testing.T) {
 	if len(claimed.MappedPorts) != 1 || claimed.MappedPorts[0].ExposedPort != 8080 {
 		t.Fatalf("its ports are %+v", claimed.MappedPorts)
 	}
-	if _, port, err := net.SplitHostPort(claimed.MappedPorts[0].HostAddress); err != nil || port == "" {
-		t.Errorf("it is reached at %q", claimed.MappedPorts[0].HostAddress)
+	const listen = `python3 -c 'import socket; c, _ = socket.create_server(("", 8080)).accept(); c.sendall(b"it is me")'`
+	var listening struct{ WebsocketURL string }
+	body, _ := json.Marshal(map[string]any{"command": listen, "timeLimit": 60})
+	status, answer := call(t, b, "POST", "/runners/"+claimed.RunnerID+"/execute", string(body))
+	if status != http.StatusOK || json.Unmarshal([]byte(answer), &listening) != nil {
+		t.Fatalf("execute is answered with %d: %s", status, answer)
 	}
+	ws, _, err := websocket.Dial(t.Context(), listening.WebsocketURL, &websocket.DialOptions{HTTPHeader: http.Header{"Poseidon-Token": {token}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.CloseNow()
+	wait.For(t, "a connection to the runner", func() bool {
+		conn, err := net.Dial("tcp", claimed.MappedPorts[0].HostAddress)
+		if err != nil {
+			return false
+		}
+		defer conn.Close()
+		said, _ := io.ReadAll(conn)
+		return string(said) == "it is me"
+	})
 }

@@ -202,7 +202,13 @@ SCENARIOS = {
       same("killed", platform.run(runner, "kill -9 $$").exit, 137)
       same("not found", platform.run(runner, "no-such-program").exit, 127)
       same("no limit", platform.run(runner, "echo x", limit: 0).exit, 0)
-      binary = platform.run(runner, %q(printf 'a\\xffb\\xf0\\x9f'; sleep 0.2; printf '\\x98\\x80c'))
+      sent = false
+      binary = platform.run(runner, %q(stty -echo; printf 'a\\xffb\\xf0\\x9f'; read go; printf '\\x98\\x80c')) do |socket, so_far|
+        if !sent && so_far.stdout.include?("b")
+          sent = true
+          EM.next_tick { socket.send("\n") }
+        end
+      end
       same("characters", binary.stdout, "a\u{fffd}b😀c")
     end
   end,
@@ -221,12 +227,15 @@ SCENARIOS = {
   end,
   "much output" => lambda do
     platform.runner(ENVIRONMENT) do |runner|
-      slept = false
-      answer = platform.run(runner, "seq 300000") do
-        sleep 0.5 unless slept # a slow reader misses nothing
-        slept = true
+      waited = false
+      lines = 1_200_000 # 10 MB, more than sockets hold
+      answer = platform.run(runner, "seq #{lines}; touch done") do # a reader that takes nothing until the program has ended misses nothing
+        until waited
+          waited = platform.expect(200, :get, "/runners/#{runner}/files").fetch("files").any? { |file| file["name"] == "./done" }
+          sleep 0.1 unless waited
+        end
       end
-      same("lines", answer.stdout == (1..300_000).map { |n| "#{n}\r\n" }.join, true)
+      same("lines", answer.stdout == (1..lines).map { |n| "#{n}\r\n" }.join, true)
     end
   end,
   "a client that leaves ends its program" => lambda do

@@ -6,10 +6,11 @@ afterEach(cleanup);
 
 const claim = { claimedAt: "2026-11-21T00:00:00Z", expiresAt: null, holder: null as string | null, labels: [{ name: "user", value: "ada" }] };
 
-test("a holder leads to all that it holds, and invisible characters in it are marked", () => {
+test("a holder leads to what such names hold, beside the filters that are set, and invisible characters in it are marked", () => {
   const { container } = render(<Holder runner={{ message: null, claim: { ...claim, holder: "ada & eve\u200b" } }} params={new URLSearchParams("state=CLAIMED")} />);
   const [holder, label] = screen.getAllByRole("link");
-  expect(holder?.getAttribute("href")).toBe("/runners?held-by=ada+%26+eve%E2%80%8B");
+  expect(holder?.getAttribute("href")).toBe("/runners?state=CLAIMED&held-by=ada+%26+eve%E2%80%8B");
+  expect(holder?.getAttribute("title")).toMatch(/^show what is held by names with ada & eve/);
   expect(container.querySelector(".unseen")).not.toBeNull();
   expect(label?.textContent).toBe("user=ada");
 });

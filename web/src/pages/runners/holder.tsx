@@ -6,6 +6,13 @@ import { Labels } from "../../ui/labels";
 import { Told } from "../../ui/told";
 import type { RunnerRow } from "./userunners";
 
+/** The address of the table with its filters, and this one. */
+function heldBy(params: URLSearchParams, holder: string): string {
+  const after = new URLSearchParams(params);
+  after.set("held-by", holder);
+  return `/runners?${after}`;
+}
+
 /** Who holds a runner, since when and until when; or what it waits for. */
 export function Holder({ runner, params }: { runner: Pick<RunnerRow, "message" | "claim">; params: URLSearchParams }) {
   const now = useNow();
@@ -14,7 +21,7 @@ export function Holder({ runner, params }: { runner: Pick<RunnerRow, "message" |
   return (
     <span className="num" title={`since ${claim.claimedAt}`}>
       {claim.holder !== null && (
-        <Link className="chip mono" href={`/runners?${new URLSearchParams({ "held-by": claim.holder })}`} title={`${visible(claim.holder)}: show only what it holds`}>
+        <Link className="chip mono" href={heldBy(params, claim.holder)} title={`show what is held by names with ${visible(claim.holder)}`}>
           <Told text={claim.holder} />
         </Link>
       )}

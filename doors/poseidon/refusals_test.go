@@ -1,0 +1,170 @@
+package poseidon
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/coder/websocket"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/test/wait"
+)
+
+// reads returns a WebSocket's next frame.
+func reads(t testing.TB, ws *websocket.Conn) string {
+	t.Helper()
+	_, data, err := ws.Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// limit puts the quotas of a tenant.
+func (b bed) limit(tenant runtime.TenantID, quotas runtime.Quotas) {
+	b.t.Helper()
+	if _, _, err := b.book.PutTenant(b.t.Context(), tenant, nil, &quotas); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// TestAnExecutionThatIsRefused: the WebSocket says why, and closes as after an execution.
+func TestAnExecutionThatIsRefused(t *testing.T) {
+	b := newBed(t, Options{}).as("one", access.Operator)
+	b.limit("one", runtime.Quotas{Executions: new(1)})
+	runner := b.claim()
+	first := b.open(b.execute(runner, "cat"))
+	if got := reads(t, first); got != `{"type":"start"}` {
+		t.Fatalf("the first begins with %s", got)
+	}
+	got, code := frames(t, b.open(b.execute(runner, "cat")))
+	if len(got) != 1 || !strings.HasPrefix(got[0], `{"type":"error","data":"1 executions of tenant one haven't ended`) || code != websocket.StatusNormalClosure {
+		t.Errorf("the second gets %q, and %d", got, code)
+	}
+	if x, err := b.engine.Execution(t.Context(), b.execution(), 0); err != nil || x.State != runtime.ExecutionRunning {
+		t.Errorf("the first is %+v, %v", x, err)
+	}
+}
+
+func TestARunnerThatGoes(t *testing.T) {
+	b := newBed(t, Options{})
+	runner := b.claim()
+	ws := b.open(b.execute(runner, "cat"))
+	if got := reads(t, ws); got != `{"type":"start"}` {
+		t.Fatalf("it begins with %s", got)
+	}
+	b.fake.Kill(runtime.RunnerID(strings.TrimPrefix(runner, "/runners/")), runtime.GoneEvicted)
+	got, code := frames(t, ws)
+	if len(got) != 1 || !strings.HasPrefix(got[0], `{"type":"error","data":"`) || code != websocket.StatusNormalClosure {
+		t.Errorf("it gets %q, and %d", got, code)
+	}
+}
+
+// TestSubscriptions: a WebSocket is one of its tenant's.
+func TestSubscriptions(t *testing.T) {
+	b := newBed(t, Options{}).as("one", access.Operator)
+	b.limit("one", runtime.Quotas{Subscriptions: new(1)})
+	runner := b.claim()
+	first, second := b.execute(runner, "cat"), b.execute(runner, "true")
+	ws := b.open(first)
+	header := http.Header{TokenHeader: {b.token}}
+	_, response, err := websocket.Dial(t.Context(), second, &websocket.DialOptions{HTTPHeader: header})
+	if err == nil || response.StatusCode != 500 {
+		t.Fatalf("the second is answered with %v, %v", response, err)
+	}
+	_ = ws.CloseNow()
+	wait.For(t, "room for the second, which still waits", func() bool {
+		ws, _, err := websocket.Dial(t.Context(), second, &websocket.DialOptions{HTTPHeader: header})
+		if err != nil {
+			return false
+		}
+		got, _ := frames(t, ws)
+		return slices.Equal(got, []string{`{"type":"start"}`, `{"type":"exit","data":0}`})
+	})
+}
+
+func TestAHandshakeThatFailsUsesUpNothing(t *testing.T) {
+	b := newBed(t, Options{})
+	url := b.execute(b.claim(), "true")
+	r, err := http.NewRequestWithContext(t.Context(), "GET", "http"+strings.TrimPrefix(url, "ws"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header = http.Header{TokenHeader: {b.token}, "Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"12"}}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != 400 {
+		t.Errorf("it is answered with %s", response.Status)
+	}
+	if got, _ := frames(t, b.open(url)); !slices.Equal(got, []string{`{"type":"start"}`, `{"type":"exit","data":0}`}) {
+		t.Errorf("then it gets %q", got)
+	}
+}
+
+func TestALongMessageEndsTheProgram(t *testing.T) {
+	b := newBed(t, Options{})
+	ws := b.open(b.execute(b.claim(), "cat"))
+	if got := reads(t, ws); got != `{"type":"start"}` {
+		t.Fatalf("it begins with %s", got)
+	}
+	_ = ws.Write(t.Context(), websocket.MessageText, make([]byte, maxInput+1)) // it may close before it has all
+	if x, err := b.engine.Execution(context.WithoutCancel(t.Context()), b.execution(), wait.Limit); err != nil || x.End.Signal != "SIGQUIT" {
+		t.Errorf("it is %+v, %v", x, err)
+	}
+}
+
+// serving opens a WebSocket of the server itself, which start starts.
+func (b bed) serving(start starter) *websocket.Conn {
+	b.t.Helper()
+	var ended sync.WaitGroup
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ended.Add(1)
+		defer ended.Done()
+		b.door.accept(w, r.WithContext(access.With(r.Context(), access.Server())), start)
+	}))
+	b.t.Cleanup(func() {
+		server.Close()
+		ended.Wait()
+	})
+	return b.open("ws" + strings.TrimPrefix(server.URL, "http"))
+}
+
+// TestWhatCannotBeFollowedGoes: nobody would attend to it.
+func TestWhatCannotBeFollowedGoes(t *testing.T) {
+	b := newBed(t, Options{})
+	id := runtime.RunnerID(strings.TrimPrefix(b.claim(), "/runners/"))
+	got, code := frames(t, b.serving(func(context.Context) (runtime.Execution, error) {
+		return runtime.Execution{ID: runtime.NewExecutionID(), RunnerID: id}, nil // which has no events
+	}))
+	if len(got) != 1 || !strings.HasPrefix(got[0], `{"type":"error","data":"`) || code != websocket.StatusNormalClosure {
+		t.Errorf("it gets %q, and %d", got, code)
+	}
+	wait.For(t, "its runner to go", func() bool { r, there := b.engine.Runner(id); return !there || r.State == runtime.RunnerGone })
+}
+
+func TestInternalErrorsAreLogged(t *testing.T) {
+	b := newBed(t, Options{})
+	core, logged := observer.New(zap.ErrorLevel)
+	b.door.Logger = zap.New(core)
+	got, _ := frames(t, b.serving(func(context.Context) (runtime.Execution, error) {
+		return runtime.Execution{}, errors.New("a secret")
+	}))
+	if !slices.Equal(got, []string{`{"type":"error","data":"internal error"}`}) {
+		t.Errorf("it gets %q", got)
+	}
+	if all := logged.All(); len(all) != 1 || all[0].ContextMap()["error"] != "a secret" {
+		t.Errorf("the log has %+v", all)
+	}
+}
