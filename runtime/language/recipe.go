@@ -15,7 +15,7 @@ type Recipe struct {
 	Name       string   // for people
 	Aliases    []string // other names for the id
 	Extensions []string // of its source files, with the dot
-	FileName   string   // of a source that has none
+	FileName   string   // of a source file that has no name
 	// FileNamePattern finds the name that a source must have in its text, without the extension, as Java's public
 	// class; "": none must. A regular expression with one group.
 	FileNamePattern string
@@ -25,11 +25,11 @@ type Recipe struct {
 	VersionPattern  string   // finds the version in what Version prints. A regular expression with one group
 	// Environments are those that have the language, the preferred one first.
 	Environments []runtime.EnvironmentID
-	Image        string // one that has the language, for an environment that is to be made
+	Image        string // one that has the language, for a new environment
 	Limits       Limits
 }
 
-// Limits are what an environment needs for a language where that is more than an environment's default; 0: it isn't.
+// Limits are what a language needs beyond an environment's defaults. 0: the default is enough.
 type Limits struct {
 	MemoryMiB    int
 	Processes    int
