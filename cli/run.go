@@ -31,6 +31,14 @@ type runCommand struct {
 	program   []string // what stands after --
 }
 
+// Validate returns an error where nothing names the environment, for kong.
+func (c *runCommand) Validate() error {
+	if c.Env == "" && c.Main == "" {
+		return errors.New("name an environment with --env: without a file, it can't be chosen; `rockpool env list` lists them")
+	}
+	return nil
+}
+
 func (c *runCommand) takeProgram(words []string) { c.program = words }
 
 // Help is what rockpool run --help says beyond the flags.
@@ -129,7 +137,7 @@ func (c *runCommand) prepare(s Streams) (run func(ctx context.Context, server *c
 	}, nil
 }
 
-// choose decides by the server's languages what of the job the command line leaves open.
+// choose fills in the environment and commands that the command line doesn't name.
 func (c *runCommand) choose(ctx context.Context, server *client.Client, j *execution.Job) error {
 	j.Client = server
 	if c.Main == "" || c.Env != "" && len(c.program) > 0 {
@@ -222,9 +230,6 @@ func (c *runCommand) job(s Streams) (*execution.Job, error) {
 	}
 	if len(c.program) == 0 && c.Main == "" {
 		return nil, errors.New("there is nothing to run: name a file, or a command after --")
-	}
-	if c.Main == "" && c.Env == "" {
-		return nil, errors.New("name the environment to run that in with --env: only a file's ending tells it; `rockpool env list` lists them")
 	}
 	if c.TTY {
 		var err error
