@@ -121,6 +121,7 @@ func (s *Set) extend(file string, text []byte) (*Set, error) {
 			err.File = file
 			return nil, err
 		}
+		set.recipes[at].compile()
 	}
 	if len(set.recipes) > maxLanguages {
 		return nil, &Error{File: file, Wrong: fmt.Sprintf("must make at most %d languages, with Rockpool's own, not %d", maxLanguages, len(set.recipes))}
