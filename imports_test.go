@@ -15,7 +15,7 @@ const module = "github.com/rockpool/rockpool"
 // mayImport says which of our packages a package imports: docs/architecture.md draws
 // it. Every package has a row, and every entry is used. Tests may import more.
 var mayImport = map[string][]string{
-	".": {"agent/embedded", "cli", "cli/connection", "client", "config", "doctor", "local/image", "local/sandbox", "local/sandbox/daemon", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/roots", "runtime/engine", "server", "server/private"},
+	".": {"agent/embedded", "cli", "cli/connection", "client", "config", "doctor", "local/image", "local/sandbox", "local/sandbox/daemon", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/roots", "runtime", "runtime/engine", "runtime/language", "server", "server/private"},
 
 	"agent":                  {},
 	"agent/bridge":           {},
@@ -145,7 +145,7 @@ var mayImport = map[string][]string{
 
 	"config/quantity": {},
 
-	"server":           {"agent/embedded", "client", "config", "doors", "doors/jobe", "doors/mcp", "doors/poseidon", "graph", "graph/download", "graph/transport", "graph/transport/peers", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/finding", "runtime/identity", "runtime/pool", "runtime/quota", "runtime/store", "server/accesslog", "server/metrics", "server/peering", "server/secure", "server/signin", "web"},
+	"server":           {"agent/embedded", "client", "config", "doors", "doors/jobe", "doors/mcp", "doors/poseidon", "graph", "graph/download", "graph/transport", "graph/transport/peers", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/finding", "runtime/identity", "runtime/language", "runtime/pool", "runtime/quota", "runtime/store", "server/accesslog", "server/metrics", "server/peering", "server/secure", "server/signin", "web"},
 	"server/accesslog": {"runtime/linefile"},
 	"server/metrics":   {"doors", "graph/transport/peers", "local", "local/scheduler", "nomad", "nomad/outcome", "runtime", "runtime/engine", "runtime/tasks", "runtime/timing"},
 	"server/peering":   {"graph/transport/socket"},

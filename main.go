@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/alecthomas/kong"
 
@@ -16,7 +17,9 @@ import (
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/doctor"
+	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/language"
 	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/server/private"
 )
@@ -79,14 +82,14 @@ func (versionCommand) Run(s cli.Streams) error {
 	return err
 }
 
-// usePrivate is cli.Private's: a server that has one of the first environments
-// and keeps no runner of it warm, since one is all that is asked for.
-func usePrivate(ctx context.Context, environment string, s cli.Streams, use func(ctx context.Context, server *client.Client) error) error {
-	inputs, err := privateEnvironments(environment)
+// usePrivate is cli.Private's: a server with the environment that is asked for, which keeps no runner warm, since one is
+// all that is needed.
+func usePrivate(ctx context.Context, environment, file string, s cli.Streams, use func(ctx context.Context, server *client.Client) error) error {
+	settings, err := config.Private("")
 	if err != nil {
 		return err
 	}
-	settings, err := config.Private("")
+	inputs, err := privateEnvironments(runtime.EnvironmentID(environment), file, settings.Recipes)
 	if err != nil {
 		return err
 	}
@@ -123,22 +126,45 @@ func usePrivate(ctx context.Context, environment string, s cli.Streams, use func
 	return errors.Join(used, err)
 }
 
-// privateEnvironments returns the one with an id, or with "" all that this machine has programs for. None keeps idle runners.
-func privateEnvironments(id string) (inputs []engine.PutEnvironmentInput, err error) {
-	var names []string
+// privateEnvironments returns the environment with an id, or with "" those that the machine has the starters' programs for,
+// and one for the language of the file that none of them serves. None keeps idle runners.
+func privateEnvironments(id runtime.EnvironmentID, file string, recipes *language.Set) (inputs []engine.PutEnvironmentInput, err error) {
+	var names []runtime.EnvironmentID
 	for _, s := range server.Starters() {
 		if !s.Installed() {
 			continue
 		}
-		names = append(names, string(s.ID))
-		if id == "" || id == string(s.ID) {
-			input, none := s.Input(), 0
-			input.PoolSize = &none
-			inputs = append(inputs, input)
+		names = append(names, s.ID)
+		if id == "" || id == s.ID {
+			inputs = append(inputs, s.Input())
 		}
 	}
-	if len(inputs) == 0 {
-		return nil, fmt.Errorf("no server listens at %s, and one for this run alone has no environment %q, only %q: start one with `rockpool serve` and put it there", connection.DefaultServer, id, names)
+	if input, ok := fromRecipe(id, file, recipes, names); ok {
+		inputs = append(inputs, input)
 	}
-	return inputs, nil
+	for i := range inputs {
+		inputs[i].PoolSize = new(0)
+	}
+	switch {
+	case len(inputs) > 0:
+		return inputs, nil
+	case id == "":
+		return nil, fmt.Errorf("no server listens at %s, and this machine has no programs for one for this run alone: start one with `rockpool serve`", connection.DefaultServer)
+	}
+	return nil, fmt.Errorf("no server listens at %s, and one for this run alone has no environment %q, only %q: start one with `rockpool serve` and put it there", connection.DefaultServer, id, names)
+}
+
+// fromRecipe returns what makes the environment with an id, or with "" the preferred one for the language of a file, unless
+// one of those that are there will do.
+func fromRecipe(id runtime.EnvironmentID, file string, recipes *language.Set, there []runtime.EnvironmentID) (engine.PutEnvironmentInput, bool) {
+	recipe, known := recipes.ByFile(file)
+	wanted := recipe.Environments
+	if id != "" {
+		recipe, known = recipes.ByEnvironment(id)
+		wanted = []runtime.EnvironmentID{id}
+	}
+	if !known || len(wanted) == 0 || slices.ContainsFunc(wanted, func(w runtime.EnvironmentID) bool { return slices.Contains(there, w) }) {
+		return engine.PutEnvironmentInput{}, false
+	}
+	return server.FromRecipe(wanted[0], recipe)
 }

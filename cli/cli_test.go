@@ -31,6 +31,19 @@ func TestJobSaysHowToStartAServer(t *testing.T) {
 	}
 }
 
+func TestRunWithoutEnvironmentAndFileIsAUsageError(t *testing.T) {
+	for _, arguments := range [][]string{{"run"}, {"run", "--", "true"}, {"run", "--time-limit", "1"}} {
+		var out, errs bytes.Buffer
+		if code := execute(nil, &out, &errs, arguments...); code != CodeUsage || !strings.Contains(errs.String(), "name an environment with --env") || !strings.Contains(errs.String(), "see rockpool run --help") {
+			t.Errorf("%q: %d %q", arguments, code, errs.String())
+		}
+	}
+	var out, errs bytes.Buffer
+	if code := execute(nil, &out, &errs, "run", "--help"); code != 0 || errs.Len() > 0 {
+		t.Errorf("--help: %d %q", code, errs.String())
+	}
+}
+
 func TestRunNamesWhatIsWrong(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, test := range []struct {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"strings"
 
 	"github.com/rockpool/rockpool/cli/connection"
@@ -37,34 +38,45 @@ func (c *languagesCommand) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	out, err := client.GetLanguages(ctx, server)
+	all, err := c.list(ctx, server)
 	if err != nil {
 		return err
 	}
-	versions := map[string]*string{}
-	if c.Versions {
-		measured, err := client.GetLanguageVersions(ctx, server)
-		if err != nil {
-			return err
-		}
-		for _, l := range measured.Languages {
-			versions[l.Id] = l.Version
-		}
-	}
-	all := []listedLanguage{}
 	t := output.Table{Head: []string{"LANGUAGE", "NAME", "FILES", "ENVIRONMENT"}}
 	if c.Versions {
 		t.Head = append(t.Head, "VERSION")
 	}
-	for _, l := range out.Languages {
-		all = append(all, listedLanguage{l, versions[l.Id]})
+	for _, l := range all {
 		row := []string{l.Id, l.Name, strings.Join(l.Extensions, " "), dash(l.EnvironmentId)}
 		if c.Versions {
-			row = append(row, dash(versions[l.Id]))
+			row = append(row, dash(l.Version))
 		}
 		t.Rows = append(t.Rows, row)
 	}
 	return c.List(s.Out, s.Err, all, t, "no languages")
+}
+
+// list requests the languages, with their versions if the caller wants them.
+func (c *languagesCommand) list(ctx context.Context, server client.Sender) ([]listedLanguage, error) {
+	all := []listedLanguage{}
+	if c.Versions {
+		out, err := client.GetLanguagesWithVersions(ctx, server)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range out.Languages {
+			all = append(all, listedLanguage{l.Language, l.Version})
+		}
+		return all, nil
+	}
+	out, err := client.GetLanguages(ctx, server)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range out.Languages {
+		all = append(all, listedLanguage{Language: l})
+	}
+	return all, nil
 }
 
 func dash(value *string) string {

@@ -117,7 +117,11 @@ func (e *unservedError) put() string {
 
 // alone is the error where the server was started for this run, from what this machine has.
 func (e *unservedError) alone() error {
-	return fmt.Errorf("no server listens at %s, and one for this run alone has no environment for %s: start one with `rockpool serve`, and then `%s`", connection.DefaultServer, e.recipe.ID, e.put())
+	then := "put an environment for it there"
+	if put := e.put(); put != "" {
+		then = "then `" + put + "`"
+	}
+	return fmt.Errorf("no server listens at %s, and this machine lacks a program of %s for a server for this run alone: start one with `rockpool serve`, and %s", connection.DefaultServer, e.recipe.ID, then)
 }
 
 // recipes returns the server's languages as recipes.

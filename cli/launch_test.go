@@ -73,6 +73,10 @@ func TestLaunchSaysWhatToDo(t *testing.T) {
 	if says := unserved.alone().Error(); !strings.Contains(says, "start one with `rockpool serve`, and then `rockpool env put ruby --image ruby:slim`") {
 		t.Error(says)
 	}
+	unserved.recipe.Image = ""
+	if says := unserved.alone().Error(); !strings.HasSuffix(says, "start one with `rockpool serve`, and put an environment for it there") {
+		t.Error(says)
+	}
 }
 
 func TestReadUpload(t *testing.T) {

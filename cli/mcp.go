@@ -43,7 +43,7 @@ func (c *mcpCommand) Run(s Streams, private Private) error {
 		return bridge.New(send, s.Out).Run(ctx, s.In)
 	}
 	if c.Server == "" && private.Use != nil && connection.NobodyListens(ctx, connection.DefaultServer) {
-		return private.Use(ctx, "", s, pass)
+		return private.Use(ctx, "", "", s, pass)
 	}
 	return pass(ctx, server)
 }

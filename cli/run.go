@@ -31,6 +31,14 @@ type runCommand struct {
 	program   []string // what stands after --
 }
 
+// Validate returns an error where nothing names the environment, for kong.
+func (c *runCommand) Validate() error {
+	if c.Env == "" && c.Main == "" {
+		return errors.New("name an environment with --env: without a file, it can't be chosen; `rockpool env list` lists them")
+	}
+	return nil
+}
+
 func (c *runCommand) takeProgram(words []string) { c.program = words }
 
 // Help is what rockpool run --help says beyond the flags.
@@ -56,7 +64,7 @@ With --tty every key goes to the program: Ctrl-C interrupts it as on any termina
 
 On a terminal, or with ROCKPOOL_HINTS=1, a line on stderr says after a failed program what it seems to lack: an interpreter, a module, or the network. Output and exit code stay the program's.
 
-Where no server was named and none listens at http://127.0.0.1:8080, a private one is started, which ends with the run and leaves nothing behind. That takes some tenths of a second more, each time. Without root it says what its runner goes without, such as a limit of memory.
+Where no server was named and none listens at http://127.0.0.1:8080, a private one is started, which ends with the run and leaves nothing behind. It runs what this machine has the programs for. That takes some tenths of a second more, each time. Without root it says what its runner goes without, such as a limit of memory.
 
 Exit codes, with --cases 1 where a case or the build failed, else:
     the program's own, if it exited
@@ -68,10 +76,10 @@ Exit codes, with --cases 1 where a case or the build failed, else:
 }
 
 // A Private server runs for one command alone. Use starts one that has an
-// environment ("": all that this machine has programs for), calls use with a client of it, and ends it; ctx of use ends if the
-// server does.
+// environment ("": those that this machine has programs for, and one for the language of file if it has that), calls use
+// with a client of it, and ends it; ctx of use ends if the server does.
 type Private struct {
-	Use func(ctx context.Context, environment string, s Streams, use func(ctx context.Context, server *client.Client) error) error
+	Use func(ctx context.Context, environment, file string, s Streams, use func(ctx context.Context, server *client.Client) error) error
 }
 
 // Run runs a program.
@@ -87,7 +95,7 @@ func (c *runCommand) Run(s Streams, private Private) error {
 	ctx, stop := stoppable()
 	defer stop()
 	if c.Server == "" && private.Use != nil && connection.NobodyListens(ctx, connection.DefaultServer) {
-		return private.Use(ctx, c.Env, s, func(ctx context.Context, server *client.Client) error {
+		return private.Use(ctx, c.Env, c.Main, s, func(ctx context.Context, server *client.Client) error {
 			err := run(ctx, server)
 			var unserved *unservedError
 			if errors.As(err, &unserved) {
@@ -129,7 +137,7 @@ func (c *runCommand) prepare(s Streams) (run func(ctx context.Context, server *c
 	}, nil
 }
 
-// choose decides by the server's languages what of the job the command line leaves open.
+// choose fills in the environment and commands that the command line doesn't name.
 func (c *runCommand) choose(ctx context.Context, server *client.Client, j *execution.Job) error {
 	j.Client = server
 	if c.Main == "" || c.Env != "" && len(c.program) > 0 {
@@ -222,9 +230,6 @@ func (c *runCommand) job(s Streams) (*execution.Job, error) {
 	}
 	if len(c.program) == 0 && c.Main == "" {
 		return nil, errors.New("there is nothing to run: name a file, or a command after --")
-	}
-	if c.Main == "" && c.Env == "" {
-		return nil, errors.New("name the environment to run that in with --env: only a file's ending tells it; `rockpool env list` lists them")
 	}
 	if c.TTY {
 		var err error

@@ -2371,15 +2371,6 @@ func (v *GetHealthResponse) GetVersion() string { return v.Version }
 // GetHealth returns GetHealthResponse.Health, and is useful for accessing the field via an interface.
 func (v *GetHealthResponse) GetHealth() Health { return v.Health }
 
-// GetLanguageVersionsResponse is returned by GetLanguageVersions on success.
-type GetLanguageVersionsResponse struct {
-	// The languages that programs can be written in, as this server's recipes have them: Rockpool's own, and then those of the setting `languages`.
-	Languages []LanguageVersion `json:"languages"`
-}
-
-// GetLanguages returns GetLanguageVersionsResponse.Languages, and is useful for accessing the field via an interface.
-func (v *GetLanguageVersionsResponse) GetLanguages() []LanguageVersion { return v.Languages }
-
 // GetLanguagesResponse is returned by GetLanguages on success.
 type GetLanguagesResponse struct {
 	// The languages that programs can be written in, as this server's recipes have them: Rockpool's own, and then those of the setting `languages`.
@@ -2388,6 +2379,15 @@ type GetLanguagesResponse struct {
 
 // GetLanguages returns GetLanguagesResponse.Languages, and is useful for accessing the field via an interface.
 func (v *GetLanguagesResponse) GetLanguages() []Language { return v.Languages }
+
+// GetLanguagesWithVersionsResponse is returned by GetLanguagesWithVersions on success.
+type GetLanguagesWithVersionsResponse struct {
+	// The languages that programs can be written in, as this server's recipes have them: Rockpool's own, and then those of the setting `languages`.
+	Languages []LanguageWithVersion `json:"languages"`
+}
+
+// GetLanguages returns GetLanguagesWithVersionsResponse.Languages, and is useful for accessing the field via an interface.
+func (v *GetLanguagesWithVersionsResponse) GetLanguages() []LanguageWithVersion { return v.Languages }
 
 // GetLinesExecution includes the requested fields of the GraphQL type Execution.
 // The GraphQL type's documentation follows.
@@ -2713,7 +2713,7 @@ func (v *LabelInput) GetName() string { return v.Name }
 // GetValue returns LabelInput.Value, and is useful for accessing the field via an interface.
 func (v *LabelInput) GetValue() string { return v.Value }
 
-// Language includes the requested fields of the GraphQL type Language.
+// Language includes the GraphQL fields of Language requested by the fragment Language.
 // The GraphQL type's documentation follows.
 //
 // A recipe: how programs in one language are built and run.
@@ -2728,7 +2728,7 @@ type Language struct {
 	Aliases []string `json:"aliases"`
 	// The extensions of its source files, with the dot. Each extension is of one language.
 	Extensions []string `json:"extensions"`
-	// The name of a source that has none.
+	// The name of a source file that has no name.
 	FileName string `json:"fileName"`
 	// The template of the command that builds a program. Empty: nothing is built.
 	Build []string `json:"build"`
@@ -2738,9 +2738,9 @@ type Language struct {
 	EnvironmentIds []string `json:"environmentIds"`
 	// The first of `environmentIds` that the caller sees; null if there is none.
 	EnvironmentId *string `json:"environmentId"`
-	// An image that has the language, for an environment that is to be made.
+	// An image that has the language, for a new environment.
 	Image string `json:"image"`
-	// What such an environment needs beside its defaults.
+	// What the language needs beyond an environment's defaults.
 	Limits LanguageLimits `json:"limits"`
 }
 
@@ -2780,7 +2780,7 @@ func (v *Language) GetLimits() LanguageLimits { return v.Limits }
 // LanguageLimits includes the requested fields of the GraphQL type LanguageLimits.
 // The GraphQL type's documentation follows.
 //
-// What a language needs where that is more than an environment has by default.
+// What a language needs beyond an environment's defaults.
 type LanguageLimits struct {
 	// Memory, in MiB. 0: the default is enough.
 	MemoryMiB int `json:"memoryMiB"`
@@ -2804,24 +2804,130 @@ func (v *LanguageLimits) GetWorkspaceMiB() int { return v.WorkspaceMiB }
 // GetTimeLimit returns LanguageLimits.TimeLimit, and is useful for accessing the field via an interface.
 func (v *LanguageLimits) GetTimeLimit() int { return v.TimeLimit }
 
-// LanguageVersion includes the requested fields of the GraphQL type Language.
+// LanguageWithVersion includes the requested fields of the GraphQL type Language.
 // The GraphQL type's documentation follows.
 //
 // A recipe: how programs in one language are built and run.
 //
 // `build` and `run` are templates, lists of arguments for no shell. These places become one argument, or a part of one: `{file}` the source's path, `{stem}` that without its extension, `{directory}` where the source is, `{program}` what the build makes (the source's path and `.out`, with a `/`), `{class}` the source's name without directory and extension. These become any number of arguments: `{buildArgs}`, `{linkArgs}`, `{interpreterArgs}`, `{args}` (the program's own).
-type LanguageVersion struct {
-	// Its id, for example `python3`.
-	Id string `json:"id"`
+type LanguageWithVersion struct {
+	Language `json:"-"`
 	// The version in `environmentId`, as the language's own command prints it. The first question after a change of the environment measures it, in a runner that it claims as the caller: then it is null after 3 seconds, and a later question has it. Null also where there is no environment, the environment hasn't the language, no command prints a version, or the caller can't claim runners.
 	Version *string `json:"version"`
 }
 
-// GetId returns LanguageVersion.Id, and is useful for accessing the field via an interface.
-func (v *LanguageVersion) GetId() string { return v.Id }
+// GetVersion returns LanguageWithVersion.Version, and is useful for accessing the field via an interface.
+func (v *LanguageWithVersion) GetVersion() *string { return v.Version }
 
-// GetVersion returns LanguageVersion.Version, and is useful for accessing the field via an interface.
-func (v *LanguageVersion) GetVersion() *string { return v.Version }
+// GetId returns LanguageWithVersion.Id, and is useful for accessing the field via an interface.
+func (v *LanguageWithVersion) GetId() string { return v.Language.Id }
+
+// GetName returns LanguageWithVersion.Name, and is useful for accessing the field via an interface.
+func (v *LanguageWithVersion) GetName() string { return v.Language.Name }
+
+// GetAliases returns LanguageWithVersion.Aliases, and is useful for accessing the field via an interface.
+func (v *LanguageWithVersion) GetAliases() []string { return v.Language.Aliases }
+
+// GetExtensions returns LanguageWithVersion.Extensions, and is useful for accessing the field via an interface.
+func (v *LanguageWithVersion) GetExtensions() []string { return v.Language.Extensions }
+
+// GetFileName returns LanguageWithVersion.FileName, and is useful for accessing the field via an interface.
+func (v *LanguageWithVersion) GetFileName() string { return v.Language.FileName }
+
+// GetBuild returns LanguageWithVersion.Build, and is useful for accessing the field via an interface.
+func (v *LanguageWithVersion) GetBuild() []string { return v.Language.Build }
+
+// GetRun returns LanguageWithVersion.Run, and is useful for accessing the field via an interface.
+func (v *LanguageWithVersion) GetRun() []string { return v.Language.Run }
+
+// GetEnvironmentIds returns LanguageWithVersion.EnvironmentIds, and is useful for accessing the field via an interface.
+func (v *LanguageWithVersion) GetEnvironmentIds() []string { return v.Language.EnvironmentIds }
+
+// GetEnvironmentId returns LanguageWithVersion.EnvironmentId, and is useful for accessing the field via an interface.
+func (v *LanguageWithVersion) GetEnvironmentId() *string { return v.Language.EnvironmentId }
+
+// GetImage returns LanguageWithVersion.Image, and is useful for accessing the field via an interface.
+func (v *LanguageWithVersion) GetImage() string { return v.Language.Image }
+
+// GetLimits returns LanguageWithVersion.Limits, and is useful for accessing the field via an interface.
+func (v *LanguageWithVersion) GetLimits() LanguageLimits { return v.Language.Limits }
+
+func (v *LanguageWithVersion) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*LanguageWithVersion
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.LanguageWithVersion = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	err = json.Unmarshal(
+		b, &v.Language)
+	if err != nil {
+		return err
+	}
+	return nil
+}
+
+type __premarshalLanguageWithVersion struct {
+	Version *string `json:"version"`
+
+	Id string `json:"id"`
+
+	Name string `json:"name"`
+
+	Aliases []string `json:"aliases"`
+
+	Extensions []string `json:"extensions"`
+
+	FileName string `json:"fileName"`
+
+	Build []string `json:"build"`
+
+	Run []string `json:"run"`
+
+	EnvironmentIds []string `json:"environmentIds"`
+
+	EnvironmentId *string `json:"environmentId"`
+
+	Image string `json:"image"`
+
+	Limits LanguageLimits `json:"limits"`
+}
+
+func (v *LanguageWithVersion) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *LanguageWithVersion) __premarshalJSON() (*__premarshalLanguageWithVersion, error) {
+	var retval __premarshalLanguageWithVersion
+
+	retval.Version = v.Version
+	retval.Id = v.Language.Id
+	retval.Name = v.Language.Name
+	retval.Aliases = v.Language.Aliases
+	retval.Extensions = v.Language.Extensions
+	retval.FileName = v.Language.FileName
+	retval.Build = v.Language.Build
+	retval.Run = v.Language.Run
+	retval.EnvironmentIds = v.Language.EnvironmentIds
+	retval.EnvironmentId = v.Language.EnvironmentId
+	retval.Image = v.Language.Image
+	retval.Limits = v.Language.Limits
+	return &retval, nil
+}
 
 // Lease includes the GraphQL fields of Claim requested by the fragment Lease.
 // The GraphQL type's documentation follows.
@@ -7995,57 +8101,29 @@ func GetHealth(
 	return data_, err_
 }
 
-// The query executed by GetLanguageVersions.
-const GetLanguageVersions_Operation = `
-query GetLanguageVersions {
-	languages {
-		id
-		version
-	}
-}
-`
-
-func GetLanguageVersions(
-	ctx_ context.Context,
-	client_ graphql.Client,
-) (data_ *GetLanguageVersionsResponse, err_ error) {
-	req_ := &graphql.Request{
-		OpName: "GetLanguageVersions",
-		Query:  GetLanguageVersions_Operation,
-	}
-
-	data_ = &GetLanguageVersionsResponse{}
-	resp_ := &graphql.Response{Data: data_}
-
-	err_ = client_.MakeRequest(
-		ctx_,
-		req_,
-		resp_,
-	)
-
-	return data_, err_
-}
-
 // The query executed by GetLanguages.
 const GetLanguages_Operation = `
 query GetLanguages {
 	languages {
-		id
-		name
-		aliases
-		extensions
-		fileName
-		build
-		run
-		environmentIds
-		environmentId
-		image
-		limits {
-			memoryMiB
-			processes
-			workspaceMiB
-			timeLimit
-		}
+		... Language
+	}
+}
+fragment Language on Language {
+	id
+	name
+	aliases
+	extensions
+	fileName
+	build
+	run
+	environmentIds
+	environmentId
+	image
+	limits {
+		memoryMiB
+		processes
+		workspaceMiB
+		timeLimit
 	}
 }
 `
@@ -8060,6 +8138,55 @@ func GetLanguages(
 	}
 
 	data_ = &GetLanguagesResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by GetLanguagesWithVersions.
+const GetLanguagesWithVersions_Operation = `
+query GetLanguagesWithVersions {
+	languages {
+		... Language
+		version
+	}
+}
+fragment Language on Language {
+	id
+	name
+	aliases
+	extensions
+	fileName
+	build
+	run
+	environmentIds
+	environmentId
+	image
+	limits {
+		memoryMiB
+		processes
+		workspaceMiB
+		timeLimit
+	}
+}
+`
+
+func GetLanguagesWithVersions(
+	ctx_ context.Context,
+	client_ graphql.Client,
+) (data_ *GetLanguagesWithVersionsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "GetLanguagesWithVersions",
+		Query:  GetLanguagesWithVersions_Operation,
+	}
+
+	data_ = &GetLanguagesWithVersionsResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

@@ -160,9 +160,9 @@ func (c *Config) Check() error {
 			return &Error{"allowed-origins", origin, "origins: a scheme and a host, without a path or *, for example https://admin.example.org"}
 		}
 	}
-	for _, door := range c.Doors {
-		if !slices.Contains(AllDoors(), door) {
-			return &Error{"doors", door, strings.Join(AllDoors(), ", ")}
+	for i, door := range c.Doors {
+		if !slices.Contains(AllDoors(), door) || slices.Contains(c.Doors[:i], door) {
+			return &Error{"doors", door, strings.Join(AllDoors(), ", ") + ", each at most once"}
 		}
 	}
 	if err := c.readLanguages(); err != nil {

@@ -97,14 +97,14 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	settings.Source, settings.Present, settings.Recover = follower.follow, present.Present, present.Recover
 	admission := &gate.Admission{Book: options.Book, Session: options.Session, Failed: guarded.FailureRecorder()}
 	settings.Admit, settings.Subscribing = admission.Admit, guarded.Subscribing
-	counted := generated.NewExecutableSchema(generated.Config{Complexity: fields()})
+	counted := generated.NewExecutableSchema(generated.Config{Complexity: fields(options.Languages)})
 	settings.Fields = func(op *graphql.OperationContext) int {
 		return gqlcomplexity.Calculate(context.Background(), counted, op.Operation, op.Variables)
 	}
 	settings = settings.WithDefaults()
 
 	documents := newDocumentCache()
-	exec := newExecutor(present, generated.Config{Resolvers: resolver, Complexity: complexity()})
+	exec := newExecutor(present, generated.Config{Resolvers: resolver, Complexity: complexity(options.Languages)})
 	exec.SetQueryCache(documents)
 	exec.SetParserTokenLimit(transport.MaxTokens)
 	exec.SetDisableSuggestion(options.NoIntrospection)

@@ -8,14 +8,15 @@ import (
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/activity"
+	"github.com/rockpool/rockpool/runtime/language"
 )
 
 // complexity says what a field costs: 1 and what is below it, that times the
 // length of a list, 1 for each KiB of output, and what its resolver computes. Lines cost a fixed amount for
 // reading, plus one for each line and field. maxComplexity then bounds an answer to some megabytes, and what
 // aliases can multiply.
-func complexity() generated.ComplexityRoot {
-	c := fields()
+func complexity(languages *language.Set) generated.ComplexityRoot {
+	c := fields(languages)
 	c.Query.Executions = func(child int, _, _ *string, _ []runtime.ExecutionState, outcomes []runtime.Outcome, failed *bool,
 		labels []runtime.LabelFilter, command, text *string, from, to *time.Time, first *int, _ *string, _ *bool) int {
 		if len(outcomes) > 0 || failed != nil || len(labels) > 0 || orZero(command) != "" || orZero(text) != "" || from != nil || to != nil {
@@ -48,8 +49,9 @@ func complexity() generated.ComplexityRoot {
 
 // fields is the part of complexity that takes memory before the operation starts. Resolvers take memory for output
 // when they read it.
-func fields() generated.ComplexityRoot {
+func fields(languages *language.Set) generated.ComplexityRoot {
 	var c generated.ComplexityRoot
+	listedLanguages, lookups := size(languages)
 	c.Query.Runners = func(child int, _ *string, _ []runtime.RunnerState, _ *string, _ []runtime.LabelFilter, _, _ *time.Time, first *int, _ *string, _ *bool) int {
 		return page(child, first)
 	}
@@ -61,8 +63,9 @@ func fields() generated.ComplexityRoot {
 		return page(child, first)
 	}
 	c.Query.Environments = func(child int) int { return listed * (1 + child) }
-	c.Query.Languages = func(child int) int { return 1 + child*several }
-	c.Language.Version = func(child int) int { return listed + child } // it can claim a runner
+	c.Query.Languages = func(child int) int { return 1 + child*listedLanguages }
+	c.Language.EnvironmentID = func(child int) int { return 1 + lookups + child }
+	c.Language.Version = func(child int) int { return listed + lookups + child } // it can claim a runner
 	c.Query.PoolAlerts = func(child int) int { return listed * (1 + child) }
 	c.Query.PoolAlertHistory = func(child int) int { return 1 + child*activity.MostAlerts }
 	c.Health.Components = func(child int) int { return listed * (1 + child) }
@@ -100,8 +103,17 @@ func fields() generated.ComplexityRoot {
 // listed is how many tokens, tenants, environments, or what there is of each environment, a list counts for.
 const listed = 100
 
-// several is how many variables, or languages, a list of them counts for: runtime.MaxVariables are rare.
+// several is how many variables a list of them counts for: runtime.MaxVariables are rare.
 const several = 16
+
+// size returns how many languages there are, and in how many environments each is looked for at most.
+func size(languages *language.Set) (n, lookups int) {
+	all := languages.All()
+	for _, r := range all {
+		lookups = max(lookups, len(r.Environments))
+	}
+	return len(all), lookups
+}
 
 // listing is what reading a directory costs, however little of it is asked for.
 const listing = 5_000

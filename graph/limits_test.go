@@ -15,6 +15,8 @@ import (
 	"github.com/vektah/gqlparser/v2/validator/rules"
 
 	"github.com/rockpool/rockpool/graph/generated"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/language"
 )
 
 // boundedLists are the lists that cost what one element does, with their bounds.
@@ -32,7 +34,7 @@ var boundedLists = map[string]string{
 
 // TestListsCost: aliases multiply what a list costs, so that its length has to count.
 func TestListsCost(t *testing.T) {
-	costs, left := reflect.ValueOf(complexity()), maps.Clone(boundedLists)
+	costs, left := reflect.ValueOf(complexity(language.Default())), maps.Clone(boundedLists)
 	for _, d := range ours(schema()) {
 		if d.Kind != ast.Object || d.Name == "Subscription" {
 			continue
@@ -59,19 +61,27 @@ func TestListsCost(t *testing.T) {
 	}
 }
 
+// twoLanguages are looked for in up to three environments.
+func twoLanguages() *language.Set {
+	return language.Of(language.Recipe{ID: "x"}, language.Recipe{ID: "y", Environments: []runtime.EnvironmentID{"a", "b", "c"}})
+}
+
 // complexities returns what an operation costs, and how much of that takes memory.
 func complexities(op *ast.OperationDefinition, variables map[string]any) (all, memory int) {
 	cost := func(c generated.ComplexityRoot) int {
 		return gqlcomplexity.Calculate(context.Background(), generated.NewExecutableSchema(generated.Config{Complexity: c}), op, variables)
 	}
-	return cost(complexity()), cost(fields())
+	return cost(complexity(twoLanguages())), cost(fields(twoLanguages()))
 }
 
 func TestCosts(t *testing.T) {
 	for query, want := range map[string]struct{ all, memory int }{
-		`{ poolAlertHistory { environmentId since } }`:                                        {201, 201},
 		`{ runner(id: "x") { searchFiles(name: "x", maxMatches: 10) { matches { line } } } }`: {20_022, 5_022},
+		`{ poolAlertHistory { environmentId since } }`:                                        {201, 201},
 		`{ activity { claimsWaiting } }`:                                                      {1001, 2},
+		`{ languages { id name } }`:                                                           {1 + 2*2, 1 + 2*2},
+		`{ languages { environmentId } }`:                                                     {1 + 2*4, 1 + 2*4},
+		`{ languages { version } }`:                                                           {1 + 2*103, 1 + 2*103},
 		`{ environments { id } }`:                                                             {200, 200},
 		`{ execution(id: "x") { labels { name value } } }`:                                    {1 + 1 + 2*32, 1 + 1 + 2*32},
 		`{ runner(id: "x") { claim { labels { name value } } } }`:                             {1 + 1 + 1 + 2*32, 1 + 1 + 1 + 2*32},

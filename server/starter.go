@@ -2,9 +2,13 @@ package server
 
 import (
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/language"
 )
 
 // A Starter is an environment that a first start makes, if the machine has its
@@ -53,4 +57,33 @@ func (s Starter) Installed() bool {
 func (s Starter) Input() engine.PutEnvironmentInput {
 	onlyCreate := 0
 	return engine.PutEnvironmentInput{ID: s.ID, IfRevision: &onlyCreate, MemoryMiB: &s.memoryMiB, Processes: &s.processes}
+}
+
+// FromRecipe creates an environment for a language where there is none, with the programs of this machine. The result is
+// false if the machine lacks one of them.
+func FromRecipe(id runtime.EnvironmentID, r language.Recipe) (engine.PutEnvironmentInput, bool) {
+	for _, command := range [][]string{r.Build, r.Run} {
+		if len(command) > 0 && !strings.Contains(command[0], "{") && !found(command[0]) {
+			return engine.PutEnvironmentInput{}, false
+		}
+	}
+	positive := func(limit int) *int {
+		if limit > 0 {
+			return &limit
+		}
+		return nil
+	}
+	onlyCreate, l := 0, r.Limits
+	return engine.PutEnvironmentInput{
+		ID: id, IfRevision: &onlyCreate, MemoryMiB: positive(l.MemoryMiB), Processes: positive(l.Processes),
+		WorkspaceMiB: positive(l.WorkspaceMiB), DefaultTimeLimit: positive(l.Seconds),
+	}, true
+}
+
+// found reports whether runners find a program of this machine by its name: they see its /usr.
+func found(name string) bool {
+	return slices.ContainsFunc([]string{"/usr/local/bin", "/usr/bin", "/bin"}, func(directory string) bool {
+		info, err := os.Stat(filepath.Join(directory, name))
+		return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+	})
 }

@@ -5659,7 +5659,7 @@ type Language {
   aliases: [String!]!
   "The extensions of its source files, with the dot. Each extension is of one language."
   extensions: [String!]!
-  "The name of a source that has none."
+  "The name of a source file that has no name."
   fileName: String!
   "The template of the command that builds a program. Empty: nothing is built."
   build: [String!]!
@@ -5669,15 +5669,15 @@ type Language {
   environmentIds: [ID!]!
   "The first of ` + "`" + `environmentIds` + "`" + ` that the caller sees; null if there is none."
   environmentId: ID
-  "An image that has the language, for an environment that is to be made."
+  "An image that has the language, for a new environment."
   image: String!
-  "What such an environment needs beside its defaults."
+  "What the language needs beyond an environment's defaults."
   limits: LanguageLimits!
   "The version in ` + "`" + `environmentId` + "`" + `, as the language's own command prints it. The first question after a change of the environment measures it, in a runner that it claims as the caller: then it is null after 3 seconds, and a later question has it. Null also where there is no environment, the environment hasn't the language, no command prints a version, or the caller can't claim runners."
   version: String
 }
 
-"What a language needs where that is more than an environment has by default."
+"What a language needs beyond an environment's defaults."
 type LanguageLimits {
   "Memory, in MiB. 0: the default is enough."
   memoryMiB: Int!

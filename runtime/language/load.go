@@ -39,8 +39,11 @@ func (e *Error) InFile() (text string) {
 	return text + e.Wrong
 }
 
-// maxFile bounds a file of recipes.
-const maxFile = 1 << 20
+// The bounds of a file of recipes, and of a set: one answer of the API has a whole set.
+const (
+	maxFile      = 1 << 20
+	maxLanguages = 256
+)
 
 // Load returns the default set as a file changes it. A recipe of a known id has the fields that the file names, and
 // otherwise stays as it was; any other is added. The error is an [*Error].
@@ -118,6 +121,10 @@ func (s *Set) extend(file string, text []byte) (*Set, error) {
 			err.File = file
 			return nil, err
 		}
+		set.recipes[at].compile()
+	}
+	if len(set.recipes) > maxLanguages {
+		return nil, &Error{File: file, Wrong: fmt.Sprintf("must make at most %d languages, with Rockpool's own, not %d", maxLanguages, len(set.recipes))}
 	}
 	return set, set.unambiguous(file)
 }
@@ -269,15 +276,28 @@ func plain(text string) bool {
 // unambiguous returns an error unless each name and each extension is of one language.
 func (s *Set) unambiguous(file string) error {
 	names, endings := map[string]string{}, map[string]string{}
+	twice := func(id, field, text string) error {
+		return &Error{file, id, field, fmt.Sprintf("has %s twice", text)}
+	}
 	for _, r := range s.recipes {
 		for _, name := range slices.Concat([]string{r.ID}, r.Aliases) {
-			if other, taken := names[name]; taken {
+			other, taken := names[name]
+			switch {
+			case taken && other == r.ID && name == r.ID:
+				return &Error{file, r.ID, "aliases", fmt.Sprintf("has %s, which is the id", name)}
+			case taken && other == r.ID:
+				return twice(r.ID, "aliases", name)
+			case taken:
 				return &Error{file, r.ID, "aliases", fmt.Sprintf("has %s, a name of the language %s; give that one other aliases", name, other)}
 			}
 			names[name] = r.ID
 		}
 		for _, extension := range r.Extensions {
-			if other, taken := endings[extension]; taken {
+			other, taken := endings[extension]
+			switch {
+			case taken && other == r.ID:
+				return twice(r.ID, "extensions", extension)
+			case taken:
 				return &Error{file, r.ID, "extensions", fmt.Sprintf("has %s, an extension of the language %s; give that one other extensions", extension, other)}
 			}
 			endings[extension] = r.ID

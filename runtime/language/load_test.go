@@ -2,6 +2,7 @@ package language_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -81,6 +82,9 @@ func TestErrorsNameFileLanguageAndField(t *testing.T) {
 		{whole + "run: [zig]\n    limits: {seconds: 86401}", "zig", "limits.seconds"},
 		{"id: python3\n    fileName: a/b.py", "python3", "fileName"},
 		{"id: python3\n  - id: python3", "python3", "id"},
+		{whole + "run: [zig]\n    aliases: [z, z]", "zig", "aliases has z twice"},
+		{whole + "run: [zig]\n    aliases: [zig]", "zig", "aliases has zig, which is the id"},
+		{whole + "run: [zig]\n    extensions: [.zig, .zig]", "zig", "extensions has .zig twice"},
 		{"id: ''", "", "id"},
 		{"name: Zig", "", "id"},
 		{"id: python3\n    colour: red", "", ""},
@@ -88,7 +92,8 @@ func TestErrorsNameFileLanguageAndField(t *testing.T) {
 	} {
 		_, err := load(t, "languages:\n  - "+test.text+"\n")
 		var wrong *language.Error
-		if !errors.As(err, &wrong) || filepath.Base(wrong.File) != "mine.yaml" || wrong.Language != test.language || wrong.Field != test.field {
+		field, _, _ := strings.Cut(test.field, " ")
+		if !errors.As(err, &wrong) || filepath.Base(wrong.File) != "mine.yaml" || wrong.Language != test.language || wrong.Field != field {
 			t.Errorf("%s: %v", test.text, err)
 			continue
 		}
@@ -98,6 +103,19 @@ func TestErrorsNameFileLanguageAndField(t *testing.T) {
 	}
 	if _, err := language.Load(filepath.Join(t.TempDir(), "absent.yaml")); !errors.As(err, new(*language.Error)) {
 		t.Errorf("a file that isn't there: %v", err)
+	}
+}
+
+func TestASetIsBounded(t *testing.T) {
+	text, own := "languages:\n", len(language.Default().All())
+	for i := own; i < 256; i++ {
+		text += fmt.Sprintf("  - {id: l%d, fileName: a, run: [a]}\n", i)
+	}
+	if _, err := load(t, text); err != nil {
+		t.Error(err)
+	}
+	if _, err := load(t, text+"  - {id: more, fileName: a, run: [a]}\n"); err == nil || !strings.Contains(err.Error(), "at most 256 languages") {
+		t.Errorf("one more: %v", err)
 	}
 }
 

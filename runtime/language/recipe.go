@@ -9,13 +9,14 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Recipe says how programs in one language are built and run. It is a value: a change of one changes no set.
+// A Recipe says how programs in one language are built and run. It is a value: a change of one changes no set. Its
+// patterns are those that it had when it became one of a set.
 type Recipe struct {
 	ID         string
 	Name       string   // for people
 	Aliases    []string // other names for the id
 	Extensions []string // of its source files, with the dot
-	FileName   string   // of a source that has none
+	FileName   string   // of a source file that has no name
 	// FileNamePattern finds the name that a source must have in its text, without the extension, as Java's public
 	// class; "": none must. A regular expression with one group.
 	FileNamePattern string
@@ -25,11 +26,13 @@ type Recipe struct {
 	VersionPattern  string   // finds the version in what Version prints. A regular expression with one group
 	// Environments are those that have the language, the preferred one first.
 	Environments []runtime.EnvironmentID
-	Image        string // one that has the language, for an environment that is to be made
+	Image        string // one that has the language, for a new environment
 	Limits       Limits
+
+	fileName, version *regexp.Regexp // the patterns, compiled when the recipe became one of a set; nil: none
 }
 
-// Limits are what an environment needs for a language where that is more than an environment's default; 0: it isn't.
+// Limits are what a language needs beyond an environment's defaults. 0: the default is enough.
 type Limits struct {
 	MemoryMiB    int
 	Processes    int
@@ -55,14 +58,10 @@ func (r Recipe) RunCommand(p Program) []string { return expand(r.Run, p) }
 
 // SourceFile returns the name that a source must have, or else FileName.
 func (r Recipe) SourceFile(source []byte) string {
-	if r.FileNamePattern == "" {
+	if r.fileName == nil {
 		return r.FileName
 	}
-	pattern, err := regexp.Compile(r.FileNamePattern)
-	if err != nil {
-		return r.FileName
-	}
-	if found := pattern.FindSubmatch(source); len(found) > 1 && len(found[1]) > 0 {
+	if found := r.fileName.FindSubmatch(source); len(found) > 1 && len(found[1]) > 0 {
 		return string(found[1]) + path.Ext(r.FileName)
 	}
 	return r.FileName
@@ -70,14 +69,25 @@ func (r Recipe) SourceFile(source []byte) string {
 
 // ParseVersion returns the version in what the version command printed, on stdout and on stderr; "": it isn't there.
 func (r Recipe) ParseVersion(printed string) string {
-	pattern, err := regexp.Compile(r.VersionPattern)
-	if err != nil {
+	if r.version == nil {
 		return ""
 	}
-	if found := pattern.FindStringSubmatch(printed); len(found) > 1 {
+	if found := r.version.FindStringSubmatch(printed); len(found) > 1 {
 		return found[1]
 	}
 	return ""
+}
+
+// compile compiles the patterns of a recipe that was checked.
+func (r *Recipe) compile() {
+	r.fileName, r.version = compiled(r.FileNamePattern), compiled(r.VersionPattern)
+}
+
+func compiled(pattern string) *regexp.Regexp {
+	if pattern == "" {
+		return nil
+	}
+	return regexp.MustCompile(pattern)
 }
 
 // Environment returns the first environment of the recipe that there is.

@@ -133,6 +133,18 @@ func TestVersionsOfWhatProgramsPrint(t *testing.T) {
 	}
 }
 
+func TestPatternsAreCompiledOnce(t *testing.T) {
+	java, _ := language.Default().ByID("java")
+	source := []byte("public class X {}")
+	if n := testing.AllocsPerRun(100, func() { java.SourceFile(source); java.ParseVersion("version 17") }); n > 20 {
+		t.Errorf("%.0f allocations", n)
+	}
+	own, _ := language.Of(language.Recipe{ID: "own", VersionPattern: "v(.)"}).ByID("own")
+	if got := own.ParseVersion("v1"); got != "1" {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestTheEnvironmentIsThePreferredOneThatThereIs(t *testing.T) {
 	r := language.Recipe{Environments: []runtime.EnvironmentID{"a", "b", "c"}}
 	have := func(ids ...runtime.EnvironmentID) func(runtime.EnvironmentID) bool {

@@ -30,7 +30,13 @@ func Default() *Set {
 }
 
 // Of returns a set of recipes that were checked.
-func Of(recipes ...Recipe) *Set { return &Set{recipes} }
+func Of(recipes ...Recipe) *Set {
+	set := &Set{slices.Clone(recipes)}
+	for i := range set.recipes {
+		set.recipes[i].compile()
+	}
+	return set
+}
 
 // All returns all recipes: Rockpool's own first, in their order, and then an operator's.
 func (s *Set) All() []Recipe { return slices.Clone(s.recipes) }

@@ -5,6 +5,7 @@ package versions
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -33,6 +34,7 @@ func New(g *guard.Guard, languages *language.Set) *Book {
 
 // A measurement is one of an environment. Its fields are read after done is closed.
 type measurement struct {
+	of       runtime.Environment // as it was when the measurement started
 	done     chan struct{}
 	revision int               // of the runner that was measured; 0: none was
 	versions map[string]string // by the languages' ids; nil: it could not be measured
@@ -47,10 +49,12 @@ const (
 	most       = 10_000      // environments that are remembered
 )
 
-// Versions returns the versions of an environment's languages by their ids, without those that it hasn't; of a
-// language without a version command nobody knows. Where they aren't known yet, it measures them, and waits until ctx
-// ends: then known is false, and a later call has them. Known is also false where they can't be measured: the caller
-// can't claim runners, or none was idle. A failed measurement is repeated after a minute at the earliest.
+// Versions returns the versions of an environment's languages by their ids. Languages that the environment lacks, and
+// those without a version command, are left out. "" is a language that is there and prints no version that its pattern
+// finds. Where the versions aren't known yet, it measures them, and waits until ctx ends: then known is false, and a
+// later call has them. Known is also false where they can't be measured: the caller can't claim runners, none was
+// idle, or a command was ended by something else than itself. A failed measurement is repeated after a minute at the
+// earliest.
 //
 // The environment is one that the caller has read.
 func (b *Book) Versions(ctx context.Context, env runtime.Environment) (found map[string]string, known bool) {
@@ -58,16 +62,17 @@ func (b *Book) Versions(ctx context.Context, env runtime.Environment) (found map
 	if m == nil {
 		return nil, false
 	}
-	select {
-	case <-m.done:
-	case <-ctx.Done():
-		return nil, false
+	if !m.ended() {
+		select {
+		case <-m.done:
+		case <-ctx.Done():
+			return nil, false
+		}
 	}
 	return m.versions, m.versions != nil
 }
 
-// measurement returns the environment's, after it has started one where there is none that holds; nil: there is none,
-// and the caller can't start one.
+// measurement returns the current measurement, or starts one; nil if the caller can't start one.
 func (b *Book) measurement(ctx context.Context, env runtime.Environment) *measurement {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,7 +85,7 @@ func (b *Book) measurement(ctx context.Context, env runtime.Environment) *measur
 	if len(b.known) >= most {
 		clear(b.known)
 	}
-	m := &measurement{done: make(chan struct{})}
+	m := &measurement{of: env, done: make(chan struct{})}
 	err := b.guard.Go(context.WithoutCancel(ctx), func(ctx context.Context) {
 		defer close(m.done)
 		if b.measure(ctx, env, m) != nil {
@@ -95,14 +100,20 @@ func (b *Book) measurement(ctx context.Context, env runtime.Environment) *measur
 	return m
 }
 
-// holds reports whether nothing newer is to be measured now.
-func (m *measurement) holds(env runtime.Environment, now time.Time) bool {
+// ended reports whether the measurement's other fields can be read.
+func (m *measurement) ended() bool {
 	select {
 	case <-m.done:
-		return m.versions != nil && m.revision >= env.RunnerRevision || now.Before(m.again)
+		return true
 	default:
-		return true // it goes on
+		return false
 	}
+}
+
+// holds reports whether nothing newer is to be measured now. An environment that was deleted and created anew counts
+// its revisions from 1 again, and may be another tenant's.
+func (m *measurement) holds(env runtime.Environment, now time.Time) bool {
+	return m.of.SameRunners(env) && (!m.ended() || m.versions != nil && m.revision >= env.RunnerRevision || now.Before(m.again))
 }
 
 // measure runs the version commands of the environment's languages one after the other in one runner. The audit log
@@ -118,36 +129,34 @@ func (b *Book) measure(ctx context.Context, env runtime.Environment, m *measurem
 		if len(recipe.Version) == 0 || !slices.Contains(recipe.Environments, env.ID) {
 			continue
 		}
-		version, err := b.run(ctx, runner.ID, recipe)
+		version, there, err := b.run(ctx, runner.ID, recipe)
 		if err != nil {
 			return err
 		}
-		if version != "" {
+		if there {
 			m.versions[recipe.ID] = version
 		}
 	}
 	return nil
 }
 
-// run returns the version that a language's command prints in a runner; "": it isn't there.
-func (b *Book) run(ctx context.Context, id runtime.RunnerID, recipe language.Recipe) (string, error) {
+// run runs a language's version command in a runner, and returns the version that it prints, and whether the language
+// is there.
+func (b *Book) run(ctx context.Context, id runtime.RunnerID, recipe language.Recipe) (version string, there bool, err error) {
 	x, err := b.guard.Start(ctx, engine.StartInput{RunnerID: id, Command: recipe.Version, TimeLimit: new(perCommand)})
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	x, err = b.guard.Execution(ctx, x.ID, (perCommand+patience)*time.Second)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	if x.End.Outcome == runtime.OutcomeRunnerGone || x.End.Outcome == runtime.OutcomeLost {
-		return "", runtime.Gone(id)
-	}
-	if !x.Passed() {
-		return "", nil
+	if there, err = found(x); !there {
+		return "", false, err
 	}
 	chunks, _, _, err := b.guard.Output(ctx, x.ID, "", 4096, func([]byte) error { return nil })
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	var printed strings.Builder
 	for _, chunk := range chunks {
@@ -155,5 +164,17 @@ func (b *Book) run(ctx context.Context, id runtime.RunnerID, recipe language.Rec
 			printed.Write(chunk.Data)
 		}
 	}
-	return recipe.ParseVersion(printed.String()), nil
+	return recipe.ParseVersion(printed.String()), true, nil
+}
+
+// found reports whether a version command found its language: it didn't if it failed by itself, or could not be
+// started. Any other end, such as a limit's, says nothing about the language, and is an error.
+func found(x runtime.Execution) (bool, error) {
+	switch {
+	case x.Passed():
+		return true, nil
+	case x.State == runtime.ExecutionFinished && (x.End.Outcome == runtime.OutcomeExited || x.End.Outcome == runtime.OutcomeFailed):
+		return false, nil
+	}
+	return false, fmt.Errorf("version command %s: %s", x.ID, x.End.Message)
 }

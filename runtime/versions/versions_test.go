@@ -94,7 +94,7 @@ func TestVersionsAreThoseThatTheCommandsPrint(t *testing.T) {
 	b := newBed(t)
 	env := b.put(t, engine.PutEnvironmentInput{})
 	got, known := b.Versions(b.ctx, env)
-	if want := map[string]string{"one": "1.2"}; !known || !maps.Equal(got, want) {
+	if want := map[string]string{"one": "1.2", "two": ""}; !known || !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
@@ -160,21 +160,81 @@ func TestAFailedMeasurementIsNoKnowledge(t *testing.T) {
 func TestWhenAMeasurementHolds(t *testing.T) {
 	now, done := time.Now(), make(chan struct{})
 	close(done)
-	found := map[string]string{}
+	versions := map[string]string{}
+	of := runtime.Environment{Tenant: "t", Image: "i", RunnerRevision: 2}
+	other := of
+	other.Image = "j"
 	for name, test := range map[string]struct {
 		m     measurement
 		holds bool
 	}{
-		"it goes on":                 {measurement{done: make(chan struct{})}, true},
-		"of this revision":           {measurement{done, 2, found, now}, true},
-		"of a later revision":        {measurement{done, 3, found, now}, true},
-		"of an earlier one":          {measurement{done, 1, found, now}, false},
-		"of an earlier one, just so": {measurement{done, 1, found, now.Add(1)}, true},
-		"failed just so":             {measurement{done, 2, nil, now.Add(1)}, true},
-		"failed":                     {measurement{done, 2, nil, now}, false},
+		"it goes on":                 {measurement{of: of, done: make(chan struct{})}, true},
+		"of this revision":           {measurement{of, done, 2, versions, now}, true},
+		"of a later revision":        {measurement{of, done, 3, versions, now}, true},
+		"of an earlier one":          {measurement{of, done, 1, versions, now}, false},
+		"of an earlier one, just so": {measurement{of, done, 1, versions, now.Add(1)}, true},
+		"failed just so":             {measurement{of, done, 2, nil, now.Add(1)}, true},
+		"failed":                     {measurement{of, done, 2, nil, now}, false},
+		"of another one":             {measurement{other, done, 3, versions, now.Add(1)}, false},
+		"of another one, goes on":    {measurement{of: other, done: make(chan struct{})}, false},
 	} {
-		if holds := test.m.holds(runtime.Environment{RunnerRevision: 2}, now); holds != test.holds {
+		if holds := test.m.holds(of, now); holds != test.holds {
 			t.Errorf("%s: %v", name, holds)
+		}
+	}
+}
+
+// An environment that was deleted, and created anew by another tenant or from another image, has revisions from 1 again.
+func TestARecreatedEnvironmentIsMeasuredAnew(t *testing.T) {
+	b := newBed(t)
+	b.put(t, engine.PutEnvironmentInput{Processes: new(100)})
+	b.Versions(b.ctx, b.put(t, engine.PutEnvironmentInput{Processes: new(200)}))
+	once := b.executions(t)
+	if _, err := b.engine.DeleteEnvironment(t.Context(), "here", true, func(runtime.Environment) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	env := b.put(t, engine.PutEnvironmentInput{Variables: []runtime.Variable{{Name: "PATH", Value: "/opt"}}})
+	if _, known := b.Versions(b.ctx, env); !known || b.executions(t) != 2*once || env.RunnerRevision != 1 {
+		t.Errorf("known: %v, %d executions, then %d", known, once, b.executions(t))
+	}
+}
+
+// A command that a limit ended doesn't make its language absent.
+func TestACommandThatALimitEndedIsNoKnowledge(t *testing.T) {
+	b := newBed(t)
+	b.languages = language.Of(language.Recipe{ID: "much", Version: []string{"zeros", "1000000"}, Environments: []runtime.EnvironmentID{"here"}})
+	env := b.put(t, engine.PutEnvironmentInput{OutputLimit: new(int64(1024))})
+	if got, known := b.Versions(b.ctx, env); known || b.known["here"].again.IsZero() {
+		t.Errorf("%v is known: %v", got, known)
+	}
+}
+
+func TestWhatAnEndSaysOfTheLanguage(t *testing.T) {
+	for _, outcome := range runtime.Outcomes() {
+		x := runtime.Execution{State: runtime.ExecutionFinished, End: runtime.End{Outcome: outcome, ExitCode: 1}}
+		there, err := found(x)
+		if absent := outcome == runtime.OutcomeExited || outcome == runtime.OutcomeFailed; there || (err == nil) != absent {
+			t.Errorf("%s: %v %v", outcome, there, err)
+		}
+	}
+	if there, err := found(runtime.Execution{State: runtime.ExecutionFinished, End: runtime.End{Outcome: runtime.OutcomeExited}}); !there || err != nil {
+		t.Errorf("exit status 0: %v %v", there, err)
+	}
+	if there, err := found(runtime.Execution{State: runtime.ExecutionRunning}); there || err == nil {
+		t.Error("it hasn't ended")
+	}
+}
+
+// A caller whose time is over gets what is known.
+func TestKnownVersionsNeedNoTime(t *testing.T) {
+	b := newBed(t)
+	env := b.put(t, engine.PutEnvironmentInput{})
+	b.Versions(b.ctx, env)
+	over, end := context.WithCancel(b.ctx)
+	end()
+	for range 100 {
+		if _, known := b.Versions(over, env); !known {
+			t.Fatal("they are unknown")
 		}
 	}
 }

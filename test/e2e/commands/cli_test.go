@@ -216,11 +216,11 @@ func TestE2ERunFindsEnvironmentAndCompiler(t *testing.T) {
 	if out, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", program); out != "" || code != 1 || !strings.Contains(errs, "error:") {
 		t.Errorf("what can't be compiled: %q %q %d", out, errs, code)
 	}
-	unserved := filepath.Join(t.TempDir(), "x.lua")
+	unserved := filepath.Join(t.TempDir(), "x.m")
 	if err := os.WriteFile(unserved, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", unserved); code != 125 || !strings.Contains(errs, "no environment for lua: start one with `rockpool serve`") {
+	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", unserved); code != 125 || !strings.Contains(errs, "lacks a program of octave for a server for this run alone: start one with `rockpool serve`") {
 		t.Errorf("%q %d", errs, code)
 	}
 

@@ -10,6 +10,23 @@ import (
 	"github.com/rockpool/rockpool/test/need"
 )
 
+// A private server has an environment for a language that no starter serves, if the machine has its program.
+func TestE2EPrivateServerServesThisMachinesLanguages(t *testing.T) {
+	privately(t)
+	if _, err := os.Stat("/usr/bin/perl"); err != nil {
+		need.Lacks(t, "this machine has no /usr/bin/perl; scripts/needs tests installs it")
+	}
+	path := filepath.Join(t.TempDir(), "p.pl")
+	if err := os.WriteFile(path, []byte("print \"hi\\n\";"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, arguments := range [][]string{{"run", path}, {"run", "--env", "perl", path}} {
+		if out, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), arguments...); out != "hi\n" || code != 0 {
+			t.Errorf("%q: %q %q %d", arguments, out, errs, code)
+		}
+	}
+}
+
 // Each recipe of a language that Debian has builds and runs a program, which rockpool run finds by its file's name.
 func TestE2ERecipes(t *testing.T) {
 	t.Parallel()
