@@ -41,15 +41,19 @@ func (a *api) languages(_ http.ResponseWriter, r *http.Request) (any, error) {
 		}
 	}
 	list := [][2]string{}
-	versions := atOnce(len(recipes), func(i int) (found map[string]string) {
+	type measured struct {
+		versions map[string]string
+		known    bool
+	}
+	all := atOnce(len(recipes), func(i int) (m measured) {
 		if len(recipes[i].Version) > 0 {
-			found, _ = a.Versions.Versions(ctx, envs[i])
+			m.versions, m.known = a.Versions.Versions(ctx, envs[i])
 		}
-		return found
+		return m
 	})
 	for i, recipe := range recipes {
-		version := versions[i][recipe.ID]
-		if versions[i] != nil && version == "" {
+		version, there := all[i].versions[recipe.ID]
+		if all[i].known && !there {
 			continue
 		}
 		list = append(list, [2]string{recipe.ID, cmp.Or(version, "Unknown")})

@@ -184,7 +184,9 @@ func TestE2EJobeLargeAnswers(t *testing.T) {
 // TestE2EJobeOperatorsRecipe: a language runs as its operator's recipe says, not as the original runs it.
 func TestE2EJobeOperatorsRecipe(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "languages.yaml")
-	recipe := "languages:\n  - id: c\n    build: [sh, -c, 'cp \"$0\" \"$1\"', '{file}', '{program}']\n    run: [sh, '{program}', '{args}']\n"
+	recipe := "languages:\n  - id: c\n    build: [sh, -c, 'cp \"$0\" \"$1\"', '{file}', '{program}']\n    run: [sh, '{program}', '{args}']\n" +
+		"  - {id: quiet, fileName: a.quiet, run: [cat, '{file}'], version: ['true'], versionPattern: '(x)', environments: [c]}\n" +
+		"  - {id: absent, fileName: a.absent, run: [cat, '{file}'], version: [/nonexistent], versionPattern: '(x)', environments: [c]}\n"
 	if err := os.WriteFile(file, []byte(recipe), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -192,6 +194,10 @@ func TestE2EJobeOperatorsRecipe(t *testing.T) {
 	if got := m.run(t, object{"language_id": "c", "sourcecode": "echo by the recipe"}); got.Outcome != 15 || got.Stdout != "by the recipe\n" {
 		t.Errorf("%+v", got)
 	}
+	wait.For(t, "a language that its environment lacks isn't listed, and one without a version is", func() bool {
+		_, body := m.do(t, http.MethodGet, "languages", nil)
+		return strings.Contains(string(body), `["quiet","Unknown"]`) && !strings.Contains(string(body), "absent")
+	})
 }
 
 // TestE2EJobeBurst: of 200 runs at once none is lost, and each has its own answer.
