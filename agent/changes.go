@@ -9,6 +9,9 @@ import (
 // MaxChanges bounds the changes of one KindChanges frame.
 const MaxChanges = 1000
 
+// maxChangePath bounds a change's path, in bytes: a directory's path and a name.
+const maxChangePath = 4096 + 256
+
 // Watch asks for the changes in a directory.
 type Watch struct {
 	Path      string `json:"path"` // "": the workspace
@@ -16,10 +19,11 @@ type Watch struct {
 }
 
 // Changes are what happened in a directory, in the order of the first change of each path. A path has one at
-// most: what was made and deleted between two frames isn't reported.
+// most, that of its end: what was made and deleted between two frames is removed. Only a directory that was
+// removed and made again has two: what was below it is gone.
 type Changes struct {
 	Changes []Change `json:"changes,omitempty"`
-	Lost    bool     `json:"lost,omitempty"` // more happened before these: only listing tells what
+	Lost    bool     `json:"lost,omitempty"` // earlier changes were dropped: list the directory
 }
 
 // A Change is one entry's. What is renamed is removed, and created.
@@ -88,6 +92,9 @@ func (c Changes) check() error {
 		return fmt.Errorf("%w: %d changes", ErrProtocol, len(c.Changes))
 	}
 	for _, change := range c.Changes {
+		if n := len(change.Path); n == 0 || n > maxChangePath {
+			return fmt.Errorf("%w: a change of a path of %d bytes", ErrProtocol, n)
+		}
 		switch change.Kind {
 		case ChangeCreated, ChangeChanged, ChangeRemoved:
 		default:

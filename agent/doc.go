@@ -152,8 +152,8 @@
 // ends early at the bounds of Found.Limit. It ends, too, when the client closes the stream.
 //
 // A Watch request is answered once all that happens from then on is reported. KindChanges frames
-// follow, at most twenty a second, until the client closes the stream, or KindEnd says why no more
-// come: the directory isn't there any more, or too much is below it. The agent holds 1000 changes
+// follow (changes are gathered for 50 ms) until the client closes the stream, or KindEnd says why no more
+// come: the directory was deleted or moved, or too much is below it. The agent holds 1000 changes
 // at most. Of more, and of what the kernel dropped, it reports only that they were lost
 // (Changes.Lost); once that is sent, what comes next is reported again. It uses inotify as the runner's
 // root: at most 8 of its instances and 4096 of its watches.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"testing"
 
 	"github.com/rockpool/rockpool/agent"
@@ -24,8 +25,7 @@ func TestSearchFiles(t *testing.T) {
 	wantCode(t, err, agent.ErrInvalid)
 }
 
-// TestWhatNobodyAwaitsEnds: a search and a watch end when their client leaves.
-func TestWhatNobodyAwaitsEnds(t *testing.T) {
+func TestSearchAndWatchEndWithTheirClient(t *testing.T) {
 	f := newFixture(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	searched := make(chan error, 1)
@@ -135,7 +135,9 @@ func TestHostileAnswers(t *testing.T) {
 	}
 	began := frame(agent.KindResponse, `{"protocol":6}`)
 	for name, then := range map[string][]byte{
-		"an unknown kind":      frame(agent.KindChanges, `{"changes":[{"kind":"x"}]}`),
+		"an unknown kind":      frame(agent.KindChanges, `{"changes":[{"path":"eA==","kind":"x"}]}`),
+		"no path":              frame(agent.KindChanges, `{"changes":[{"kind":"created"}]}`),
+		"a long path":          frame(agent.KindChanges, `{"changes":[{"path":"`+strings.Repeat("eHh4", (4096+256)/3+1)+`","kind":"created"}]}`),
 		"an end without cause": frame(agent.KindEnd, ""),
 		"another frame":        frame(agent.KindData, "x"),
 	} {

@@ -257,3 +257,21 @@ func (c *crew) list(ctx context.Context, runner string, s Step) (string, error) 
 	}
 	return fmt.Sprintf("%s=> %d listed", text.String(), len(out.Runner.Files.Nodes)), nil
 }
+
+// find searches a directory's files for a text.
+func (c *crew) find(ctx context.Context, runner string, s Step) (string, error) {
+	out, err := client.SearchFiles(ctx, c.Server, runner, &s.path, nil, &s.text, new(100))
+	if err != nil {
+		return refusal(err)
+	}
+	if out.Runner == nil {
+		return "=> 0 found", nil
+	}
+	var text strings.Builder
+	for _, m := range out.Runner.SearchFiles.Matches {
+		if text.Len() < mostSeen {
+			fmt.Fprintf(&text, "%s: %s\n", m.File.Path, *m.Text)
+		}
+	}
+	return fmt.Sprintf("%s=> %d found", text.String(), len(out.Runner.SearchFiles.Matches)), nil
+}

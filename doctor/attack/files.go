@@ -50,17 +50,17 @@ func files() []Attack {
 			Held: "^=> (FILE of \\d+ bytes|LINK, not to be downloaded|no file|broke off|refused \\w+ .*)\n\\z",
 		},
 		{
-			Name: "a directory that becomes a link, listing", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to have a listing go on where a link leads that is a directory at the next moment",
+			Name: "a directory that becomes a link, listing", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to have a listing or a search go on where a link leads that is a directory at the next moment",
 			Steps: []Step{
 				shell("mkdir -p dir/below; ln -s / link"), probe("swap", "dir", "link", "dir", "8000").behind(),
-				list("/workspace").times(30), list("/workspace"),
+				list("/workspace").times(30), list("/workspace"), find("root:").times(30), find("root:"),
 			},
-			Held: "^=> \\d+ listed", Never: "(dir|link)/(etc|usr|proc|tmp)",
+			Held: "^=> \\d+ listed\n(.*\n)*=> 0 found\n\\z", Never: "(dir|link)/(etc|usr|proc|tmp)",
 		},
 		{
-			Name: "links in circles", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to have a listing never end",
-			Steps: []Step{shell("ln -s . here; ln -s .. up; ln -s loop loop; mkdir -p a/b/c; ln -s /workspace a/b/c/back; echo made"), list("/workspace"), read("loop")},
-			Held:  "^made\n=> EXITED 0\n(.*\n)*=> ([4-9]|1[0-9]) listed\n=> (LINK, not to be downloaded|no file|refused \\w+ ?.*)\n",
+			Name: "links in circles", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to have a listing or a search never end",
+			Steps: []Step{shell("ln -s . here; ln -s .. up; ln -s loop loop; mkdir -p a/b/c; ln -s /workspace a/b/c/back; echo needle >a/b/c/found; echo made"), list("/workspace"), read("loop"), find("needle")},
+			Held:  "^made\n=> EXITED 0\n(.*\n)*=> ([4-9]|1[0-9]) listed\n=> (LINK, not to be downloaded|no file|refused \\w+ ?.*)\na/b/c/found: needle\n=> 1 found\n",
 		},
 		{
 			Name: "hard links", Class: Escapes, Anywhere: true, Defence: Mounts, Tries: "to have a second name for a file that isn't the runner's",
@@ -68,9 +68,9 @@ func files() []Attack {
 			Held:  "^tried\n=> EXITED 0", Never: "got",
 		},
 		{
-			Name: "a FIFO as a result", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to have a download wait for ever",
-			Steps: []Step{shell("mkfifo fifo result.txt; echo made"), read("fifo"), read("result.txt"), upload("fifo", "x"), list("/workspace")},
-			Held:  "^made\n=> EXITED 0\n=> OTHER, not to be downloaded\n=> OTHER, not to be downloaded\n=> (uploaded|refused \\w+ ?.*)\n",
+			Name: "a FIFO as a result", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to have a download or a search wait for ever",
+			Steps: []Step{shell("mkfifo fifo result.txt; echo made"), read("fifo"), read("result.txt"), find("needle"), upload("fifo", "x"), list("/workspace")},
+			Held:  "^made\n=> EXITED 0\n=> OTHER, not to be downloaded\n=> OTHER, not to be downloaded\n=> 0 found\n=> (uploaded|refused \\w+ ?.*)\n",
 		},
 		{
 			Name: "devices and the kernel's files as a result", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to have a download read without end, or write into the kernel",
@@ -78,12 +78,12 @@ func files() []Attack {
 			Held:  "^=> OTHER, not to be downloaded\n=> OTHER, not to be downloaded\n=> (no file|broke off|refused \\w+ .*|.*)\n=> refused \\w+ .*\n=> refused \\w+ .*\n=> refused \\w+ .*\n",
 		},
 		{
-			Name: "terabytes of nothing", Class: Escapes, Anywhere: true, Defence: Inputs, Tries: "to have a download send four terabytes that take no room",
-			Steps: []Step{probe("sparse", "/workspace/huge"), read("huge"), list("/workspace")},
+			Name: "terabytes of nothing", Class: Escapes, Anywhere: true, Defence: Inputs, Tries: "to have a download send, or a search read, four terabytes that take no room",
+			Steps: []Step{probe("sparse", "/workspace/huge"), read("huge"), list("/workspace"), find("needle")},
 			// gVisor says of a file that it takes what its size is. Its download goes on for as long as
 			// who asked for it reads, in the server's memory a piece at a time.
 			Tiers: shared,
-			Held:  "^sparse (done\n=> EXITED 0\n=> refused FILE_ERROR .*|EFBIG\n=> EXITED 0\n.*)\n",
+			Held:  "^sparse (done\n=> EXITED 0\n=> refused FILE_ERROR .*|EFBIG\n=> EXITED 0\n.*)\n(.*\n)*=> 0 found\n",
 		},
 		{
 			Name: "names that aren't text", Class: Interface, Anywhere: true, Defence: Inputs, Tries: "to have file names break what reads them",

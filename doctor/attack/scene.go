@@ -120,6 +120,8 @@ func (s *scene) do(ctx context.Context, step Step) (string, error) {
 		return s.read(ctx, runner, step)
 	case lists:
 		return s.list(ctx, runner, step)
+	case finds:
+		return s.find(ctx, runner, step)
 	case posts:
 		return s.post(ctx, runner, step)
 	case nexts:

@@ -11,6 +11,7 @@ const (
 	uploads             // a file into a runner
 	reads               // a file out of a runner
 	lists               // a directory of a runner, with all below
+	finds               // a text in the files of a runner's directory, and below
 	nexts               // releases the runner and claims another one
 	posts               // a body to the API, as it is
 	images              // an environment from an image, and a runner of it
@@ -55,6 +56,9 @@ func upload(path, text string) Step { return Step{kind: uploads, path: path, tex
 func read(path string) Step { return Step{kind: reads, path: path} }
 
 func list(path string) Step { return Step{kind: lists, path: path} }
+
+// find searches the workspace.
+func find(text string) Step { return Step{kind: finds, path: "/workspace", text: text} }
 
 func next() Step { return Step{kind: nexts} }
 

@@ -5365,8 +5365,8 @@ type Subscription {
   ): PoolStatus!
 
   """
-  BEGAN first, then the changes in a directory of a runner, each path at most twenty times a second. It ends with an error: RUNNER_GONE; FILE_ERROR when the directory isn't there, or any more; LIMIT_EXCEEDED for more than 8 subscribers of one runner, and for more than 4096 directories that they watch; CLUSTER_UNAVAILABLE.
-  A slow reader, and one of a flood, gets LOST. It doesn't count as a use of the runner. CONFLICT when an older server started the runner and its agent can't do it. INVALID_INPUT for a path that can't be used.
+  BEGAN first, then the changes in a directory of a runner; changes are gathered for 50 ms. It ends with an error: RUNNER_GONE; FILE_ERROR when the directory doesn't exist or was removed; LIMIT_EXCEEDED for more than 8 subscribers of one runner, and for more than 4096 directories that they watch; CLUSTER_UNAVAILABLE.
+  A subscriber gets LOST when it reads too slowly or when there are too many changes. Only its start counts as a use of the runner. CONFLICT when an older server started the runner and its agent can't do it. INVALID_INPUT for a path that can't be used.
   """
   fileChanges(
     "The runner's id."
@@ -6230,7 +6230,7 @@ type Runner {
   ): FileConnection!
   """
   Searches a directory and all below it, inside the runner: entries by name, lines by a text, or with both the lines of files with that name. It follows no links, and leaves out binary files and views of the kernel such as /proc.
-  It is bounded; ` + "`" + `limit` + "`" + ` says whether it ended early. INVALID_INPUT when ` + "`" + `path` + "`" + `, ` + "`" + `name` + "`" + `, ` + "`" + `containing` + "`" + ` or ` + "`" + `maxMatches` + "`" + ` can't be used, or neither ` + "`" + `name` + "`" + ` nor ` + "`" + `containing` + "`" + ` is given; RUNNER_GONE; FILE_ERROR when the directory isn't one; CONFLICT when an older server started the runner and its agent can't do it.
+  It is bounded; ` + "`" + `limit` + "`" + ` says whether it ended early. INVALID_INPUT when ` + "`" + `path` + "`" + `, ` + "`" + `name` + "`" + `, ` + "`" + `containing` + "`" + ` or ` + "`" + `maxMatches` + "`" + ` can't be used, or neither ` + "`" + `name` + "`" + ` nor ` + "`" + `containing` + "`" + ` is given; RUNNER_GONE; FILE_ERROR when the directory isn't one; LIMIT_EXCEEDED when 2 searches of the runner, or 64 of all, run for 10 seconds; CONFLICT when an older server started the runner and its agent can't do it.
   """
   searchFiles(
     "A directory, absolute inside the runner or below /workspace. Default: /workspace."
@@ -6488,7 +6488,7 @@ enum FileSearchLimit {
   DEPTH
 }
 
-"A change of an entry of a directory that is watched. What is renamed is REMOVED, and CREATED. What was made and removed within 50 ms is left out."
+"A change of an entry of a directory that is watched. What is renamed is REMOVED, and CREATED. What was made and removed within 50 ms is REMOVED only."
 type FileChange {
   "What happened."
   type: FileChangeType!

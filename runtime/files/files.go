@@ -42,12 +42,12 @@ type Runners interface {
 type Access struct {
 	runners  Runners
 	listings chan struct{} // holds a token for each list under way
-	searches chan struct{} // and for each search
+	searches places
 }
 
 // New returns the access to the files of runners.
 func New(runners Runners) *Access {
-	return &Access{runners, make(chan struct{}, maxListings), make(chan struct{}, maxSearches)}
+	return &Access{runners: runners, listings: make(chan struct{}, maxListings), searches: places{all: make(chan struct{}, maxSearches)}}
 }
 
 // Updated is what UpdateFiles did.

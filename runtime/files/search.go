@@ -13,9 +13,11 @@ import (
 
 // Bounds of searches.
 const (
-	maxSearches    = 8 // at once
-	searchWithin   = 30 * time.Second
-	maxText        = 256 // bytes
+	maxSearches    = 64               // at once
+	maxSearchesOf  = 2                // one runner
+	searchWait     = 10 * time.Second // for a place
+	searchWithin   = 30 * time.Second // from then on
+	maxText        = 256              // bytes
 	defaultMatches = 100
 
 	noPattern = "must be a pattern such as *.py: * is any text, ? a character, [a-z] one of a range, \\ takes the next one as it is"
@@ -53,20 +55,19 @@ func (s Search) check() (matches int, err error) {
 }
 
 // SearchFiles searches a directory of a claimed runner, and all below it, inside the runner. It follows no
-// links. The search is bounded: FileSearch.Limit names the bound that it reached.
+// links. LIMIT_EXCEEDED: too many others run. The search is bounded: FileSearch.Limit names the bound that it reached.
 func (a *Access) SearchFiles(ctx context.Context, id runtime.RunnerID, search Search) (found runtime.FileSearch, err error) {
 	most, err := search.check()
 	if err != nil {
 		return runtime.FileSearch{}, err
 	}
+	leave, err := a.searches.enter(ctx, id)
+	if err != nil {
+		return runtime.FileSearch{}, err
+	}
+	defer leave()
 	ctx, cancel := context.WithTimeoutCause(ctx, searchWithin, runtime.Errorf(runtime.CodeClusterUnavailable, "the runner's agent took longer than %v for a search", searchWithin))
 	defer cancel()
-	select {
-	case a.searches <- struct{}{}:
-		defer func() { <-a.searches }()
-	case <-ctx.Done():
-		return runtime.FileSearch{}, context.Cause(ctx)
-	}
 	err = a.use(ctx, id, func(conn net.Conn) error {
 		answer, err := agent.SearchFiles(ctx, conn, agent.Search{Path: search.Path, Name: search.Name, Text: []byte(search.Text), Most: most})
 		if err != nil {

@@ -8,8 +8,11 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// maxWaiting bounds the changes that wait for a slow subscriber; of more it is reported only that they were lost.
-const maxWaiting = 2 * agent.MaxChanges
+// Bounds of the changes that wait for a slow subscriber. Beyond them, the subscriber gets LOST.
+const (
+	maxWaiting      = 2 * agent.MaxChanges
+	maxWaitingBytes = 256 << 10 // of paths
+)
 
 // A Watch is a subscription to the changes of files. It is for one goroutine.
 type Watch struct {
@@ -20,7 +23,7 @@ type Watch struct {
 }
 
 // WatchFiles reports changes in a directory of a claimed runner, from its return on, BEGAN first; "" is the workspace. With
-// recursive also those below. It is no use of the claim beyond its beginning: it doesn't keep the runner. The watch
+// recursive also those below. Only its start counts as a use of the claim. A watch doesn't keep the runner alive. It
 // ends with ctx, too; the caller closes it.
 func (a *Access) WatchFiles(ctx context.Context, id runtime.RunnerID, dir string, recursive bool) (*Watch, error) {
 	if dir != "" {
@@ -71,7 +74,7 @@ func carry(ctx context.Context, watching *agent.Watching, arrived chan agent.Cha
 			}
 		}
 	}()
-	defer cancel()
+	defer func() { cancel(); <-stopped }()
 	waiting := []runtime.FileChange{{Type: runtime.FilesBegan}}
 	var end error
 	for {
@@ -88,9 +91,9 @@ func carry(ctx context.Context, watching *agent.Watching, arrived chan agent.Cha
 		case end = <-read:
 			read = nil
 		case to <- first:
+			waiting[0] = runtime.FileChange{} // its path is held no longer
 			waiting = waiting[1:]
-		case <-ctx.Done():
-			<-stopped // its stream ended with ctx
+		case <-ctx.Done(): // its stream ended with ctx
 			return context.Cause(ctx)
 		}
 	}
@@ -101,12 +104,22 @@ func appendChanges(waiting []runtime.FileChange, changes agent.Changes) []runtim
 	types := map[agent.ChangeKind]runtime.FileChangeType{
 		agent.ChangeCreated: runtime.FileCreated, agent.ChangeChanged: runtime.FileChanged, agent.ChangeRemoved: runtime.FileRemoved,
 	}
-	if changes.Lost || len(waiting)+len(changes.Changes) > maxWaiting {
+	held, added := 0, 0
+	for _, c := range waiting {
+		held += len(c.Path)
+	}
+	for _, c := range changes.Changes {
+		added += len(c.Path)
+	}
+	if changes.Lost || len(waiting)+len(changes.Changes) > maxWaiting || held+added > maxWaitingBytes {
 		kept := 0
 		if len(waiting) > 0 && waiting[0].Type == runtime.FilesBegan {
 			kept = 1
 		}
 		waiting = append(slices.Clone(waiting[:kept]), runtime.FileChange{Type: runtime.FilesLost})
+	}
+	if added > maxWaitingBytes {
+		return waiting
 	}
 	for _, c := range changes.Changes {
 		waiting = append(waiting, runtime.FileChange{Type: types[c.Kind], Path: string(c.Path)})

@@ -1,12 +1,15 @@
 package files
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"go.uber.org/goleak"
 
@@ -96,7 +99,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestSlowSubscriberLoses: nobody waits for it, what waits for it is bounded, and it is told.
+// TestSlowSubscriberLoses: A slow subscriber delays nobody, its queue is bounded, and it gets LOST.
 func TestSlowSubscriberLoses(t *testing.T) {
 	var all agent.Changes
 	for i := range agent.MaxChanges {
@@ -122,6 +125,73 @@ func TestSlowSubscriberLoses(t *testing.T) {
 	if counts[runtime.FileChanged] > maxWaiting || counts[runtime.FilesLost] != 1 {
 		t.Errorf("%v", counts)
 	}
+}
+
+// TestQueueIsBoundedInBytes: few changes of long paths are lost, too, however they come.
+func TestQueueIsBoundedInBytes(t *testing.T) {
+	long := func(n int) (all agent.Changes) {
+		for range n {
+			all.Changes = append(all.Changes, agent.Change{Path: bytes.Repeat([]byte("x"), 4096), Kind: agent.ChangeChanged})
+		}
+		return all
+	}
+	waiting := []runtime.FileChange{{Type: runtime.FilesBegan}}
+	for _, test := range []struct{ frame, waits int }{{40, 41}, {24, 65}, {1, 3}, {64, 66}, {65, 2}, {3, 5}} {
+		waiting = appendChanges(waiting, long(test.frame))
+		held := 0
+		for _, c := range waiting {
+			held += len(c.Path)
+		}
+		if len(waiting) != test.waits || held > maxWaitingBytes || waiting[0].Type != runtime.FilesBegan {
+			t.Errorf("after %d: %d changes wait, with %d bytes", test.frame, len(waiting), held)
+		}
+	}
+}
+
+// slowToClose is a connection whose last close takes until it is let go.
+type slowToClose struct {
+	net.Conn
+	closes atomic.Int32
+	let    chan struct{}
+}
+
+func (c *slowToClose) Close() error {
+	if c.closes.Add(1) == 2 { // the first is an error's
+		<-c.let
+	}
+	return c.Conn.Close()
+}
+
+// TestWatchWaitsForItsReader also where the agent ended it.
+func TestWatchWaitsForItsReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &answering{answered: make(chan struct{})}
+		conn, err := a.Dial(t.Context(), "r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		slow := &slowToClose{Conn: conn, let: make(chan struct{})}
+		watching, err := agent.WatchFiles(t.Context(), slow, agent.Watch{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, ended := make(chan runtime.FileChange, 1), make(chan error, 1)
+		go func() { ended <- carry(t.Context(), watching, make(chan agent.Changes), out) }()
+		synctest.Wait()
+		if n := slow.closes.Load(); n != 2 || len(out) != 1 {
+			t.Fatalf("%d closes, %d changes", n, len(out))
+		}
+		select {
+		case err := <-ended:
+			t.Error("it left its reader:", err)
+		default:
+		}
+		close(slow.let)
+		synctest.Wait()
+		if len(ended) != 1 {
+			t.Error("it goes on")
+		}
+	})
 }
 
 func TestWatchOfNothing(t *testing.T) {

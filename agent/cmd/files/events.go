@@ -2,7 +2,9 @@ package files
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -11,21 +13,24 @@ import (
 )
 
 // take takes events as the kernel wrote them: see inotify(7).
-func (w *watcher) take(events []byte) error {
+func (w *watcher) take(ctx context.Context, events []byte) error {
 	for len(events) >= unix.SizeofInotifyEvent {
 		wd := int32(binary.NativeEndian.Uint32(events))
 		mask := binary.NativeEndian.Uint32(events[4:])
 		end := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(events[12:]))
 		name, _, _ := bytes.Cut(events[unix.SizeofInotifyEvent:end], []byte{0})
 		events = events[end:]
-		if err := w.event(wd, mask, string(name)); err != nil {
+		if err := w.event(ctx, wd, mask, string(name)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *watcher) event(wd int32, mask uint32, name string) error {
+func (w *watcher) event(ctx context.Context, wd int32, mask uint32, name string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	at, known := w.dirs[wd]
 	switch {
 	case mask&unix.IN_Q_OVERFLOW != 0:
@@ -40,20 +45,25 @@ func (w *watcher) event(wd int32, mask uint32, name string) error {
 	case name == "" || strings.HasPrefix(name, temporaryPrefix):
 		return nil // of the directory itself: its parent reports it
 	}
-	path := join(at, name)
+	path, directory := join(at, name), mask&unix.IN_ISDIR != 0
+	if mask&unix.IN_MOVED_FROM != 0 || directory {
+		if err := w.spend(ctx); err != nil {
+			return err
+		}
+	}
 	switch {
 	case mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0:
-		w.pending.add(path, agent.ChangeCreated)
-		if w.Recursive && mask&unix.IN_ISDIR != 0 {
-			return w.appeared(path)
-		}
+		return w.created(ctx, path, directory)
 	case mask&(unix.IN_DELETE|unix.IN_MOVED_FROM) != 0:
-		w.pending.add(path, agent.ChangeRemoved)
-		if mask&unix.IN_ISDIR != 0 {
+		w.pending.add(path, agent.ChangeRemoved, directory)
+		if directory {
 			w.left(path)
 		}
+		if mask&unix.IN_MOVED_FROM != 0 {
+			return w.replaced(ctx, at, name)
+		}
 	default:
-		w.pending.add(path, agent.ChangeChanged)
+		w.pending.add(path, agent.ChangeChanged, directory)
 	}
 	return nil
 }
@@ -61,46 +71,89 @@ func (w *watcher) event(wd int32, mask uint32, name string) error {
 // mostPending bounds the paths that are held, in bytes.
 const mostPending = 256 << 10
 
-// pending are the changes that are to be reported: one for each path.
+// pending are the changes that are to be reported, as few for each path as say what became of it.
 type pending struct {
-	kinds map[string]agent.ChangeKind // "": what was made is gone again
-	order []string
-	bytes int // of order
+	paths map[string]*pendingPath
+	order []string // of the first changes
+	count int      // of changes, at most
+	bytes int      // of order
 	lost  bool
 }
 
-func (p *pending) add(path string, kind agent.ChangeKind) {
-	before, there := p.kinds[path]
-	switch {
-	case p.lost:
+type pendingPath struct {
+	kind      agent.ChangeKind
+	directory bool
+	made      bool // its first change is that it was created
+	replaced  bool // it was removed before: what was below it, too
+}
+
+func (p *pending) add(path string, kind agent.ChangeKind, directory bool) {
+	if p.lost {
 		return
-	case !there:
-		if len(p.order) == agent.MaxChanges || p.bytes+len(path) > mostPending {
-			*p = pending{lost: true}
+	}
+	if kind == agent.ChangeRemoved && directory {
+		p.drop(path)
+	}
+	now := p.paths[path]
+	if now == nil {
+		if !p.room(1, len(path)) {
 			return
 		}
+		if p.paths == nil {
+			p.paths = map[string]*pendingPath{}
+		}
+		p.paths[path] = &pendingPath{kind: kind, directory: directory, made: kind == agent.ChangeCreated}
 		p.order = append(p.order, path)
-		p.bytes += len(path)
-	case before == agent.ChangeCreated && kind == agent.ChangeRemoved:
-		kind = ""
-	case before == agent.ChangeCreated:
 		return
-	case before == agent.ChangeRemoved && kind == agent.ChangeCreated:
+	}
+	switch {
+	case kind == agent.ChangeChanged && now.kind != agent.ChangeChanged: // new, or gone
+		return
+	case kind == agent.ChangeCreated && now.kind == agent.ChangeRemoved && (directory || now.directory):
+		if !now.replaced && !p.room(1, 0) {
+			return
+		}
+		now.replaced = true
+	case kind == agent.ChangeCreated && now.kind == agent.ChangeRemoved && !now.made && !now.replaced:
 		kind = agent.ChangeChanged
 	}
-	if p.kinds == nil {
-		p.kinds = map[string]agent.ChangeKind{}
+	now.kind, now.directory = kind, directory
+}
+
+// room counts changes and bytes, or loses all.
+func (p *pending) room(changes, bytes int) bool {
+	p.count, p.bytes = p.count+changes, p.bytes+bytes
+	if p.count <= agent.MaxChanges && p.bytes <= mostPending {
+		return true
 	}
-	p.kinds[path] = kind
+	*p = pending{lost: true}
+	return false
+}
+
+// drop forgets the changes below a directory that is removed: what comes there afterwards comes after it.
+func (p *pending) drop(directory string) {
+	p.order = slices.DeleteFunc(p.order, func(path string) bool {
+		if !isBelow(path, directory) {
+			return false
+		}
+		p.count, p.bytes = p.count-1, p.bytes-len(path)
+		if p.paths[path].replaced {
+			p.count--
+		}
+		delete(p.paths, path)
+		return true
+	})
 }
 
 // take returns the changes, and forgets them.
 func (p *pending) take() agent.Changes {
 	changes := agent.Changes{Lost: p.lost}
 	for _, path := range p.order {
-		if kind := p.kinds[path]; kind != "" {
-			changes.Changes = append(changes.Changes, agent.Change{Path: []byte(path), Kind: kind})
+		now := p.paths[path]
+		if now.replaced && now.kind != agent.ChangeRemoved {
+			changes.Changes = append(changes.Changes, agent.Change{Path: []byte(path), Kind: agent.ChangeRemoved})
 		}
+		changes.Changes = append(changes.Changes, agent.Change{Path: []byte(path), Kind: now.kind})
 	}
 	*p = pending{}
 	return changes

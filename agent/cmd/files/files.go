@@ -161,7 +161,7 @@ func (f *Files) info(p string, stat *unix.Stat_t) agent.FileInfo {
 	info := agent.FileInfo{
 		Path:       []byte(p),
 		Size:       stat.Size,
-		ModifiedAt: time.Unix(stat.Mtim.Unix()).UTC(),
+		ModifiedAt: modified(stat),
 		Mode:       stat.Mode & 0o7777,
 		Owner:      f.names.user(stat.Uid),
 		Group:      f.names.group(stat.Gid),
@@ -177,6 +177,13 @@ func (f *Files) info(p string, stat *unix.Stat_t) agent.FileInfo {
 		info.Type = "other"
 	}
 	return info
+}
+
+// modified returns a file's time, within what JSON can say: the years 0 to 9999. A program can set any.
+func modified(stat *unix.Stat_t) time.Time {
+	const first, last = -62167219200, 253402300799
+	seconds, nanoseconds := stat.Mtim.Unix()
+	return time.Unix(min(max(seconds, first), last), nanoseconds).UTC()
 }
 
 // pathError converts an errno about a path for the client.

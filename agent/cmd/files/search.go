@@ -3,6 +3,7 @@ package files
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"os"
@@ -61,10 +62,14 @@ func (s *search) over() bool {
 	case agent.LimitMatches, agent.LimitBytes, agent.LimitTime:
 		return true
 	}
-	if s.ctx.Err() == nil && time.Now().Before(s.until) {
+	switch {
+	case s.read >= mostSearched:
+		s.found.Limit = agent.LimitBytes
+	case s.ctx.Err() != nil || !time.Now().Before(s.until):
+		s.found.Limit = agent.LimitTime
+	default:
 		return false
 	}
-	s.found.Limit = agent.LimitTime
 	return true
 }
 
@@ -127,7 +132,7 @@ func (s *search) entry(parent int, at, name string, stat *unix.Stat_t, depth int
 
 func (s *search) below(parent int, at, name string, depth int) {
 	if depth > maxDepth || len(at) >= mostPath {
-		s.found.Limit = agent.LimitDepth
+		s.found.Limit = cmp.Or(s.found.Limit, agent.LimitDepth)
 		return
 	}
 	fd, err := s.files.openIn(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
@@ -175,7 +180,7 @@ func (s *search) file(parent int, name string, info agent.FileInfo) {
 	}
 	content := os.NewFile(uintptr(fd), "file")
 	defer func() { _ = content.Close() }()
-	s.reader.Reset(content)
+	s.reader.Reset(counted{content, &s.read})
 	if !s.lines(info) {
 		s.found.Skipped++
 	}
@@ -187,7 +192,6 @@ func (s *search) lines(info agent.FileInfo) (whole bool) {
 	var carried []byte // the end of what was searched of a long line
 	for {
 		piece, err := s.reader.ReadSlice('\n')
-		s.read += int64(len(piece))
 		if bytes.IndexByte(piece, 0) >= 0 || err != nil && err != io.EOF && err != bufio.ErrBufferFull {
 			return false
 		}
@@ -200,10 +204,7 @@ func (s *search) lines(info agent.FileInfo) (whole bool) {
 			s.add(agent.Match{File: info, Line: line, Text: shown(text, i, len(s.Text))})
 		}
 		switch {
-		case s.over(), err == io.EOF:
-			return true
-		case s.read >= mostSearched:
-			s.found.Limit = agent.LimitBytes
+		case err == io.EOF, s.over():
 			return true
 		case err == nil:
 			line, matched, carried = line+1, false, nil
@@ -211,6 +212,18 @@ func (s *search) lines(info agent.FileInfo) (whole bool) {
 			carried = bytes.Clone(text[len(text)-min(len(text), len(s.Text)-1):])
 		}
 	}
+}
+
+// counted counts what is read, whatever becomes of it.
+type counted struct {
+	from io.Reader
+	n    *int64
+}
+
+func (c counted) Read(p []byte) (int, error) {
+	n, err := c.from.Read(p)
+	*c.n += int64(n)
+	return n, err
 }
 
 // shown returns the part of a line that a match shows, with the text that begins at i.

@@ -3,8 +3,10 @@ package files
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -180,15 +182,27 @@ func TestSearchIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 80 {
+	for range 2 { // at least one piece beyond the bound
 		if _, err := log.Write(bytes.Repeat(line, 1000)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	_ = log.Close()
 	put(t, filepath.Join(dir, "z"), "needle", false)
-	if got, found := find(t, f, agent.Search{Text: []byte("needle")}); len(got) > 0 || found.Limit != agent.LimitBytes && found.Limit != agent.LimitTime {
-		t.Errorf("%q, %+v", got, found)
+	near := func(binary bool) agent.Found { // it has read nearly all that it may
+		t.Helper()
+		if binary {
+			put(t, filepath.Join(dir, "log"), "\x00"+strings.Repeat("x", 1000), false)
+		}
+		at, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		try(t, err)
+		s := &search{Search: agent.Search{Text: []byte("needle"), Most: 9}, ctx: t.Context(), files: f, until: time.Now().Add(time.Hour), reader: bufio.NewReaderSize(nil, searchBuffer)}
+		s.read = mostSearched - 1000
+		s.directory(at, "", 0)
+		return s.found
+	}
+	if found := near(false); len(found.Matches) > 0 || found.Limit != agent.LimitBytes || found.Skipped > 0 {
+		t.Errorf("%+v", found)
 	}
 	full, err := f.Search(t.Context(), agent.Search{Text: []byte("x"), Most: agent.MaxMatches})
 	if err != nil || full.Limit != agent.LimitMatches {
@@ -196,6 +210,35 @@ func TestSearchIsBounded(t *testing.T) {
 	}
 	if _, err := agent.AppendJSON(nil, agent.KindResponse, agent.Response{Found: &full}); err != nil {
 		t.Errorf("%d matches: %v", len(full.Matches), err)
+	}
+	if found := near(true); len(found.Matches) > 0 || found.Limit != agent.LimitBytes || found.Skipped != 1 {
+		t.Errorf("of a binary file: %+v", found)
+	}
+}
+
+// TestSearchKeepsItsFirstBound: what is too deep afterwards doesn't hide that entries are missing.
+func TestSearchKeepsItsFirstBound(t *testing.T) {
+	f, dir := workspace(t, map[string]string{"d/": ""})
+	at, err := unix.Open(dir, unix.O_PATH, 0)
+	try(t, err)
+	defer unix.Close(at)
+	s := &search{files: f, found: agent.Found{Limit: agent.LimitEntries}}
+	s.below(at, "d", "d", maxDepth+1)
+	if s.found.Limit != agent.LimitEntries {
+		t.Error(s.found.Limit)
+	}
+}
+
+// TestTimesFitIntoJSON: a program's times can't break what lists or finds its files.
+func TestTimesFitIntoJSON(t *testing.T) {
+	f, err := New("/")
+	try(t, err)
+	defer unix.Close(f.root)
+	for seconds, want := range map[int64]int{300_000_000_000: 9999, -300_000_000_000: 0, math.MaxInt64: 9999, math.MinInt64: 0, 253402300799: 9999, -62167219200: 0, 0: 1970} {
+		info := f.info("x", &unix.Stat_t{Mtim: unix.Timespec{Sec: seconds, Nsec: 999_999_999}})
+		if _, err := json.Marshal(info); err != nil || info.ModifiedAt.Year() != want {
+			t.Errorf("%d: %v, %v", seconds, info.ModifiedAt, err)
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 const (
 	mostWatched   = 4096    // directories, of all that watch together
 	mostPathBytes = 1 << 20 // of the paths of one watcher's directories
+	mostWalked    = 4096    // entries, for the events that are gathered: more than may be reported
 	gathering     = 50 * time.Millisecond
 	recovery      = time.Second // before it watches anew what lost changes
 	readsAtOnce   = 128         // of 64 KiB: more than the kernel holds
@@ -29,7 +30,7 @@ const temporaryPrefix = ".rockpool-"
 const watchMask = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_MOVED_FROM | unix.IN_MOVED_TO |
 	unix.IN_DELETE_SELF | unix.IN_EXCL_UNLINK | unix.IN_ONLYDIR
 
-// errOverflow says that the kernel dropped changes.
+// errOverflow says that the kernel dropped changes, or that they would need too much work.
 var errOverflow = errors.New("changes were lost")
 
 // Watch implements serve.Finder.
@@ -83,6 +84,8 @@ type watcher struct {
 	top     int32       // the directory's watch
 	dirs    map[int32]string
 	bytes   int // of dirs
+	began   bool
+	budget  int // entries that may still be looked at, for all that is gathered
 	pending pending
 }
 
@@ -93,13 +96,15 @@ func (w *watcher) watch(ctx context.Context, first agent.Changes, each func(agen
 		return w.tooMany("this machine has no instance of inotify left")
 	}
 	w.fd, w.events, w.dirs, w.bytes, w.pending = fd, os.NewFile(uintptr(fd), "inotify"), map[int32]string{}, 0, pending{}
+	w.began, w.budget = false, maxEntries
 	defer func() {
 		_ = w.events.Close()
 		w.files.watched.Add(-int64(len(w.dirs)))
 	}()
-	if err := w.begin(); err != nil {
+	if err := w.begin(ctx); err != nil {
 		return err
 	}
+	w.began = true
 	if err := each(first); err != nil {
 		return err
 	}
@@ -111,8 +116,8 @@ func (w *watcher) watch(ctx context.Context, first agent.Changes, each func(agen
 		if err != nil || !pause(ctx, gathering) {
 			return ctx.Err()
 		}
-		ended := w.gather(buf, n)
-		if ended == errOverflow {
+		ended := w.gather(ctx, buf, n)
+		if ended == errOverflow || ctx.Err() != nil {
 			return ended
 		}
 		if err := w.send(each); err != nil || ended != nil {
@@ -129,9 +134,10 @@ func (w *watcher) send(each func(agent.Changes) error) error {
 }
 
 // gather takes the n bytes of events in buf, and those that came meanwhile.
-func (w *watcher) gather(buf []byte, n int) error {
+func (w *watcher) gather(ctx context.Context, buf []byte, n int) error {
+	w.budget = mostWalked
 	for range readsAtOnce {
-		if err := w.take(buf[:n]); err != nil {
+		if err := w.take(ctx, buf[:n]); err != nil {
 			return err
 		}
 		if left, err := unix.IoctlGetInt(w.fd, unix.TIOCINQ); err != nil || left == 0 {
@@ -145,8 +151,23 @@ func (w *watcher) gather(buf []byte, n int) error {
 	return nil
 }
 
+// spend counts an entry that is looked at. It fails when ctx ended, and when the budget is used up: a program
+// can make events that each cost a walk, faster than the agent walks.
+func (w *watcher) spend(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if w.budget--; w.budget >= 0 {
+		return nil
+	}
+	if w.began {
+		return errOverflow
+	}
+	return w.tooMany("holds more than 65536 entries: watch a directory below")
+}
+
 // begin watches the directory, and those below it.
-func (w *watcher) begin() error {
+func (w *watcher) begin(ctx context.Context) error {
 	root, err := w.open("", unix.O_PATH)
 	if err != nil {
 		return err
@@ -163,7 +184,7 @@ func (w *watcher) begin() error {
 	if !w.Recursive {
 		return nil
 	}
-	return w.tree("", false)
+	return w.tree(ctx, "", false)
 }
 
 // add watches an open directory; -1: it can't be watched, since commands can't read it or it went.
@@ -204,17 +225,16 @@ func (w *watcher) tooMany(message string) *agent.Error {
 }
 
 // tree watches the directories below one that is watched. With tell it reports all that is there as created.
-func (w *watcher) tree(at string, tell bool) error {
+func (w *watcher) tree(ctx context.Context, at string, tell bool) error {
 	fd, err := w.open(at, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil || fd < 0 {
 		return err
 	}
-	entries := 0
-	return w.within(fd, at, tell, 0, &entries)
+	return w.within(ctx, fd, at, tell, 0)
 }
 
-// open opens a directory below the one that is watched; -1: it isn't there any more, or out of reach. An
-// error says that the one that is watched isn't where it was.
+// open opens a directory below the one that is watched; -1: it was removed, or is out of reach. An error means
+// that the watched directory was moved or deleted.
 func (w *watcher) open(at string, flags uint64) (int, error) {
 	root, err := w.files.open(w.files.absolute(w.Path), unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
@@ -244,7 +264,7 @@ func (w *watcher) gone() error {
 }
 
 // within is tree, for an open directory, which it closes.
-func (w *watcher) within(fd int, at string, tell bool, depth int, entries *int) error {
+func (w *watcher) within(ctx context.Context, fd int, at string, tell bool, depth int) error {
 	dir := os.NewFile(uintptr(fd), "directory")
 	defer func() { _ = dir.Close() }()
 	if depth > maxDepth {
@@ -252,11 +272,8 @@ func (w *watcher) within(fd int, at string, tell bool, depth int, entries *int) 
 	}
 	for {
 		some, err := dir.Readdirnames(1024)
-		if *entries += len(some); *entries > maxEntries {
-			return w.tooMany("holds more than 65536 entries: watch a directory below")
-		}
 		for _, name := range some {
-			if err := w.found(fd, at, name, tell, depth, entries); err != nil {
+			if err := w.found(ctx, fd, at, name, tell, depth); err != nil {
 				return err
 			}
 		}
@@ -266,13 +283,20 @@ func (w *watcher) within(fd int, at string, tell bool, depth int, entries *int) 
 	}
 }
 
-func (w *watcher) found(parent int, at, name string, tell bool, depth int, entries *int) error {
-	path := join(at, name)
-	if tell && !strings.HasPrefix(name, temporaryPrefix) {
-		w.pending.add(path, agent.ChangeCreated)
+func (w *watcher) found(ctx context.Context, parent int, at, name string, tell bool, depth int) error {
+	if err := w.spend(ctx); err != nil {
+		return err
 	}
+	path := join(at, name)
 	var stat unix.Stat_t
-	if unix.Fstatat(parent, name, &stat, unix.AT_SYMLINK_NOFOLLOW) != nil || stat.Mode&unix.S_IFMT != unix.S_IFDIR {
+	if unix.Fstatat(parent, name, &stat, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return nil // it went, which is reported if it was seen
+	}
+	directory := stat.Mode&unix.S_IFMT == unix.S_IFDIR
+	if tell && !strings.HasPrefix(name, temporaryPrefix) {
+		w.pending.add(path, agent.ChangeCreated, directory)
+	}
+	if !directory {
 		return nil
 	}
 	fd, err := w.open(path, unix.O_RDONLY|unix.O_NONBLOCK)
@@ -283,7 +307,7 @@ func (w *watcher) found(parent int, at, name string, tell bool, depth int, entri
 		_ = unix.Close(fd)
 		return err
 	}
-	return w.within(fd, path, tell, depth+1, entries)
+	return w.within(ctx, fd, path, tell, depth+1)
 }
 
 // join returns the path of a name in a directory that is watched.
@@ -295,7 +319,7 @@ func join(at, name string) string {
 }
 
 // appeared watches a directory that was made, or moved here, and all below.
-func (w *watcher) appeared(at string) error {
+func (w *watcher) appeared(ctx context.Context, at string) error {
 	fd, err := w.open(at, unix.O_PATH)
 	if err != nil || fd < 0 {
 		return err
@@ -305,7 +329,7 @@ func (w *watcher) appeared(at string) error {
 	if err != nil || wd < 0 {
 		return err
 	}
-	return w.tree(at, true) // what came before it was watched
+	return w.tree(ctx, at, true) // what came before it was watched
 }
 
 // left ends the watches of a directory that was moved away, and below: their paths aren't theirs any more.
@@ -316,6 +340,31 @@ func (w *watcher) left(at string) {
 			w.forget(wd)
 		}
 	}
+}
+
+// replaced reports what is at the path of an entry that was moved away: after an exchange of two entries no other
+// event says that.
+func (w *watcher) replaced(ctx context.Context, at, name string) error {
+	fd, err := w.open(at, unix.O_PATH)
+	if err != nil || fd < 0 {
+		return err
+	}
+	var stat unix.Stat_t
+	err = unix.Fstatat(fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW)
+	_ = unix.Close(fd)
+	if err != nil {
+		return nil
+	}
+	return w.created(ctx, join(at, name), stat.Mode&unix.S_IFMT == unix.S_IFDIR)
+}
+
+// created reports an entry, and a directory's below it.
+func (w *watcher) created(ctx context.Context, path string, directory bool) error {
+	w.pending.add(path, agent.ChangeCreated, directory)
+	if directory && w.Recursive {
+		return w.appeared(ctx, path)
+	}
+	return nil
 }
 
 func (w *watcher) forget(wd int32) {

@@ -99,7 +99,7 @@ func TestWatch(t *testing.T) {
 			}
 		}
 	}
-	step("+new", true, os.WriteFile(in("new"), []byte("x"), 0o644))
+	step("+new", true, os.WriteFile(in("new"), nil, 0o644))
 	step("~old", true, os.Truncate(in("old"), 5))
 	step("~old", true, os.Chmod(in("old"), 0o600))
 	step("-new", true, os.Remove(in("new")))
@@ -209,83 +209,216 @@ func TestWatchFlood(t *testing.T) {
 // TestPending has the rules by which the changes of a path become one.
 func TestPending(t *testing.T) {
 	const c, m, r = agent.ChangeCreated, agent.ChangeChanged, agent.ChangeRemoved
-	for _, test := range []struct {
-		kinds []agent.ChangeKind
-		want  agent.ChangeKind
-	}{
-		{[]agent.ChangeKind{c, m}, c}, {[]agent.ChangeKind{c, r}, ""}, {[]agent.ChangeKind{c, r, c}, c}, {[]agent.ChangeKind{m, m}, m}, {[]agent.ChangeKind{m, r}, r},
-		{[]agent.ChangeKind{r, c}, m}, {[]agent.ChangeKind{r, c, r}, r}, {[]agent.ChangeKind{m, c}, c},
+	type kinds = []agent.ChangeKind
+	for _, test := range []struct{ kinds, want, directory kinds }{
+		{kinds{c, m}, kinds{c}, kinds{c}}, {kinds{c, r}, kinds{r}, kinds{r}}, {kinds{c, r, c}, kinds{c}, kinds{r, c}}, {kinds{m, m}, kinds{m}, kinds{m}},
+		{kinds{m, r}, kinds{r}, kinds{r}}, {kinds{r, c}, kinds{m}, kinds{r, c}}, {kinds{r, c, r}, kinds{r}, kinds{r}}, {kinds{m, c}, kinds{c}, kinds{c}}, {kinds{r, m}, kinds{r}, kinds{r}},
 	} {
-		var p pending
-		for _, kind := range test.kinds {
-			p.add("p", kind)
-		}
-		var got agent.ChangeKind
-		if all := p.take(); len(all.Changes) == 1 {
-			got = all.Changes[0].Kind
-		}
-		if got != test.want {
-			t.Errorf("%v: %q, want %q", test.kinds, got, test.want)
+		for directory, want := range map[bool]kinds{false: test.want, true: test.directory} {
+			var p pending
+			for _, kind := range test.kinds {
+				p.add("p", kind, directory)
+			}
+			var got kinds
+			for _, change := range p.take().Changes {
+				got = append(got, change.Kind)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%v of a directory, %v: %q, want %q", test.kinds, directory, got, want)
+			}
 		}
 	}
 	var p pending
+	p.add("d/x", m, false)
+	p.add("dx", m, false)
+	for range agent.MaxChanges { // what was below the directory counts no longer
+		p.add("d", r, true)
+		p.add("d", c, true)
+		p.add("d/x", c, false)
+	}
+	if all := p.take(); all.Lost || fmt.Sprintf("%s", all.Changes) != "[{dx changed} {d removed} {d created} {d/x created}]" {
+		t.Errorf("%s", all.Changes)
+	}
 	for i := range 100_000 {
-		p.add(fmt.Sprint(i), c)
-		if len(p.order) > agent.MaxChanges || len(p.kinds) > agent.MaxChanges {
+		p.add(fmt.Sprint(i), c, false)
+		if len(p.order) > agent.MaxChanges || len(p.paths) > agent.MaxChanges {
 			t.Fatalf("%d paths are held", len(p.order))
 		}
 	}
 	if all := p.take(); !all.Lost || len(all.Changes) > 0 {
 		t.Errorf("%+v", all)
 	}
-	p.add("x", m)
+	p.add("x", m, false)
 	if all := p.take(); all.Lost || len(all.Changes) != 1 {
 		t.Errorf("afterwards: %+v", all)
 	}
-	p.add(strings.Repeat("x", mostPending+1), m)
+	p.add(strings.Repeat("x", mostPending+1), m, false)
 	if all := p.take(); !all.Lost {
 		t.Errorf("%d long paths", len(all.Changes))
+	}
+	for i := range agent.MaxChanges { // two changes of each would be too many for a frame
+		p.add(fmt.Sprint(i), r, true)
+		p.add(fmt.Sprint(i), c, true)
+	}
+	if all := p.take(); !all.Lost {
+		t.Errorf("%d changes", len(all.Changes))
+	}
+}
+
+// TestWatchReportsWhatReplaces: of what was replaced the end is reported, and what comes in its place is watched.
+func TestWatchReportsWhatReplaces(t *testing.T) {
+	f, dir := workspace(t, map[string]string{"b": "old", "new": "", "p/x": "", "q/y": "", "f": "1", "g": "2", "h/z": ""})
+	in := func(name string) string { return filepath.Join(dir, name) }
+	exchange := func(a, b string) error {
+		return unix.Renameat2(unix.AT_FDCWD, in(a), unix.AT_FDCWD, in(b), unix.RENAME_EXCHANGE)
+	}
+	w := watch(t, f, agent.Watch{Recursive: true})
+	try(t, os.Rename(in("new"), in("b")), os.Remove(in("b")), os.WriteFile(in("mark1"), nil, 0o644))
+	if got := w.until("+mark1"); !slices.Contains(got, "-b") {
+		t.Errorf("replaced, then deleted: %q", got)
+	}
+	try(t, exchange("p", "q"), exchange("f", "g"), os.WriteFile(in("mark2"), nil, 0o644))
+	got := w.until("+mark2")
+	for _, want := range []string{"-p", "+p", "+p/y", "-q", "+q", "+q/x", "+f", "+g"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("exchanged: %q, without %s", got, want)
+		}
+	}
+	try(t, os.WriteFile(in("p/1"), nil, 0o644), os.WriteFile(in("q/2"), nil, 0o644))
+	w.until("+q/2") // after p/1, which comes first or with it
+	try(t, exchange("f", "h"), os.WriteFile(in("f/3"), nil, 0o644))
+	w.until("+f/3")
+}
+
+// ending is a context that has ended when it was asked for that often.
+type ending struct {
+	context.Context
+	left atomic.Int64
+}
+
+func (e *ending) Err() error {
+	if e.left.Add(-1) < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestWatchEndsInTheMiddle: its context ends it while it takes events, and while it walks.
+func TestWatchEndsInTheMiddle(t *testing.T) {
+	for _, name := range []string{"events", "a walk"} {
+		f, dir := workspace(t, nil)
+		away := t.TempDir() + "/away"
+		try(t, os.Mkdir(away, 0o755))
+		for i := range 300 {
+			try(t, os.WriteFile(fmt.Sprintf("%s/%d", away, i), nil, 0o644))
+		}
+		ctx := &ending{Context: t.Context()}
+		ctx.left.Store(100)
+		calls := 0
+		err := f.Watch(ctx, agent.Watch{Recursive: true}, func(agent.Changes) error {
+			if calls++; calls > 1 {
+				return errors.New("it went on")
+			}
+			if name == "a walk" {
+				return os.Rename(away, dir+"/here")
+			}
+			for i := range 300 {
+				try(t, os.WriteFile(fmt.Sprintf("%s/%d", dir, i), nil, 0o644))
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, context.Canceled) || calls != 1 {
+			t.Errorf("%s: %v, %d reports", name, err, calls)
+		}
+	}
+	f, dir := workspace(t, nil)
+	for i := range 300 {
+		try(t, os.WriteFile(fmt.Sprintf("%s/%d", dir, i), nil, 0o644))
+	}
+	ctx := &ending{Context: t.Context()}
+	ctx.left.Store(100)
+	if err := f.Watch(ctx, agent.Watch{Recursive: true}, func(agent.Changes) error { return errors.New("it watches") }); !errors.Is(err, context.Canceled) {
+		t.Errorf("the first walk: %v", err)
+	}
+}
+
+// TestWatchWalksLittle: events that would each cost a walk are lost, and reported so.
+func TestWatchWalksLittle(t *testing.T) {
+	f, dir := workspace(t, map[string]string{"d/": ""})
+	for i := range 400 {
+		try(t, os.WriteFile(fmt.Sprintf("%s/d/%d", dir, i), nil, 0o644))
+	}
+	stopped := errors.New("enough was seen")
+	calls, lost := 0, false
+	err := f.Watch(t.Context(), agent.Watch{Recursive: true}, func(changes agent.Changes) error {
+		if calls++; calls == 1 {
+			for range 40 {
+				try(t, os.Rename(dir+"/d", dir+"/e"), os.Rename(dir+"/e", dir+"/d"))
+			}
+			return nil
+		}
+		lost = changes.Lost
+		return stopped
+	})
+	if err != stopped || !lost {
+		t.Errorf("%v, lost: %v", err, lost)
 	}
 }
 
 // TestWatchOfARandomTree: after any changes, what was reported leads from the tree before to the tree as it is.
 func TestWatchOfARandomTree(t *testing.T) {
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			walkRandomly(t, rand.New(rand.NewPCG(seed, 2)))
+		})
+	}
+}
+
+func walkRandomly(t *testing.T, random *rand.Rand) {
 	f, dir := workspace(t, nil)
 	w := watch(t, f, agent.Watch{Recursive: true})
-	random := rand.New(rand.NewPCG(1, 2))
 	known := map[string]bool{}
-	name := func() string {
-		parts := []string{}
+	at := func() string {
+		name := dir
 		for range 1 + random.IntN(3) {
-			parts = append(parts, string(rune('a'+random.IntN(3))))
+			name = filepath.Join(name, string(rune('a'+random.IntN(3))))
 		}
-		return strings.Join(parts, "/")
+		return name
 	}
-	var marks atomic.Int64
-	for range 30 {
+	for round := range 20 {
 		for range 20 {
-			switch at := filepath.Join(dir, name()); random.IntN(4) {
-			case 0:
+			switch at, other := at(), at(); random.IntN(7) {
+			case 0, 1:
 				_ = os.Mkdir(at, 0o755)
-			case 1:
-				_ = os.WriteFile(at, []byte("x"), 0o644)
 			case 2:
-				_ = os.Rename(at, filepath.Join(dir, name()))
+				_ = os.WriteFile(at, []byte("x"), 0o644)
 			case 3:
+				_ = os.Rename(at, other)
+			case 4:
 				_ = os.RemoveAll(at)
+			case 5:
+				_ = unix.Renameat2(unix.AT_FDCWD, at, unix.AT_FDCWD, other, unix.RENAME_EXCHANGE)
+			case 6:
+				_ = os.WriteFile(other, nil, 0o644)
+				_ = os.WriteFile(at, nil, 0o644)
+				_ = os.Rename(at, other)
+				_ = os.RemoveAll(other)
 			}
 		}
-		mark := fmt.Sprintf("mark%d", marks.Add(1))
+		mark := fmt.Sprintf("mark%d", round)
 		try(t, os.WriteFile(filepath.Join(dir, mark), nil, 0o644))
 		for _, change := range w.until("+" + mark) {
-			switch path := change[1:]; change[0] {
-			case '-':
+			switch path := change[1:]; {
+			case change == "lost":
+				t.Fatal("so few changes were lost")
+			case change[0] == '-':
 				for at := range known {
 					if at == path || isBelow(at, path) {
 						delete(known, at)
 					}
 				}
-			case '+', '~':
+			default:
 				known[path] = true
 			}
 		}
