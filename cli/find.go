@@ -96,7 +96,7 @@ type runnerWatch struct {
 
 // Help is what its --help says beyond the flags.
 func (runnerWatch) Help() string {
-	return `Prints CREATED, CHANGED or REMOVED, and a path, until the runner is gone or Ctrl-C. What is renamed is REMOVED and CREATED. BEGAN comes first: from then on all is reported. LOST says that there were too many changes: list the directory again. It doesn't keep the runner.
+	return `Prints CREATED, CHANGED or REMOVED, and a path, until the runner is gone or Ctrl-C. What is renamed is REMOVED and CREATED. BEGAN comes first: from then on all is reported. LOST says that there were too many changes: list the directory again. A watch doesn't keep the runner alive.
 
     rockpool runner watch "$id" -r
     rockpool runner watch "$id:/tmp" --json
