@@ -54,6 +54,16 @@ func (p *progress) due(now time.Time) time.Duration {
 
 // say sends a notification, with the output that waits for one or, without any, with a message.
 func (p *progress) say(ctx context.Context, message string) {
+	message = p.take(message)
+	p.last = time.Now()
+	p.sent++
+	if p.token != nil {
+		_ = p.to.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: p.token, Progress: p.sent, Message: message}) // a client that has left gets none
+	}
+}
+
+// take returns the output that waits or, without any, a message.
+func (p *progress) take(message string) string {
 	if p.pending != "" {
 		message, p.passed, p.pending = p.pending, p.passed+len(p.pending), ""
 		if p.cut {
@@ -63,9 +73,5 @@ func (p *progress) say(ctx context.Context, message string) {
 	} else if p.bytes > p.passed {
 		message = fmt.Sprintf("%s, %d bytes of output so far", message, p.bytes)
 	}
-	p.last = time.Now()
-	p.sent++
-	if p.token != nil {
-		_ = p.to.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: p.token, Progress: p.sent, Message: message}) // a client that has left gets none
-	}
+	return message
 }

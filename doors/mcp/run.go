@@ -119,14 +119,19 @@ func (c *call) claim(environment runtime.EnvironmentID, inactivity *int) (runtim
 	if err != nil {
 		return runner, err
 	}
-	if err := c.hold(runner.ID); err != nil {
-		return runner, err
+	return runner, c.keep(runner.ID)
+}
+
+// keep makes a runner one of the session's. It releases that of a call which was cancelled: nobody would get its id.
+func (c *call) keep(id runtime.RunnerID) error {
+	if err := c.hold(id); err != nil {
+		return err
 	}
-	if c.ctx.Err() != nil { // nobody would get its id
-		c.drop(runner.ID)
-		return runner, context.Cause(c.ctx)
+	if c.ctx.Err() != nil {
+		c.drop(id)
+		return context.Cause(c.ctx)
 	}
-	return runner, nil
+	return nil
 }
 
 // fill writes files, or returns why one can't be written.
