@@ -249,7 +249,7 @@ func TestCancelledCallsLeaveNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	c := &call{session: s, ctx: ctx}
 	cancel()
-	runner, err := b.door.host.Guard.Claim(s.ctx, engine.ClaimInput{EnvironmentID: "shell"})
+	runner, err := b.door.host.Guard.Claim(s.ctx, engine.ClaimInput{EnvironmentID: "shell", WaitFor: new(maxWait)})
 	if err != nil {
 		t.Fatal(err)
 	}
