@@ -32,7 +32,9 @@ func TestSessionsEndWithTheMCPSession(t *testing.T) {
 				t.Error(err)
 			}
 		},
-		"idle":         func(_ *testing.T, b *bed, a *agent, _ string) { b.door.sessionOf(a).endIdle() },
+		"idle": func(t *testing.T, b *bed, a *agent, _ string) {
+			wait.For(t, "the last request has ended", b.door.sessionOf(a).endIdle)
+		},
 		"server stops": func(_ *testing.T, b *bed, _ *agent, _ string) { b.ends() },
 	} {
 		t.Run(what, func(t *testing.T) {
