@@ -98,7 +98,11 @@ func (c *Client) Door(ctx context.Context, method, path string, header http.Head
 	if b, shows := c.http.Transport.(bearer); shows {
 		r.Header.Set("Authorization", "Bearer "+b.token)
 	}
-	return c.http.Do(r)
+	direct := *c.http
+	direct.CheckRedirect = func(to *http.Request, _ []*http.Request) error { // which would get the token
+		return fmt.Errorf("the server redirects to %s: use that address", to.URL.Redacted())
+	}
+	return direct.Do(r)
 }
 
 // keptConnections is how many stay open between calls: with net/http's own two,

@@ -74,11 +74,30 @@ func (h Host) Authenticated(by Authentication, next http.Handler) http.Handler {
 type callerKey struct{}
 
 // Outlasting returns a context with the caller of an authenticated request that outlasts the request. It ends when the
-// caller's token does. Call release once it isn't used any more.
+// caller's token does, and when the server stops. Call release once it isn't used any more: a server that stops waits for it.
 func Outlasting(ctx context.Context) (_ context.Context, release func()) {
 	caller, _ := ctx.Value(callerKey{}).(identity.Caller)
-	return caller.Bind(context.WithoutCancel(ctx))
+	lasting, unbind := caller.Bind(context.WithoutCancel(ctx))
+	life, _ := ctx.Value(lifeKey{}).(Life)
+	if life.Ends == nil {
+		return lasting, unbind
+	}
+	lasting, end := context.WithCancelCause(lasting)
+	leave := life.Enter()
+	stop := context.AfterFunc(life.Ends, func() { end(context.Cause(life.Ends)) })
+	return lasting, func() { stop(); end(nil); unbind(); leave() }
 }
+
+// A Life is a server's. What outlasts its request ends with it.
+type Life struct {
+	Ends  context.Context       // when the server is to stop
+	Enter func() (leave func()) // counts what the server waits for before its engine ends
+}
+
+type lifeKey struct{}
+
+// In returns the context of a request to a server with this life.
+func (l Life) In(ctx context.Context) context.Context { return context.WithValue(ctx, lifeKey{}, l) }
 
 // Encrypted reports whether a request came by TLS: to this server, or to a trusted proxy in front of it.
 func Encrypted(r *http.Request) bool { return peers.Encrypted(r) }

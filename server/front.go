@@ -83,7 +83,7 @@ func (s *Server) newHTTP(streams context.Context, known *peers.Peers, requests r
 	options.SignIn, options.Session = people, people.Secret
 	api := graph.RefuseFraming(web.Handler(graph.Handler(s.Engine, options)))
 	server := &http.Server{
-		Handler:           s.face(known, graph.BoundUnread(requests.count(api))),
+		Handler:           s.face(known, graph.BoundUnread(requests.count(requests.lasting(streams, api)))),
 		BaseContext:       func(net.Listener) context.Context { return streams },
 		ConnContext:       graph.ConnContext,
 		ReadHeaderTimeout: 10 * time.Second, // with the handshake of TLS

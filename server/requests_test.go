@@ -1,12 +1,16 @@
 package server
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rockpool/rockpool/doors"
 )
 
 // The end of what net/http has forgotten is waited for, but not for ever.
@@ -35,5 +39,44 @@ func TestRequestsAreWaitedFor(t *testing.T) {
 			}
 			asked.Wait()
 		}
+	})
+}
+
+// What outlasts its request ends with the server, which waits for it.
+func TestWhatOutlastsRequestsIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRequests()
+		ends, end := context.WithCancelCause(t.Context())
+		stopped := make(chan struct{})
+		handler := r.lasting(ends, http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+			ctx, release := doors.Outlasting(request.Context())
+			go func() {
+				<-ctx.Done()
+				if !errors.Is(context.Cause(ctx), ErrStopping) {
+					t.Error(context.Cause(ctx))
+				}
+				time.Sleep(time.Second)
+				close(stopped)
+				release()
+			}()
+		}))
+		ask := func(handler http.Handler) {
+			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+		}
+		ask(r.count(handler))
+		synctest.Wait()
+		end(ErrStopping)
+		late := r.lasting(ends, http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+			ctx, release := doors.Outlasting(request.Context())
+			defer release()
+			<-ctx.Done()
+		}))
+		r.wait()
+		select {
+		case <-stopped:
+		default:
+			t.Error("it wasn't waited for")
+		}
+		ask(late)
 	})
 }

@@ -1,5 +1,4 @@
-// Package bridge passes messages of the Model Context Protocol on, between a program that starts this one and speaks on its
-// standard streams, and a server's door at /mcp.
+// Package bridge connects an MCP client on stdin and stdout with a server's door at /mcp.
 //
 // It looks into messages only for what the transport over HTTP needs: which open a session, and which want an answer. When
 // the server has forgotten the session, it opens another one as the client did.
@@ -29,6 +28,9 @@ const maxRefusal = 1 << 20
 // grace is how long calls may go on after the client has closed its end. A client that leaves waits about so long.
 const grace = 2 * time.Second
 
+// patience is how long a cancellation waits for the first byte of its call's answer.
+const patience = time.Second
+
 // A Sender sends a request to the door.
 type Sender func(ctx context.Context, method string, header http.Header, body io.Reader) (*http.Response, error)
 
@@ -39,14 +41,19 @@ type Bridge struct {
 	writing sync.Mutex // guards out
 	out     io.Writer
 
-	mu       sync.Mutex // guards the rest
-	first    []byte     // the message that opened the session
-	id       string     // of the session; "": there is none
-	protocol string     // the version that both speak
+	reopening sync.Mutex // held while a session is opened for a forgotten one
+
+	mu       sync.Mutex               // guards the rest
+	first    []byte                   // the message that opened the session
+	id       string                   // of the session; "": there is none
+	protocol string                   // the version that both speak
+	begun    map[string]chan struct{} // by the id of a call that waits: closed once the server has it
 }
 
 // New returns a bridge that writes what the door answers to out.
-func New(send Sender, out io.Writer) *Bridge { return &Bridge{send: send, out: out} }
+func New(send Sender, out io.Writer) *Bridge {
+	return &Bridge{send: send, out: out, begun: map[string]chan struct{}{}}
+}
 
 // Run passes on what the client writes to in, until that ends, or ctx. Then it ends the session.
 func (b *Bridge) Run(ctx context.Context, in io.Reader) error {
@@ -64,6 +71,7 @@ func (b *Bridge) Run(ctx context.Context, in io.Reader) error {
 				return
 			}
 		}
+		time.AfterFunc(grace, cancel) // here, since a message may be passing
 		ended <- scanner.Err()
 	}()
 	var calls sync.WaitGroup
@@ -74,17 +82,20 @@ func (b *Bridge) Run(ctx context.Context, in io.Reader) error {
 			cancel()
 			return nil
 		case err := <-ended:
-			stop := time.AfterFunc(grace, cancel)
-			defer stop.Stop()
 			calls.Wait()
 			return err
 		case line := <-lines:
 			m := parse(line)
 			if m.Method == "initialize" || len(m.ID) == 0 { // the order matters
+				b.await(calling, m)
 				b.pass(calling, m)
 				continue
 			}
-			calls.Go(func() { b.pass(calling, m) })
+			begun := b.begin(m)
+			calls.Go(func() {
+				defer begun()
+				b.pass(calling, m)
+			})
 		}
 	}
 }
@@ -93,9 +104,11 @@ func (b *Bridge) Run(ctx context.Context, in io.Reader) error {
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
-	Result struct {
-		ProtocolVersion string `json:"protocolVersion"`
-	} `json:"result"`
+	Params struct {
+		RequestID json.RawMessage `json:"requestId"` // of the call that a cancellation is for
+	} `json:"params"`
+	Result json.RawMessage `json:"result"`
+	Error  json.RawMessage `json:"error"`
 
 	line []byte
 }
@@ -105,6 +118,47 @@ func parse(line []byte) message {
 	m := message{line: line}
 	_ = json.Unmarshal(line, &m)
 	return m
+}
+
+// answers reports whether it is the answer to a call.
+func (m message) answers(call message) bool {
+	return len(call.ID) > 0 && bytes.Equal(m.ID, call.ID) && (m.Result != nil || m.Error != nil)
+}
+
+// begin notes a call, which waits until begun.
+func (b *Bridge) begin(m message) (begun func()) {
+	began := make(chan struct{})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.begun[string(m.ID)] = began
+	return func() { b.hasBegun(m) }
+}
+
+// hasBegun says that the server has a call.
+func (b *Bridge) hasBegun(m message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if began := b.begun[string(m.ID)]; began != nil {
+		close(began)
+		delete(b.begun, string(m.ID))
+	}
+}
+
+// await waits, before a cancellation, until the server has its call: it would ignore one that comes before.
+func (b *Bridge) await(ctx context.Context, m message) {
+	if m.Method != "notifications/cancelled" {
+		return
+	}
+	b.mu.Lock()
+	begun := b.begun[string(m.Params.RequestID)]
+	b.mu.Unlock()
+	if begun != nil {
+		select {
+		case <-begun:
+		case <-time.After(patience): // a call that is silent has begun by then
+		case <-ctx.Done():
+		}
+	}
 }
 
 // pass sends a message, and writes what comes of it.
@@ -138,18 +192,22 @@ func (e bridgeError) Error() string { return string(e) }
 // errForgotten says that the server doesn't know the session (any more).
 const errForgotten = bridgeError("the server has forgotten the MCP session")
 
+// errEnded says that the server's answer has no result.
+const errEnded = bridgeError("the server ended the answer before the result; read_output may have the output")
+
 // deliver sends a message in the session, whose id it returns, and calls each for each message of the answer.
 func (b *Bridge) deliver(ctx context.Context, m message, each func(line []byte)) (session string, err error) {
 	opens := m.Method == "initialize"
 	header := http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
 	b.mu.Lock()
 	if opens {
-		b.first, b.id, b.protocol = m.line, "", ""
-	}
-	session = b.id
-	for name, value := range map[string]string{"Mcp-Session-Id": b.id, "Mcp-Protocol-Version": b.protocol} {
-		if value != "" {
-			header.Set(name, value)
+		b.first = m.line
+	} else {
+		session = b.id
+		for name, value := range map[string]string{"Mcp-Session-Id": b.id, "Mcp-Protocol-Version": b.protocol} {
+			if value != "" {
+				header.Set(name, value)
+			}
 		}
 	}
 	b.mu.Unlock()
@@ -160,24 +218,38 @@ func (b *Bridge) deliver(ctx context.Context, m message, each func(line []byte))
 	defer response.Body.Close()
 	if response.StatusCode >= http.StatusBadRequest {
 		text, err := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
-		if answer := parse(bytes.TrimSpace(text)); err == nil && len(answer.ID) > 0 {
+		if answer := parse(bytes.TrimSpace(text)); err == nil && answer.answers(m) {
 			each(answer.line) // the call's own error
 			return session, nil
 		}
 		return session, refused(response, session, text)
 	}
-	receive, opened := each, response.Header.Get("Mcp-Session-Id")
-	if opens {
-		receive = func(line []byte) {
-			if answer := parse(line); answer.Result.ProtocolVersion != "" {
-				b.mu.Lock()
-				b.id, b.protocol = opened, answer.Result.ProtocolVersion
-				b.mu.Unlock()
+	answered := len(m.ID) == 0
+	err = read(response, func(line []byte) {
+		b.hasBegun(m)
+		if answer := parse(line); answer.answers(m) {
+			answered = true
+			if opens {
+				b.opened(response.Header.Get("Mcp-Session-Id"), answer.Result)
 			}
-			each(line)
 		}
+		each(line)
+	})
+	if err == nil && !answered {
+		err = errEnded
 	}
-	return session, read(response, receive)
+	return session, err
+}
+
+// opened takes the session that the server has opened, if it has.
+func (b *Bridge) opened(id string, result json.RawMessage) {
+	var of struct{ ProtocolVersion string }
+	if json.Unmarshal(result, &of) != nil || of.ProtocolVersion == "" {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.id, b.protocol = id, of.ProtocolVersion
 }
 
 // refused returns why the server refuses a message.
@@ -218,8 +290,11 @@ func read(response *http.Response, each func(line []byte)) error {
 	return scanner.Err()
 }
 
-// reopen opens a session as the client did, unless that was done since the forgotten one.
+// reopen opens a session as the client did, unless that was done since the forgotten one. Of calls at once, one does it, and the
+// others wait.
 func (b *Bridge) reopen(ctx context.Context, forgotten string) error {
+	b.reopening.Lock()
+	defer b.reopening.Unlock()
 	b.mu.Lock()
 	first, id := b.first, b.id
 	b.mu.Unlock()

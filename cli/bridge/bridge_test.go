@@ -218,3 +218,69 @@ func TestLeavingEndsCalls(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAnswersWithoutAResultAreErrors: a server that stops ends the answer cleanly.
+func TestAnswersWithoutAResultAreErrors(t *testing.T) {
+	c := newClient(t, &door{serve: func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\"}\n\n")
+	}})
+	c.says(`{"jsonrpc":"2.0","id":7,"method":"tools/call"}`)
+	c.sees("progress", "ended the answer before the result")
+}
+
+// TestRefusalsWithoutAnIDAreOfTheCall: the client would wait for ever.
+func TestRefusalsWithoutAnIDAreOfTheCall(t *testing.T) {
+	c := newClient(t, &door{serve: func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprint(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}`)
+	}})
+	c.says(`{"jsonrpc":"2.0","id":7,"method":"tools/call"}`)
+	c.sees(`"id":7`)
+}
+
+// TestCallsAtOnceOpenOneSession: and none of them fails.
+func TestCallsAtOnceOpenOneSession(t *testing.T) {
+	d := &door{}
+	c := newClient(t, d)
+	c.says(`{"jsonrpc":"2.0","id":1,"method":"initialize"}`)
+	c.sees(`"id":1`)
+	d.forget()
+	const calls = 8
+	for i := range calls {
+		c.says(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/list"}`, 10+i))
+	}
+	for range 2 * calls {
+		if line := wait.Receive(t, c.lines, "an answer"); strings.Contains(line, "error") {
+			t.Error(line)
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.opened != 2 {
+		t.Errorf("%d sessions", d.opened)
+	}
+}
+
+// TestCancellationsFollowTheirCalls: the server ignores one that comes first.
+func TestCancellationsFollowTheirCalls(t *testing.T) {
+	seen := make(chan string, 2)
+	c := newClient(t, &door{serve: func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if m := parse(body); len(m.ID) == 0 {
+			seen <- m.Method
+			return
+		}
+		seen <- "call"
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "data: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n\n")
+	}})
+	c.says(`{"jsonrpc":"2.0","id":7,"method":"tools/call"}`)
+	c.says(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
+	for _, want := range []string{"call", "notifications/cancelled"} {
+		if got := wait.Receive(t, seen, want); got != want {
+			t.Errorf("%s, not %s", got, want)
+		}
+	}
+	c.sees(`"id":7`)
+}

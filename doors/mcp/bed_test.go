@@ -3,9 +3,11 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -40,7 +42,7 @@ type bed struct {
 	audit  *audit.Log
 	counts *doors.Counts
 	peers  *peers.Peers
-	stop   func() // as a server's stop
+	ends   func() // what outlasts requests, as a server that stops; it waits for that
 }
 
 // The bounds of a token.
@@ -80,19 +82,20 @@ func newBed(t testing.TB, change func(d *Door)) *bed {
 	mux := http.NewServeMux()
 	host := doors.Host{Guard: guard.New(eng, book, log), Languages: language.Default(), Version: "1.2.3", MaxBody: 1 << 20, Peers: b.peers, Logger: zap.NewNop()}
 	doors.Open(mux, host, &gate.Admission{Book: book}, b.counts, b.door)
-	server := httptest.NewServer(mux)
+	var lasting sync.WaitGroup
+	ends, end := context.WithCancelCause(context.Background())
+	life := doors.Life{Ends: ends, Enter: func() func() { lasting.Add(1); return lasting.Done }}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { mux.ServeHTTP(w, r.WithContext(life.In(r.Context()))) }))
 	b.url = server.URL + "/mcp"
-	stopped := false
-	b.stop = func() {
-		if !stopped {
-			stopped = true
-			stop()
-			<-ended
-			<-ended
-		}
+	b.ends = func() {
+		end(errors.New("the server is stopping"))
+		lasting.Wait()
 	}
 	t.Cleanup(func() {
-		b.stop()
+		end(nil)
+		stop()
+		<-ended
+		<-ended
 		http.DefaultClient.CloseIdleConnections()
 		server.Close()
 		_ = fake.Close()

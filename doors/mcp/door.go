@@ -6,6 +6,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -117,6 +118,12 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, protocol http.Handle
 	id, owner := r.Header.Get(sessionHeader), ownerOf(r.Context())
 	s := d.find(id, owner)
 	switch {
+	case access.Of(r.Context()).Grant != nil:
+		http.Error(w, "a grant can't claim runners: show a token", http.StatusForbidden)
+		return
+	case bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("[")): // a batch would count as one operation
+		http.Error(w, "send each message in a request of its own", http.StatusBadRequest)
+		return
 	case s == nil && id != "":
 		http.Error(w, unknownSession, http.StatusNotFound)
 		return
@@ -131,7 +138,7 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, protocol http.Handle
 		return
 	}
 	defer s.done()
-	protocol.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), sessionKey{}, s)))
+	s.serve(w, r.WithContext(context.WithValue(r.Context(), sessionKey{}, s)), protocol)
 	if id == "" && !s.initialized() {
 		s.end(errNotOpened)
 	}
@@ -158,19 +165,15 @@ func (d *Door) delete(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// An owner is a token or a grant.
+// An owner is a token.
 type owner struct {
-	kind      access.Kind
-	id, grant string
+	kind access.Kind
+	id   string
 }
 
 func ownerOf(ctx context.Context) owner {
 	p := access.Of(ctx)
-	o := owner{kind: p.Kind, id: p.ID}
-	if p.Grant != nil {
-		o.grant = p.Grant.ID
-	}
-	return o
+	return owner{p.Kind, p.ID}
 }
 
 // find returns an owner's session; nil: it has none with this id.
@@ -183,43 +186,57 @@ func (d *Door) find(id string, of owner) *session {
 	return nil
 }
 
-// open returns a new session. Where its owner, or all, have as many as there may be, it ends the owner's that is idle for
-// the longest time: clients that crash leave some behind. LIMIT_EXCEEDED where none is idle.
+// open returns a new session. Where its owner has as many as it may, it ends the owner's that was idle longest: clients that
+// crash leave some behind. Where all have as many as there may be, it ends one of the owner that has the most. LIMIT_EXCEEDED
+// where none is idle.
 func (d *Door) open(ctx context.Context, of owner) (*session, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var own []*session
-	counted := 0
-	for _, s := range d.sessions {
-		if !s.counts() {
-			continue
-		}
-		if counted++; s.owner == of {
-			own = append(own, s)
-		}
-	}
-	if len(own) >= d.perToken || counted >= d.most {
-		slices.SortFunc(own, func(a, b *session) int { return a.lastUse().Compare(b.lastUse()) })
-		i := slices.IndexFunc(own, (*session).endIdle)
-		if i < 0 {
-			return nil, runtime.Errorf(runtime.CodeLimitExceeded, "too many MCP sessions are busy: at most %d of one token, %d in all; end some, or try again later", d.perToken, d.most)
-		}
-		delete(d.sessions, own[i].id)
-	}
-	s := &session{door: d, id: uuid.NewString(), owner: of, released: make(chan struct{}), runners: map[runtime.RunnerID]bool{}, used: time.Now()}
+	s := &session{door: d, id: uuid.NewString(), owner: of, released: make(chan struct{}), runners: map[runtime.RunnerID]bool{}, served: map[string]*sync.WaitGroup{}, used: time.Now()}
 	lasting, release := doors.Outlasting(ctx)
 	s.ctx, s.end = context.WithCancelCause(lasting)
 	s.server = d.newServer(s)
-	err := d.host.Guard.Go(s.ctx, func(ctx context.Context) {
-		defer release()
-		s.run(ctx)
-	})
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	err := d.makeRoom(of)
+	if err == nil {
+		err = d.host.Guard.Go(s.ctx, func(ctx context.Context) {
+			defer release()
+			s.run(ctx)
+		})
+	}
 	if err != nil {
+		s.end(err)
 		release()
 		return nil, err
 	}
 	d.sessions[s.id] = s
 	return s, nil
+}
+
+// makeRoom ends a session where one more would be too many.
+func (d *Door) makeRoom(of owner) error {
+	var all []*session
+	count := map[owner]int{}
+	for _, s := range d.sessions {
+		if s.counts() {
+			all = append(all, s)
+			count[s.owner]++
+		}
+	}
+	if count[of] < d.perToken && len(all) < d.most {
+		return nil
+	}
+	if count[of] >= d.perToken {
+		all = slices.DeleteFunc(all, func(s *session) bool { return s.owner != of })
+	}
+	slices.SortFunc(all, func(a, b *session) int {
+		return cmp.Or(cmp.Compare(count[b.owner], count[a.owner]), a.lastUse().Compare(b.lastUse()))
+	})
+	i := slices.IndexFunc(all, (*session).endIdle)
+	if i < 0 {
+		return runtime.Errorf(runtime.CodeLimitExceeded, "too many MCP sessions are busy: at most %d of one token, %d in all; end some, or try again later", d.perToken, d.most)
+	}
+	delete(d.sessions, all[i].id)
+	return nil
 }
 
 // forget removes a session that has ended.
@@ -247,6 +264,11 @@ func (d *Door) newServer(s *session) *sdk.Server {
 	})
 	for _, t := range d.tools {
 		server.AddTool(t.spec, func(ctx context.Context, request *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			done, err := s.answers(request.Extra)
+			if err != nil {
+				return nil, err
+			}
+			defer done()
 			return s.call(ctx, t, request), nil
 		})
 	}

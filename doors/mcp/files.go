@@ -172,7 +172,7 @@ type readInput struct {
 type content struct {
 	Size       int64  `json:"size" jsonschema:"of the whole file, in bytes"`
 	Text       string `json:"text,omitempty" jsonschema:"if it is UTF-8"`
-	Base64     string `json:"base64,omitempty" jsonschema:"if it isn't"`
+	Base64     string `json:"base64,omitempty" jsonschema:"if it isn't; an image is in the answer instead"`
 	NextOffset *int64 `json:"nextOffset,omitempty" jsonschema:"where the rest begins"`
 }
 
@@ -203,13 +203,14 @@ func readFile(c *call, in readInput) (out content, said answer, err error) {
 		out.NextOffset = &end
 	}
 	out.Size = info.Size
+	if len(said.images) > 0 {
+		said.text = fmt.Sprintf("an image of %d bytes", info.Size)
+		return out, said, nil
+	}
 	out.Text, out.Base64 = textOf(data)
 	said.text = out.Text
 	if out.Base64 != "" {
 		said.text = "it isn't UTF-8; as base64:\n" + out.Base64
-	}
-	if len(said.images) > 0 {
-		said.text = fmt.Sprintf("an image of %d bytes", info.Size)
 	}
 	if out.NextOffset != nil {
 		said.text += fmt.Sprintf("\n[… %d of %d bytes; call read_file with offset %d for the rest …]", len(data), info.Size, *out.NextOffset)

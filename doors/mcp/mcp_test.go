@@ -13,6 +13,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/audit"
+	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -178,6 +179,87 @@ func TestLongOutputIsCutWithACursorThatHasAll(t *testing.T) {
 	}
 	if rest := read(got.Cursor); !strings.HasSuffix(all, rest) || len(rest) < size-half {
 		t.Errorf("%d bytes from the cursor on", len(rest))
+	}
+}
+
+func TestOutputIsCutAbove24KiB(t *testing.T) {
+	var c cut
+	data := []byte(strings.Repeat("x", 2*half))
+	c.write(data)
+	if c.omitted() != 0 {
+		t.Errorf("%d of 24 KiB omitted", c.omitted())
+	}
+	if c.write([]byte("more")); c.omitted() != 4 {
+		t.Errorf("%d of 4 bytes more omitted", c.omitted())
+	}
+}
+
+func TestLiveOutputSaysThatThereIsMore(t *testing.T) {
+	var p progress
+	p.output(strings.Repeat("x", maxLive-1) + "ü")
+	p.output("late")
+	if want := strings.Repeat("x", maxLive-1); p.pending != want || !p.cut {
+		t.Errorf("%d bytes, %t", len(p.pending), p.cut)
+	}
+	if text := p.take(""); p.cut || !strings.HasSuffix(text, "x\n[… more: the answer or read_output has it]") {
+		t.Errorf("%t, %s", p.cut, text[maxLive-1:])
+	}
+	if p.output("on"); p.pending != "on" {
+		t.Error(p.pending)
+	}
+}
+
+// TestImagesAreSentOnce: as an image.
+func TestImagesAreSentOnce(t *testing.T) {
+	b := newBed(t, nil)
+	a := b.agent(firstToken)
+	var session opened
+	a.call("open_session", object{"environment": "shell"}, &session)
+	image := []byte("\x89PNG\r\n\x1a\n\xff")
+	a.call("write_files", object{"session": session.Session, "files": []object{{"path": "a.png", "base64": base64.StdEncoding.EncodeToString(image)}}}, &wrote{})
+	var got content
+	result := a.call("read_file", object{"session": session.Session, "path": "a.png"}, &got)
+	if got.Base64 != "" || got.Size != int64(len(image)) || !slices.ContainsFunc(result.Content, func(c sdk.Content) bool { i, is := c.(*sdk.ImageContent); return is && string(i.Data) == string(image) }) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestSessionForgetsRunnersThatWent(t *testing.T) {
+	b := newBed(t, nil)
+	a := b.agent(firstToken)
+	var session opened
+	a.call("open_session", object{"environment": "shell"}, &session)
+	if _, err := b.engine.Release(t.Context(), runtime.RunnerID(session.Session)); err != nil {
+		t.Fatal(err)
+	}
+	a.refused("execute", object{"session": session.Session, "shell": "true"}, runtime.CodeRunnerGone, "")
+	s := b.door.sessionOf(a)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.runners) != 0 {
+		t.Errorf("it holds %v", s.runners)
+	}
+}
+
+// TestCancelledCallsLeaveNothing: whoever cancels a call gets no id, so the runner is released.
+func TestCancelledCallsLeaveNothing(t *testing.T) {
+	b := newBed(t, nil)
+	a := b.agent(firstToken)
+	s := b.door.sessionOf(a)
+	ctx, cancel := context.WithCancel(s.ctx)
+	c := &call{session: s, ctx: ctx}
+	cancel()
+	runner, err := b.door.host.Guard.Claim(s.ctx, engine.ClaimInput{EnvironmentID: "shell", WaitFor: new(maxWait)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.keep(runner.ID) == nil || b.held() != 0 {
+		t.Error("a call that was cancelled keeps a runner")
+	}
+	result := s.failed(ctx, "execute", ctx.Err())
+	var got struct{ Error problem }
+	if decodeContent(t, result, &got); got.Error.Next != "" || !strings.Contains(got.Error.Message, "the client asked for it") {
+		t.Errorf("%+v", got)
 	}
 }
 

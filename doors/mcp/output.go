@@ -59,7 +59,7 @@ func (c *cut) omitted() int { return c.total - len(c.head) - len(c.shownTail()) 
 
 // shownTail is the end that is shown.
 func (c *cut) shownTail() []byte {
-	if len(c.head)+len(c.tail) == c.total && len(c.tail) <= 2*half {
+	if len(c.head)+len(c.tail) == c.total && len(c.tail) <= half {
 		return c.tail
 	}
 	return c.tail[len(c.tail)-half:]

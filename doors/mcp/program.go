@@ -16,7 +16,7 @@ import (
 // Bounds of arguments, which the tools' schemas say.
 const (
 	maxTimeLimit = 3600 // seconds
-	maxWait      = 60   // seconds that a claim waits for a runner
+	maxWait      = 45   // seconds that a claim waits for a runner: clients and proxies end requests that are silent for a minute
 )
 
 // A program is what run_program and execute run.

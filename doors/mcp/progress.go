@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -25,15 +26,19 @@ type progress struct {
 	sent    float64 // notifications
 	last    time.Time
 	pending string
-	passed  int // bytes of output that were passed on
-	bytes   int // of all output
+	cut     bool // pending lacks what was printed since
+	passed  int  // bytes of output that were passed on
+	bytes   int  // of all output
 }
 
 // output takes more output.
 func (p *progress) output(text string) {
 	p.bytes += len(text)
+	if p.cut {
+		return
+	}
 	if room := min(maxLive-len(p.pending), maxLiveInAll-p.passed-len(p.pending)); room < len(text) {
-		text = text[:max(room, 0)]
+		text, p.cut = trimEnd([]byte(text[:max(room, 0)])), true
 	}
 	p.pending += text
 }
@@ -49,14 +54,24 @@ func (p *progress) due(now time.Time) time.Duration {
 
 // say sends a notification, with the output that waits for one or, without any, with a message.
 func (p *progress) say(ctx context.Context, message string) {
-	if p.pending != "" {
-		message, p.passed, p.pending = p.pending, p.passed+len(p.pending), ""
-	} else if p.bytes > p.passed {
-		message = fmt.Sprintf("%s, %d bytes of output so far", message, p.bytes)
-	}
+	message = p.take(message)
 	p.last = time.Now()
 	p.sent++
 	if p.token != nil {
 		_ = p.to.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: p.token, Progress: p.sent, Message: message}) // a client that has left gets none
 	}
+}
+
+// take returns the output that waits or, without any, a message.
+func (p *progress) take(message string) string {
+	if p.pending != "" {
+		message, p.passed, p.pending = p.pending, p.passed+len(p.pending), ""
+		if p.cut {
+			message += "\n[… more: the answer or read_output has it]"
+			p.cut = p.passed > maxLiveInAll-utf8.UTFMax
+		}
+	} else if p.bytes > p.passed {
+		message = fmt.Sprintf("%s, %d bytes of output so far", message, p.bytes)
+	}
+	return message
 }

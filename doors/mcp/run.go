@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -120,7 +119,19 @@ func (c *call) claim(environment runtime.EnvironmentID, inactivity *int) (runtim
 	if err != nil {
 		return runner, err
 	}
-	return runner, c.hold(runner.ID)
+	return runner, c.keep(runner.ID)
+}
+
+// keep makes a runner one of the session's. It releases that of a call which was cancelled: nobody would get its id.
+func (c *call) keep(id runtime.RunnerID) error {
+	if err := c.hold(id); err != nil {
+		return err
+	}
+	if c.ctx.Err() != nil {
+		c.drop(id)
+		return context.Cause(c.ctx)
+	}
+	return nil
 }
 
 // fill writes files, or returns why one can't be written.
@@ -149,12 +160,17 @@ func (c *call) runAll(id runtime.RunnerID, what plan) (ran, error) {
 }
 
 // run runs one command, and passes its output on meanwhile. It cancels the command when the call ends before.
-func (c *call) run(id runtime.RunnerID, in engine.StartInput, stdin *string) (ran, error) {
+func (c *call) run(id runtime.RunnerID, in engine.StartInput, stdin *string) (out ran, err error) {
 	in.RunnerID = id
 	x, err := c.door.host.Guard.Start(c.ctx, in)
 	if err != nil {
 		return ran{}, err
 	}
+	defer func() {
+		if err != nil {
+			_, _ = c.door.host.Guard.Cancel(context.WithoutCancel(c.ctx), x.ID) // err is the cause; one that has ended needs none
+		}
+	}()
 	feeding, fed := context.WithCancel(c.ctx)
 	defer fed()
 	if stdin != nil {
@@ -165,9 +181,6 @@ func (c *call) run(id runtime.RunnerID, in engine.StartInput, stdin *string) (ra
 	c.progress.say(c.ctx, "execution "+string(x.ID)+" has started")
 	ended, output, err := c.follow(x.ID)
 	if err != nil {
-		if _, cancelErr := c.door.host.Guard.Cancel(context.WithoutCancel(c.ctx), x.ID); cancelErr != nil {
-			err = errors.Join(err, cancelErr)
-		}
 		return ran{}, err
 	}
 	return report(ended, output), nil

@@ -3,9 +3,11 @@ package mcp
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/zap"
 
@@ -17,6 +19,7 @@ var (
 	errDeleted   = errors.New("the client ended the MCP session")
 	errIdle      = errors.New("the MCP session was idle")
 	errNotOpened = errors.New("the client didn't initialize the MCP session")
+	errLeft      = errors.New("the client left before the call began")
 )
 
 // A session is an MCP session, with the runners that were claimed in it.
@@ -33,7 +36,8 @@ type session struct {
 	connection *sdk.ServerSession
 	opened     bool // the client has sent initialize
 	runners    map[runtime.RunnerID]bool
-	busy       int // requests
+	busy       int                        // requests
+	served     map[string]*sync.WaitGroup // their calls, by what requestKey has
 	used       time.Time
 	idle       *time.Timer
 }
@@ -52,15 +56,53 @@ func (s *session) begin() bool {
 	return true
 }
 
-// done ends a request.
+// done ends a request. The last one of a session that has ended meanwhile closes what it may have connected since.
 func (s *session) done() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.busy--
 	s.used = time.Now()
-	if s.busy == 0 && s.ctx.Err() == nil {
+	last, ended, connection := s.busy == 0, s.ctx.Err() != nil, s.connection
+	if last && !ended {
 		s.idle = time.AfterFunc(s.door.idle, func() { s.endIdle() })
 	}
+	s.mu.Unlock()
+	if last && ended && connection != nil {
+		_ = connection.Close()
+	}
+}
+
+// requestKey is a header that no client can send, since it has a space. The SDK passes the headers of a request on to its
+// calls, but not its context.
+const requestKey = "rockpool request"
+
+// serve serves a request, and waits for its calls: they go on where the client has left, and take what the request took.
+func (s *session) serve(w http.ResponseWriter, r *http.Request, protocol http.Handler) {
+	key, calls := uuid.NewString(), new(sync.WaitGroup)
+	r.Header = r.Header.Clone()
+	r.Header[requestKey] = []string{key}
+	s.mu.Lock()
+	s.served[key] = calls
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.served, key)
+		s.mu.Unlock()
+		calls.Wait()
+	}()
+	protocol.ServeHTTP(w, r)
+}
+
+// answers makes a call's request wait for it, until done. An error: the request has ended.
+func (s *session) answers(of *sdk.RequestExtra) (done func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, key := range of.Header[requestKey] {
+		if calls := s.served[key]; calls != nil {
+			calls.Add(1)
+			return calls.Done, nil
+		}
+	}
+	return nil, errLeft
 }
 
 func (s *session) lastUse() time.Time {
@@ -87,8 +129,7 @@ func (s *session) connected(connection *sdk.ServerSession, method string) {
 	s.opened = s.opened || method == "initialize"
 }
 
-// counts reports whether it is one of the sessions that are bounded. Clients ask for the versions of the protocol first, with
-// a message that opens none.
+// counts reports whether the session counts towards the limits. A request that only asks for protocol versions doesn't.
 func (s *session) counts() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,11 +186,16 @@ func (s *session) holds(id runtime.RunnerID) error {
 	return nil
 }
 
+// lost forgets a runner that isn't there any more.
+func (s *session) lost(id runtime.RunnerID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.runners, id)
+}
+
 // drop releases a runner of the session's. False: its claim had ended before.
 func (s *session) drop(id runtime.RunnerID) bool {
-	s.mu.Lock()
-	delete(s.runners, id)
-	s.mu.Unlock()
+	s.lost(id)
 	return s.release(id)
 }
 

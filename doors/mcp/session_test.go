@@ -2,6 +2,8 @@ package mcp
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -30,8 +32,10 @@ func TestSessionsEndWithTheMCPSession(t *testing.T) {
 				t.Error(err)
 			}
 		},
-		"idle":         func(_ *testing.T, b *bed, a *agent, _ string) { b.door.sessionOf(a).endIdle() },
-		"server stops": func(_ *testing.T, b *bed, _ *agent, _ string) { b.stop() },
+		"idle": func(t *testing.T, b *bed, a *agent, _ string) {
+			wait.For(t, "the last request has ended", b.door.sessionOf(a).endIdle)
+		},
+		"server stops": func(_ *testing.T, b *bed, _ *agent, _ string) { b.ends() },
 	} {
 		t.Run(what, func(t *testing.T) {
 			b := newBed(t, nil)
@@ -44,9 +48,7 @@ func TestSessionsEndWithTheMCPSession(t *testing.T) {
 			s := b.door.sessionOf(a)
 			end(t, b, a, id)
 			<-s.released
-			if what != "server stops" {
-				b.freed()
-			}
+			b.freed()
 			wait.For(t, "the session is forgotten", func() bool { return b.door.sessionOf(a) == nil })
 			if _, err := a.CallTool(t.Context(), &sdk.CallToolParams{Name: "list_environments"}); err == nil {
 				t.Error("the MCP session answers")
@@ -150,6 +152,7 @@ func TestBadRequests(t *testing.T) {
 		{http.MethodDelete, firstToken, "nope", "", http.StatusNotFound},
 		{http.MethodPost, firstToken, "", "{", http.StatusBadRequest},
 		{http.MethodPost, firstToken, "", "", http.StatusBadRequest},
+		{http.MethodPost, firstToken, "", " \r\n\t[" + initialize + "]", http.StatusBadRequest},
 		{http.MethodPost, firstToken, "", strings.Repeat(" ", 1<<20) + initialize, http.StatusRequestEntityTooLarge},
 		{http.MethodPost, firstToken, "", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, http.StatusOK}, // with an error
 	} {
@@ -166,19 +169,122 @@ func TestSessionsAreBounded(t *testing.T) {
 	mine, _ := b.token(runtime.DefaultTenant)
 	other, _ := b.token("physics")
 	third, _ := b.token("chemistry")
-	first, second := b.agent(mine), b.agent(mine)
-	wait.For(t, "the second one is idle", func() bool { return b.door.sessionOf(second).requests() == 0 })
-	first.call("list_environments", object{}, &environments{}) // used last
-	b.agent(mine)
-	if b.door.sessionOf(second) != nil || b.door.sessionOf(first) == nil {
-		t.Error("not the one that is idle for the longest time has ended")
+	idle := func(a *agent) *agent {
+		wait.For(t, "it is idle", func() bool { return b.door.sessionOf(a).requests() == 0 })
+		return a
 	}
-	b.agent(other)
-	if _, err := b.connect(third); err == nil {
-		t.Error("there are more than three")
+	gone := func(a *agent) bool { return b.door.sessionOf(a) == nil }
+	first, second := idle(b.agent(mine)), idle(b.agent(mine))
+	idle(first).call("list_environments", object{}, &environments{}) // used last
+	idle(first)
+	again := b.agent(mine)
+	if !gone(second) || gone(first) {
+		t.Error("not the one that was idle longest has ended")
+	}
+	kept := idle(b.agent(other))
+	if !b.door.sessionOf(first).begin() || !b.door.sessionOf(again).begin() || !b.door.sessionOf(kept).begin() {
+		t.Fatal("one has ended")
 	}
 	if status, text := b.send(http.MethodPost, third, "", initialize); status != http.StatusTooManyRequests || !strings.Contains(text, "at most 2 of one token, 3 in all") {
 		t.Errorf("%d %s", status, text)
+	}
+	for _, a := range []*agent{kept, again, first} { // the other's is idle longest
+		b.door.sessionOf(a).done()
+		idle(a)
+	}
+	b.agent(third)
+	if gone(kept) || !gone(again) || gone(first) {
+		t.Error("not one of the token with the most sessions has ended")
+	}
+}
+
+// TestGrantsOpenNoSessions: a grant can't claim, and has no bound of its own.
+func TestGrantsOpenNoSessions(t *testing.T) {
+	b := newBed(t, nil)
+	token, id := b.token(runtime.DefaultTenant)
+	a := b.agent(token)
+	var session opened
+	a.call("open_session", object{"environment": "shell"}, &session)
+	by := access.Principal{Kind: access.KindToken, ID: id, Role: access.Client, Tenant: runtime.DefaultTenant}
+	grant, _, err := b.book.Sign(by, access.Grant{Runner: runtime.RunnerID(session.Session), Rights: []access.Right{access.Watch}}, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"", a.ID()} {
+		if status, text := b.send(http.MethodPost, grant, id, initialize); status != http.StatusForbidden {
+			t.Errorf("%d %s", status, text)
+		}
+	}
+	if status, text := b.send(http.MethodDelete, grant, a.ID(), ""); status != http.StatusNotFound {
+		t.Errorf("%d %s", status, text)
+	}
+}
+
+// TestCallsWhoseClientLeftAreCounted: cutting connections gets nobody more calls than the bounds allow, and the session isn't
+// idle.
+func TestCallsWhoseClientLeftAreCounted(t *testing.T) {
+	b := newBed(t, nil)
+	a := b.agent(firstToken)
+	var session opened
+	a.call("open_session", object{"environment": "shell"}, &session)
+	s := b.door.sessionOf(a)
+	wait.For(t, "the first requests have ended", func() bool { return s.requests() == 0 })
+	for i := range maxOperations {
+		b.cut(a, fmt.Sprintf(`{"jsonrpc":"2.0","id":"cut-%d","method":"tools/call","params":{"name":"execute","arguments":{"session":%q,"shell":"count 1000000000 1000"},"_meta":{"progressToken":%d}}}`, i, session.Session, i))
+		wait.For(t, "the request has ended", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.served) == 0 })
+	}
+	if status, text := b.send(http.MethodPost, firstToken, a.ID(), `{"jsonrpc":"2.0","id":99,"method":"tools/list"}`); status != http.StatusTooManyRequests {
+		t.Errorf("%d %s", status, text)
+	}
+	if s.endIdle() {
+		t.Error("a session with calls is idle")
+	}
+	if _, err := s.answers(&sdk.RequestExtra{Header: http.Header{requestKey: {"of one that has ended"}}}); !errors.Is(err, errLeft) {
+		t.Errorf("a call begins whose client has left: %v", err)
+	}
+	s.end(errDeleted)
+	<-s.released
+	b.freed()
+}
+
+// cut sends a message, and cuts the connection as soon as some of the answer came.
+func (b *bed) cut(a *agent, message string) {
+	b.t.Helper()
+	ctx, cut := context.WithCancel(b.t.Context())
+	defer cut()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url, strings.NewReader(message))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Authorization": {"Bearer " + firstToken}, sessionHeader: {a.ID()}}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if _, err := io.ReadFull(response.Body, make([]byte, 1)); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// TestSessionThatEndsBeforeItsFirstMessage: what the SDK has connected for it is closed with its last request.
+func TestSessionThatEndsBeforeItsFirstMessage(t *testing.T) {
+	b := newBed(t, nil)
+	s, err := b.door.open(access.With(t.Context(), access.Server()), owner{})
+	if err != nil || !s.begin() {
+		t.Fatal(err)
+	}
+	s.end(errDeleted)
+	<-s.released
+	transport, _ := sdk.NewInMemoryTransports()
+	connection, err := s.server.Connect(t.Context(), transport, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.connected(connection, "initialize")
+	s.done()
+	if err := connection.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -223,7 +329,9 @@ func TestCallsAreBoundedAsTheAPIs(t *testing.T) {
 
 func TestIdleSessionsEnd(t *testing.T) {
 	b := newBed(t, func(d *Door) { d.idle = time.Millisecond })
-	b.send(http.MethodPost, firstToken, "", initialize)
+	if status, text := b.send(http.MethodPost, firstToken, "", initialize); status != http.StatusOK {
+		t.Errorf("%d %s", status, text)
+	}
 	wait.For(t, "the session ends", func() bool { return b.door.count() == 0 })
 }
 

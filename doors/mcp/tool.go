@@ -92,7 +92,7 @@ func simplify(s *jsonschema.Schema) {
 	simplify(s.Items)
 }
 
-// between gives a number of a schema its range, which its description says too.
+// between sets a number's range in a schema. Its description repeats the range.
 func between(s *jsonschema.Schema, name string, low, high float64) {
 	s.Properties[name].Minimum, s.Properties[name].Maximum = &low, &high
 }
@@ -176,6 +176,9 @@ func (s *session) failed(ctx context.Context, name string, err error) *sdk.CallT
 		}
 	}
 	p := problem{Code: typed.Code, Field: shorten(fields.Replace(typed.Field)), Message: shorten(typed.Message), Retryable: typed.Code.Retryable(), Next: next(typed)}
+	if ctx.Err() != nil {
+		p.Next = "" // whoever cancelled it knows
+	}
 	if p.Code == runtime.CodeInternal {
 		id := uuid.NewString()
 		p.Message = "the server failed; its log has the detail under id " + id

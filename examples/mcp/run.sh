@@ -16,13 +16,14 @@ send() {
 		--header 'Accept: application/json, text/event-stream' "$@"
 }
 
-session=$(send --dump-header - --output /dev/null --data '{"jsonrpc": "2.0", "id": 1, "method": "initialize",
-	"params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "run.sh", "version": "1"}}}' |
-	tr -d '\r' | sed -n 's/^mcp-session-id: //Ip')
+headers=$(send --dump-header - --output /dev/null --data '{"jsonrpc": "2.0", "id": 1, "method": "initialize",
+	"params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "run.sh", "version": "1"}}}')
+session=$(printf '%s\n' "$headers" | tr -d '\r' | sed -n 's/^mcp-session-id: //Ip')
 trap 'send --header "Mcp-Session-Id: $session" --request DELETE' EXIT
 
 send --header "Mcp-Session-Id: $session" --data '{"jsonrpc": "2.0", "method": "notifications/initialized"}'
 call=$(jq --null-input --arg language "$language" --arg source "$source" '{jsonrpc: "2.0", id: 2, method: "tools/call",
 	params: {name: "run_program", arguments: {language: $language, source: $source}}}')
 # The answer is a stream of server-sent events, of which this one has the result.
-send --header "Mcp-Session-Id: $session" --data "$call" | sed -n 's/^data: //p' | jq '.result.structuredContent | {outcome, exitCode, stdout, stderr}'
+answer=$(send --header "Mcp-Session-Id: $session" --data "$call")
+printf '%s\n' "$answer" | sed -n 's/^data: //p' | jq '.result.structuredContent | {outcome, exitCode, stdout, stderr}'

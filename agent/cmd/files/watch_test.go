@@ -49,7 +49,7 @@ func watch(t *testing.T, f *Files, wanted agent.Watch) *watched {
 	return w
 }
 
-// until collects changes as "+path", "-path" and "~path" until want is among them.
+// until collects changes as "+path", "-path" and "~path" until one of want is among them.
 func (w *watched) until(want ...string) (all []string) {
 	w.t.Helper()
 	for !slices.ContainsFunc(want, func(one string) bool { return slices.Contains(all, one) }) {

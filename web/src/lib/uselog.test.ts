@@ -1,7 +1,7 @@
 import { act, cleanup, renderHook } from "@testing-library/react";
 import type { Sink } from "graphql-ws";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { ask } from "./ask";
+import { ask, ServerError } from "./ask";
 import { link } from "./link";
 import type { LinePage, Stream } from "./loglines";
 import { useLog, useSearchedLog } from "./uselog";
@@ -81,6 +81,14 @@ test("the first output is asked for at once, a flood ten times a second, and the
   expect([asked() - before, log.current.end?.state]).toEqual([12, "FINISHED"]);
   await pass(1_000);
   expect(asked() - before).toBe(12);
+});
+
+test("the end is known even where its page fails", async () => {
+  const log = await opened(1);
+  vi.mocked(ask).mockRejectedValue(new ServerError("not yours"));
+  act(() => sink.next({ data: { executionEvents: { __typename: "ExecutionFinished", cursor: "next", execution: { state: "FINISHED" } } } }));
+  await act(() => vi.advanceTimersByTimeAsync(0));
+  expect([log.current.error?.message, log.current.end?.state]).toEqual(["not yours", "FINISHED"]);
 });
 
 test("without an execution nothing is asked, and it is known that there are no lines", async () => {

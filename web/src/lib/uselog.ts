@@ -123,7 +123,7 @@ export function useLog(id: string | undefined, stream: Stream | undefined): Log 
       } catch (failure) {
         if (stop.signal.aborted) return;
         const error = failure as ServerError;
-        show({ error: error.retryable ? undefined : error });
+        show({ error: error.retryable ? undefined : error, ...(end && { end, started: true }) });
         if (error.retryable) {
           grown = wait = true;
           setTimeout(() => ((wait = false), void load()), again);

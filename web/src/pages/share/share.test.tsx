@@ -39,6 +39,7 @@ test("one that ends while it is watched keeps what was printed", () => {
   expect(screen.getByRole("alert").textContent).toContain("This link has ended");
   expect(container.querySelector("[role=log]")).toBeTruthy();
   expect(container.textContent).not.toContain("download");
+  expect(container.textContent).toContain("Nothing was printed while the link worked");
 });
 
 test("one without a grant says so, and nothing is asked", () => {

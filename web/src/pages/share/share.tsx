@@ -122,7 +122,7 @@ export function SharedPage({ usable, execution, until, searched, error, retry, t
         </div>
       </Card>
       <Card title="Output" bare>
-        <LogView {...searched} label="What it printed" tools={over ? undefined : tools} nothing={<NothingPrinted on={stream} ended={end !== undefined || over !== undefined} />} />
+        <LogView {...searched} label="What it printed" tools={over ? undefined : tools} nothing={over ? <Empty title="Nothing was printed while the link worked" /> : <NothingPrinted on={stream} ended={end !== undefined} />} />
       </Card>
     </Page>
   );

@@ -90,6 +90,7 @@ func (c *call) sessionRunner(session string) (runtime.Runner, error) {
 	}
 	runner, there, err := c.door.host.Guard.Runner(c.ctx, id)
 	if err == nil && !there {
+		c.lost(id)
 		err = runtime.Errorf(runtime.CodeRunnerGone, "session %q isn't there any more: it wasn't used for too long, or its runner was lost", session)
 	}
 	return runner, err

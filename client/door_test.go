@@ -1,0 +1,25 @@
+package client
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// A door's redirect would get the token.
+func TestDoorFollowsNoRedirects(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("it was followed with %q", r.Header.Get("Authorization"))
+	}))
+	defer other.Close()
+	server := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+	defer server.Close()
+	response, err := New(server.URL).WithToken("secret").Door(t.Context(), http.MethodPost, "/mcp", http.Header{}, strings.NewReader("{}"))
+	if err == nil || !strings.Contains(err.Error(), "the server redirects to "+other.URL) {
+		t.Errorf("%v %v", response, err)
+	}
+	if response != nil {
+		_ = response.Body.Close()
+	}
+}
