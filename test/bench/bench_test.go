@@ -32,7 +32,7 @@ func TestSelect(t *testing.T) {
 		{[]string{"flat/cl"}, []string{"flat/claim/runners", "flat/claim/history", "flat/claim/tenants"}},
 		{[]string{"fair"}, []string{"fair/flood", "fair/tenants"}},
 		{[]string{"true/graphql/*"}, []string{"true/graphql/1", "true/graphql/2", "true/graphql/8", "true/graphql/32"}},
-		{[]string{"run/", "first-output/sse"}, []string{"first-output/sse", "run/one-call", "run/four-calls", "run/sustained/true", "run/sustained/python", "run/sustained/python-warm", "run/sustained/c"}},
+		{[]string{"run/", "first-output/sse"}, []string{"first-output/sse", "run/one-call", "run/four-calls", "run/sustained/true", "run/sustained/python", "run/sustained/python-warm", "run/sustained/jobe", "run/sustained/c"}},
 		{[]string{"lag", "lag/1"}, []string{"lag/1", "lag/100", "lag/1000"}},
 	} {
 		rows, err := rows.Select(Rows(), test.names)

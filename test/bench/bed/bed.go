@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/bench/floors"
 	"github.com/rockpool/rockpool/test/bench/judge"
@@ -98,10 +99,14 @@ func (b *Bed) ServeIn(ctx context.Context, isolation runtime.Isolation, runners,
 	if err := fillStore(ctx, data, executions); err != nil {
 		return nil, fmt.Errorf("fill the store: %w", err)
 	}
+	languages := filepath.Join(dir, "languages.yaml")
+	if err := os.WriteFile(languages, []byte("languages: [{id: python3, environments: ["+Environment+"]}]\n"), 0o600); err != nil {
+		return nil, err
+	}
 	group := NewGroup()
 	s, err := startServer(ctx, launch{
 		program: b.Program, data: data, Group: group, listen: "127.0.0.1:0", profiled: b.Profiles != "",
-		cluster: []string{"--cgroup-parent", group, "--on-stop", "remove", "--gvisor-runtime", b.GVisor,
+		cluster: []string{"--cgroup-parent", group, "--on-stop", "remove", "--gvisor-runtime", b.GVisor, "--doors", config.DoorJobe, "--languages", languages,
 			"--cpu-overcommit", strconv.Itoa(CPUOvercommit), "--memory-overcommit", strconv.Itoa(MemoryOvercommit)},
 		overcommitted: true,
 		env:           client.PutEnvironmentInput{Isolation: &isolation, Resources: &client.ResourcesInput{WorkspaceMiB: new(256), MemoryMiB: new(512)}}, // a replaced file is there twice for a moment

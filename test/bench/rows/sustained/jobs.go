@@ -19,6 +19,7 @@ type job struct {
 	source     string  // in C, which is compiled to "program"; "": there is nothing to compile
 	goal       float64 // runs per second; 0: none
 	warm       bool    // the runner has python loaded
+	jobe       bool    // it is sent to the door for Jobe's clients
 }
 
 // jobs are the programs, from the cheapest on.
@@ -26,6 +27,7 @@ var jobs = []job{
 	{name: "true", what: "`true`", argv: []string{"/usr/bin/true"}, goal: 250},
 	{name: "python", what: "`python3 -c 'print(1)'`", argv: []string{"/usr/bin/python3", "-c", "print(1)"}, goal: 110},
 	{name: "python-warm", what: "`python3 -c 'print(1)'` from an interpreter that each runner has loaded", argv: []string{"/usr/bin/python3", "-c", "print(1)"}, goal: 200, warm: true},
+	{name: "jobe", what: "`print(1)` in Python, as CodeRunner asks a Jobe server for it (`--doors jobe`),", argv: []string{"/usr/bin/python3", "-c", "print(1)"}, goal: 100, jobe: true},
 	{name: "c", what: "a compiled C program that prints a line, uploaded with each run", argv: []string{"./program"}, source: cSource},
 }
 

@@ -3,9 +3,12 @@
 package sustained
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"time"
 
@@ -34,7 +37,7 @@ func Rows() []rows.Row {
 			What: fmt.Sprintf("Runs of %s per second over HTTP, to the known end, each in a fresh runner, by %d clients, while the pool of %d makes new runners; "+
 				"what the pool held beforehand doesn't count.", job.what, clients, pool),
 			Floor: "A small C program that makes the same kind of sandbox with system calls alone, starts the program in it and removes it; two at a time.",
-			Unit:  measure.PerSecond, Per: "run", Peer: !job.warm,
+			Unit:  measure.PerSecond, Per: "run", Peer: !job.warm && !job.jobe,
 			Open: func(ctx context.Context, b *bed.Bed) (rows.Pair, error) { return openJob(ctx, b, job) },
 		}
 		if job.goal > 0 {
@@ -61,6 +64,9 @@ func openJob(ctx context.Context, b *bed.Bed, j job) (rows.Pair, error) {
 		return rows.Pair{}, err
 	}
 	input := map[string]any{"environmentId": bed.Environment, "waitFor": 60, "command": j.argv, "files": files.input()}
+	if j.jobe {
+		return pairOf(ctx, b, j, files, s, func(ctx context.Context) error { return atJobe(ctx, s) })
+	}
 	run := func(ctx context.Context) error {
 		const mutation = `mutation($in: RunInput!) { run(input: $in) { execution { id } } }`
 		var out struct {
@@ -76,12 +82,18 @@ func openJob(ctx context.Context, b *bed.Bed, j job) (rows.Pair, error) {
 			return rows.Pair{}, err
 		}
 	}
+	return pairOf(ctx, b, j, files, s, run)
+}
+
+// pairOf returns what is measured with run, beside its floor.
+func pairOf(ctx context.Context, b *bed.Bed, j job, files files, s *bed.Server, run func(ctx context.Context) error) (rows.Pair, error) {
 	p := rows.Pair{Rounds: 5, Row: func(ctx context.Context, r *measure.Round) error {
 		if err := load(b).Measure(ctx, r, run); err != nil {
 			return err
 		}
 		return s.Settle(ctx, pool)
 	}}
+	var err error
 	if b.Peer != nil {
 		p.Floor, err = atPeer(ctx, b, j, files)
 	} else {
@@ -92,6 +104,28 @@ func openJob(ctx context.Context, b *bed.Bed, j job) (rows.Pair, error) {
 	}
 	return p, rows.Warm(ctx, p.Probes()...)
 }
+
+// atJobe has the server run a job of Jobe's API.
+func atJobe(ctx context.Context, s *bed.Server) error {
+	const job = `{"run_spec": {"language_id": "python3", "sourcecode": "print(1)"}}`
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+"/jobe/index.php/restapi/runs", strings.NewReader(job))
+	if err != nil {
+		return err
+	}
+	answer, err := jobeClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && !bytes.Contains(text, []byte(`"outcome":15,`)) {
+		err = fmt.Errorf("%s: %.200s", answer.Status, text)
+	}
+	return err
+}
+
+// jobeClient keeps a connection for each client.
+var jobeClient = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
 
 // startsWarm returns an error where a command doesn't start from what the runner has loaded.
 func startsWarm(ctx context.Context, s *bed.Server, argv []string) error {
