@@ -59,7 +59,7 @@ func launchOf(languages []client.Language, environment string, file client.FileI
 	}
 	switch {
 	case !known && environment == "":
-		return l, fmt.Errorf("can't tell the language of %s, and so its environment: name one with --env; `rockpool languages` lists what is told by a file's ending", file.Path)
+		return l, fmt.Errorf("%s has no known file ending: name an environment with --env; `rockpool languages` lists the endings", file.Path)
 	case !known:
 		return l, fmt.Errorf("can't tell how to run %s in %s: give the command after --, for example: rockpool run --env %s %s -- ruby %s",
 			file.Path, environment, environment, file.Path, file.Path)

@@ -55,8 +55,8 @@ func TestLaunch(t *testing.T) {
 func TestLaunchSaysWhatToDo(t *testing.T) {
 	for _, test := range []struct{ environment, file, says string }{
 		{"10", "x.zig", "can't tell how to run x.zig in 10: give the command after --"},
-		{"", "x.zig", "can't tell the language of x.zig, and so its environment: name one with --env"},
-		{"", "x", "name one with --env"},
+		{"", "x.zig", "x.zig has no known file ending: name an environment with --env"},
+		{"", "x", "name an environment with --env"},
 		{"", "x.c", "no environment serves c: an OPERATOR makes one with `rockpool env put c --image gcc`"},
 		{"", "x.go", "`rockpool env put go --image golang --memory 1024MiB --processes 256 --workspace 512MiB`"},
 	} {

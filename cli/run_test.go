@@ -60,7 +60,7 @@ func TestRunFindsTheEnvironmentByTheFile(t *testing.T) {
 		}
 	}
 	s.fails("no environment serves lonely: an OPERATOR makes one with `rockpool env put absent --image lonely:1 --memory 600MiB`", "run", "x.lonely")
-	s.fails("can't tell the language of x.unknown", "run", "x.unknown")
+	s.fails("x.unknown has no known file ending", "run", "x.unknown")
 }
 
 func TestRunBuildsFirst(t *testing.T) {

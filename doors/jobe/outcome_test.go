@@ -112,7 +112,7 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-// TestErrorsOfRuns: what has no room now is an outcome. What the caller can mend has a status of its own.
+// TestErrorsOfRuns: a run without room gets outcome 21. An error that the caller can mend has its own HTTP status.
 func TestErrorsOfRuns(t *testing.T) {
 	for _, test := range []struct {
 		err    error

@@ -199,7 +199,7 @@ func (p *phase) take(event batch.Event, hold *peers.Hold) error {
 	return nil
 }
 
-// overloaded answers an error of a run: what has no room now is outcome 21, and never an HTTP error.
+// overloaded answers an error of a run. A run without room gets outcome 21, never an HTTP error.
 func overloaded(err error) (any, error) {
 	switch runtime.CodeOf(err) {
 	case runtime.CodeNoRunnerAvailable, runtime.CodeQuotaExceeded, runtime.CodeLimitExceeded, runtime.CodeClusterUnavailable:

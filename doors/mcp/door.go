@@ -250,7 +250,7 @@ const instructions = `Rockpool runs programs in isolated runners: Linux sandboxe
 
 - One program, once: run_program. It answers with the output, how the program ended, and the files that it made.
 - Several steps that share files (install, edit, build, test): open_session, then execute, write_files, read_file and list_files, and close_session at the end.
-- Programs run in /workspace, as a user who isn't root. Relative paths are below it. What is written there counts as memory.
+- Programs run in /workspace, as a user that isn't root. Relative paths start there. Files there count as memory.
 - Long output is cut in the middle, and the answer says so: read_output reads the rest.
 - An error has a code, the wrong argument and what to do next. A program that fails isn't an error of the tool: see outcome and exitCode.
 - list_environments says which languages and environments there are.`

@@ -241,7 +241,7 @@ func TestSessionForgetsRunnersThatWent(t *testing.T) {
 	}
 }
 
-// TestCancelledCallsLeaveNothing: whoever cancels a call gets no id, so the runner is released.
+// TestCancelledCallsLeaveNothing: a cancelled call answers without an id, so its runner is released.
 func TestCancelledCallsLeaveNothing(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)

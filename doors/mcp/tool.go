@@ -177,7 +177,7 @@ func (s *session) failed(ctx context.Context, name string, err error) *sdk.CallT
 	}
 	p := problem{Code: typed.Code, Field: shorten(fields.Replace(typed.Field)), Message: shorten(typed.Message), Retryable: typed.Code.Retryable(), Next: next(typed)}
 	if ctx.Err() != nil {
-		p.Next = "" // whoever cancelled it knows
+		p.Next = "" // the agent cancelled it
 	}
 	if p.Code == runtime.CodeInternal {
 		id := uuid.NewString()

@@ -133,7 +133,7 @@ func (m moodle) token(t *testing.T, tenant string, role client.Role) string {
 	return made.CreateToken.Secret
 }
 
-// TestE2EJobeOverload: what has no room now is an outcome, never an error of HTTP.
+// TestE2EJobeOverload: a run without room gets outcome 21, never an HTTP error.
 func TestE2EJobeOverload(t *testing.T) {
 	m := serve(t, nil, python)
 	run := func() int { return m.run(t, object{"language_id": "python3", "sourcecode": "print(1)"}).Outcome }

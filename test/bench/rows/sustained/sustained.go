@@ -65,7 +65,9 @@ func openJob(ctx context.Context, b *bed.Bed, j job) (rows.Pair, error) {
 	}
 	input := map[string]any{"environmentId": bed.Environment, "waitFor": 60, "command": j.argv, "files": files.input()}
 	if j.jobe {
-		return pairOf(ctx, b, j, files, s, func(ctx context.Context) error { return atJobe(ctx, s) })
+		connections := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}} // one for each client
+		b.OnClose(func() error { connections.CloseIdleConnections(); return nil })
+		return pairOf(ctx, b, j, files, s, func(ctx context.Context) error { return atJobe(ctx, s, connections) })
 	}
 	run := func(ctx context.Context) error {
 		const mutation = `mutation($in: RunInput!) { run(input: $in) { execution { id } } }`
@@ -106,13 +108,13 @@ func pairOf(ctx context.Context, b *bed.Bed, j job, files files, s *bed.Server, 
 }
 
 // atJobe has the server run a job of Jobe's API.
-func atJobe(ctx context.Context, s *bed.Server) error {
+func atJobe(ctx context.Context, s *bed.Server, connections *http.Client) error {
 	const job = `{"run_spec": {"language_id": "python3", "sourcecode": "print(1)"}}`
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+"/jobe/index.php/restapi/runs", strings.NewReader(job))
 	if err != nil {
 		return err
 	}
-	answer, err := jobeClient.Do(r)
+	answer, err := connections.Do(r)
 	if err != nil {
 		return err
 	}
@@ -123,9 +125,6 @@ func atJobe(ctx context.Context, s *bed.Server) error {
 	}
 	return err
 }
-
-// jobeClient keeps a connection for each client.
-var jobeClient = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
 
 // startsWarm returns an error where a command doesn't start from what the runner has loaded.
 func startsWarm(ctx context.Context, s *bed.Server, argv []string) error {
