@@ -4,18 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
 	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-const (
-	freeBody = 16 << 10    // bytes of each body that don't count: the number of connections bounds them
-	bodyTime = time.Minute // for a body to arrive
-)
+// bodyTime is how long a body may take to arrive.
+const bodyTime = time.Minute
 
 type holdKey struct{}
 
@@ -50,35 +48,22 @@ func (e *BodyError) Error() string { return e.Message }
 // nothing arrives holds none. It returns QUOTA_EXCEEDED where there is none left, or a *BodyError.
 func (h Host) ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	tooLarge := &BodyError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body must be at most %d bytes", h.MaxBody)}
-	most := h.MaxBody
-	if r.ContentLength >= 0 {
-		most = r.ContentLength
-	}
-	if most > h.MaxBody {
+	if r.ContentLength > h.MaxBody {
 		return nil, tooLarge
 	}
 	deadlines := http.NewResponseController(w)
 	_ = deadlines.SetReadDeadline(time.Now().Add(bodyTime))       // where that isn't possible, it ends with the connection
 	defer func() { _ = deadlines.SetReadDeadline(time.Time{}) }() // else the answer would end by then
-	from, hold := http.MaxBytesReader(w, r.Body, h.MaxBody), HoldOf(r)
-	text := make([]byte, 0, min(most+1, freeBody)) // one more, to see the end
-	for {
-		if len(text) == cap(text) {
-			to := max(min(2*int64(cap(text)), most+1), int64(cap(text))+1)
-			if err := hold.Grow(to - max(int64(cap(text)), freeBody)); err != nil {
-				return nil, err
-			}
-			text = append(make([]byte, 0, to), text...)
-		}
-		n, err := from.Read(text[len(text):cap(text)])
-		text = text[:len(text)+n]
-		switch large := new(http.MaxBytesError); {
-		case errors.Is(err, io.EOF):
-			return text, nil
-		case errors.As(err, &large):
-			return nil, tooLarge
-		case err != nil:
-			return nil, &BodyError{http.StatusBadRequest, "the body broke off"}
-		}
+	text, err := HoldOf(r).Read(http.MaxBytesReader(w, r.Body, h.MaxBody), r.ContentLength, h.MaxBody)
+	large := new(http.MaxBytesError)
+	switch {
+	case err == nil:
+		return text, nil
+	case errors.As(err, &large), errors.Is(err, peers.ErrTooLong):
+		return nil, tooLarge
+	case runtime.CodeOf(err) == runtime.CodeQuotaExceeded:
+		return nil, err
+	default:
+		return nil, &BodyError{http.StatusBadRequest, "the body broke off"}
 	}
 }

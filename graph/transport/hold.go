@@ -2,8 +2,6 @@ package transport
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net/http"
 	"sync"
 
@@ -20,10 +18,10 @@ import (
 // What requests and answers take. The figures are measured: see
 // TestDecodingTakesWhatIsCounted.
 const (
-	freeBody   = 16 << 10 // of each request and answer isn't counted: the number of operations bounds it
-	valueBytes = 352      // of memory for each JSON value, beside its text: an object in an object takes most
-	fieldBytes = 512      // of memory for each field, while an operation is carried out: 40,000 fields of runners took 515 each
-	tokenBytes = 256      // of memory for each token of a document: a list's numbers take 216 each
+	freeBody   = peers.FreeBody
+	valueBytes = 352 // of memory for each JSON value, beside its text: an object in an object takes most
+	fieldBytes = 512 // of memory for each field, while an operation is carried out: 40,000 fields of runners took 515 each
+	tokenBytes = 256 // of memory for each token of a document: a list's numbers take 216 each
 
 	// These are free in each operation. The bound of operations covers them.
 	freeFields = 64
@@ -198,46 +196,6 @@ func (h *hold) move() *hold {
 	moved := *h
 	*h = hold{}
 	return &moved
-}
-
-// errTooLong says that a body has more than it may.
-var errTooLong = errors.New("too long")
-
-// read reads a body, of which size bytes were announced, or -1. It allocates as bytes
-// arrive, at most twice what has arrived. A body of which nothing arrives holds no
-// budget. With an error it returns what has arrived.
-func (h *hold) read(from io.Reader, size, limit int64) ([]byte, error) {
-	most := limit
-	if size >= 0 {
-		most = min(size, limit)
-	}
-	most++ // to see the end, or that there is more
-	first := int64(1 << 10)
-	if size >= 0 {
-		first = freeBody
-	}
-	text := make([]byte, 0, min(most, first))
-	for {
-		if len(text) == cap(text) {
-			to := min(2*int64(cap(text)), most)
-			if err := h.Grow(to - max(int64(cap(text)), freeBody)); err != nil {
-				return text, err
-			}
-			text = append(make([]byte, 0, to), text...)
-		}
-		n, err := from.Read(text[len(text):cap(text)])
-		text = text[:len(text)+n]
-		switch {
-		case int64(len(text)) > limit:
-			return text, errTooLong
-		case errors.Is(err, io.EOF):
-			return text, nil
-		case err != nil:
-			return text, err
-		case int64(len(text)) == most: // more than was announced
-			return text, errTooLong
-		}
-	}
 }
 
 // expand takes what the values of these JSON texts need beside the texts.

@@ -13,6 +13,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
+	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -67,16 +68,16 @@ const bodyTime = 5 * time.Minute
 func (s Settings) readBody(w http.ResponseWriter, r *http.Request, body *arriving, h *hold) ([]byte, int, error) {
 	tooLarge := runtime.Errorf(runtime.CodeLimitExceeded, "the body must be at most %d bytes", s.MaxBody)
 	if r.ContentLength > s.MaxBody {
-		body.err = errTooLong // what follows would have to be read
+		body.err = peers.ErrTooLong // what follows would have to be read
 		return nil, http.StatusRequestEntityTooLarge, tooLarge
 	}
 	body.until(time.Now().Add(bodyTime))
-	text, err := h.read(body, r.ContentLength, s.MaxBody)
+	text, err := h.Read(body, r.ContentLength, s.MaxBody)
 	switch {
 	case err == nil:
 		body.pause()
 		return text, 0, nil
-	case errors.Is(err, errTooLong):
+	case errors.Is(err, peers.ErrTooLong):
 		return nil, http.StatusRequestEntityTooLarge, tooLarge
 	case runtime.CodeOf(err) == runtime.CodeLimitExceeded:
 		return nil, http.StatusRequestTimeout, err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 
+	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -94,9 +95,9 @@ func (t Multipart) field(w http.ResponseWriter, body *arriving, parts *multipart
 	if err != nil || part.FormName() != name {
 		return nil, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput, "the parts must be operations, map, and then the files: %s isn't where it belongs", name)
 	}
-	text, err := h.read(part, -1, most)
+	text, err := h.Read(part, -1, most)
 	switch {
-	case errors.Is(err, errTooLong):
+	case errors.Is(err, peers.ErrTooLong):
 		return nil, http.StatusRequestEntityTooLarge, runtime.Errorf(runtime.CodeLimitExceeded, "the part %s must be at most %d bytes", name, most)
 	case err != nil:
 		return nil, statusOf(w, err, http.StatusServiceUnavailable, http.StatusBadRequest), body.brokenOff(err)

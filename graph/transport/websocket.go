@@ -178,7 +178,7 @@ func (c *connection) read(ctx context.Context, end context.CancelCauseFunc) erro
 		}
 		h := c.holdOf(c.operating(ctx))
 		late.Reset(bodyTime)
-		text, err := h.read(reader, -1, 2*c.MaxBody) // the library ends it at MaxBody, and says why
+		text, err := h.Read(reader, -1, 2*c.MaxBody) // the library ends it at MaxBody, and says why
 		refused := runtime.CodeOf(err) == runtime.CodeQuotaExceeded
 		switch {
 		case err == nil:

@@ -2,6 +2,8 @@ package peers
 
 import (
 	"context"
+	"errors"
+	"io"
 
 	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
@@ -17,6 +19,12 @@ const (
 
 // DefaultBody is how many bytes a body may have by default.
 const DefaultBody = 32 << 20
+
+// FreeBody is how many bytes of each request and answer aren't counted: the number of operations bounds them.
+const FreeBody = 16 << 10
+
+// ErrTooLong says that a body has more bytes than it may.
+var ErrTooLong = errors.New("too long")
 
 // A Hold is what one request or message has taken of the bounds. It is for one
 // goroutine at a time. The zero value holds nothing and is bounded by nothing.
@@ -173,6 +181,43 @@ func (h *Hold) Shrink(n int64) {
 		h.peer.bodies.give(n)
 	}
 	h.bytes -= n
+}
+
+// Read reads a body of at most limit bytes. Its sender announced size bytes, or -1 for none. Read takes memory as
+// bytes arrive, at most twice as much as has arrived: a body of which nothing arrives holds none. It returns what
+// has arrived, also with an error: ErrTooLong, QUOTA_EXCEEDED for a bound of memory, or what from returned.
+func (h *Hold) Read(from io.Reader, size, limit int64) ([]byte, error) {
+	most := limit
+	if size >= 0 {
+		most = min(size, limit)
+	}
+	most++ // to see the end, or that there is more
+	first := int64(1 << 10)
+	if size >= 0 {
+		first = FreeBody
+	}
+	text := make([]byte, 0, min(most, first))
+	for {
+		if len(text) == cap(text) {
+			to := min(2*int64(cap(text)), most)
+			if err := h.Grow(to - max(int64(cap(text)), FreeBody)); err != nil {
+				return text, err
+			}
+			text = append(make([]byte, 0, to), text...)
+		}
+		n, err := from.Read(text[len(text):cap(text)])
+		text = text[:len(text)+n]
+		switch {
+		case int64(len(text)) > limit:
+			return text, ErrTooLong
+		case errors.Is(err, io.EOF):
+			return text, nil
+		case err != nil:
+			return text, err
+		case int64(len(text)) == most: // more than was announced
+			return text, ErrTooLong
+		}
+	}
 }
 
 // Release gives back all.
