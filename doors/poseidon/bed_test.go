@@ -60,6 +60,12 @@ type bed struct {
 
 func newBed(t testing.TB, options Options) bed {
 	t.Helper()
+	return newBounded(t, options, peers.Bounds{})
+}
+
+// newBounded returns one whose callers may take bounds, and the memory that all beds have.
+func newBounded(t testing.TB, options Options, bounds peers.Bounds) bed {
+	t.Helper()
 	fake := clustertest.NewFake()
 	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
 	if err != nil {
@@ -75,9 +81,11 @@ func newBed(t testing.TB, options Options) bed {
 	if err := book.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	mux, bounded := http.NewServeMux(), peers.New(peers.Bounds{Bodies: 1 << 30, TokenBodies: maxHeld})
+	bounds.Bodies, bounds.TokenBodies = 1<<30, maxHeld
+	mux, bounded := http.NewServeMux(), peers.New(bounds)
 	host := doors.Host{Guard: guard.New(eng, book, nil), Version: "1.2.3", MaxBody: 1 << 20, Peers: bounded, Logger: zap.NewNop()}
-	opened := New(options)
+	opened := New(options).(*door)
+	opened.closeTime, opened.quitGrace = wait.Limit, wait.Limit // no test asserts them
 	doors.Open(mux, host, &gate.Admission{Book: book}, new(doors.Counts), opened)
 	streams, endStreams := context.WithCancel(context.Background())
 	var requests sync.WaitGroup // those of WebSockets end later than the server
@@ -88,18 +96,21 @@ func newBed(t testing.TB, options Options) bed {
 	}))
 	server.Config.BaseContext = func(net.Listener) context.Context { return streams }
 	server.Config.ConnContext = socket.ConnContext
+	listener := bounded.Listen(server.Listener)
+	server.Listener = listener
 	server.Start()
 	t.Cleanup(func() {
 		endStreams()
 		http.DefaultClient.CloseIdleConnections()
 		server.Close()
+		listener.Wait()
 		requests.Wait()
 		stop()
 		if err := errors.Join(<-ended, fake.Close(), db.Close()); err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})
-	return bed{t, server.URL + root, token, "", book, eng, fake, endStreams, mux, opened.(*door), bounded}
+	return bed{t, server.URL + root, token, "", book, eng, fake, endStreams, mux, opened, bounded}
 }
 
 // as returns the bed for a new tenant's client with a role.

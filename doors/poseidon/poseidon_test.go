@@ -397,9 +397,12 @@ func TestFloodOfExecutions(t *testing.T) {
 		urls = append(urls, b.execute(runner, "true"))
 	}
 	for i, url := range urls {
-		_, response, err := websocket.Dial(t.Context(), url, &websocket.DialOptions{HTTPHeader: http.Header{TokenHeader: {b.token}}})
+		ws, response, err := websocket.Dial(t.Context(), url, &websocket.DialOptions{HTTPHeader: http.Header{TokenHeader: {b.token}}})
 		if started := err == nil; started != (i >= 3) {
 			t.Errorf("%d is answered with %s", i, response.Status)
+		}
+		if err == nil {
+			_, _ = frames(t, ws)
 		}
 	}
 	wait.For(t, "all to end", func() bool {
