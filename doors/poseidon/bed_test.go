@@ -145,18 +145,38 @@ func (b bed) call(method, path, body string) (status int, answer any) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	return response.StatusCode, decoded(text)
+}
+
+func decoded(text []byte) (answer any) {
 	if len(text) > 0 && json.Unmarshal(text, &answer) != nil {
-		answer = string(text)
+		return string(text)
 	}
-	return response.StatusCode, answer
+	return answer
 }
 
 // expect is call with this status; it returns the body's field.
 func (b bed) expect(status int, method, path, body, field string) string {
 	b.t.Helper()
 	got, answer := b.call(method, path, body)
+	return b.fieldOf(status, got, answer, method, path, body, field)
+}
+
+// refused is expect for a body that the door doesn't read to its end. It needs no connection: half a second later the server
+// would close that, and what isn't read would take the answer along.
+func (b bed) refused(status int, method, path, body, field string) string {
+	b.t.Helper()
+	r := httptest.NewRequestWithContext(b.t.Context(), method, root+path, strings.NewReader(body))
+	r.Header.Set(TokenHeader, b.token)
+	w := httptest.NewRecorder()
+	b.handler.ServeHTTP(w, r)
+	return b.fieldOf(status, w.Code, decoded(w.Body.Bytes()), method, path, body, field)
+}
+
+func (b bed) fieldOf(status, got int, answer any, method, path, body, field string) string {
+	b.t.Helper()
 	if got != status {
-		b.t.Fatalf("%s %s %s is answered with %d, not %d: %v", method, path, body, got, status, answer)
+		b.t.Fatalf("%s %s %.100s is answered with %d, not %d: %v", method, path, body, got, status, answer)
 	}
 	fields, _ := answer.(map[string]any)
 	value, _ := fields[field].(string)
