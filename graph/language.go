@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/language"
 )
 
@@ -16,7 +15,7 @@ func (r query) Languages(ctx context.Context) ([]language.Recipe, error) {
 }
 
 func (r recipe) EnvironmentID(ctx context.Context, of *language.Recipe) (*string, error) {
-	env, err := r.environment(ctx, of)
+	env, _, err := r.guard.FirstEnvironment(ctx, of.Environments)
 	return orNull(string(env.ID)), err
 }
 
@@ -24,22 +23,12 @@ func (r recipe) EnvironmentID(ctx context.Context, of *language.Recipe) (*string
 const versionPatience = 3 * time.Second
 
 func (r recipe) Version(ctx context.Context, of *language.Recipe) (*string, error) {
-	env, err := r.environment(ctx, of)
-	if err != nil || env.ID == "" || len(of.Version) == 0 {
+	env, there, err := r.guard.FirstEnvironment(ctx, of.Environments)
+	if err != nil || !there || len(of.Version) == 0 {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, versionPatience)
 	defer cancel()
 	found, _ := r.measured.Versions(ctx, env)
 	return orNull(found[of.ID]), nil
-}
-
-// environment returns the preferred one that the caller sees; the zero environment: there is none.
-func (r recipe) environment(ctx context.Context, of *language.Recipe) (runtime.Environment, error) {
-	for _, id := range of.Environments {
-		if env, ok, err := r.guard.Environment(ctx, id); ok || err != nil {
-			return env, err
-		}
-	}
-	return runtime.Environment{}, nil
 }

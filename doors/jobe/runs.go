@@ -14,7 +14,6 @@ import (
 	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
-	"github.com/rockpool/rockpool/runtime/language"
 )
 
 const (
@@ -72,7 +71,7 @@ func (a *api) start(w http.ResponseWriter, r *http.Request) (j job, _ runtime.Ba
 		return j, "", err
 	}
 	recipe, _ := a.recipe(s.language)
-	env, there, err := a.environment(r.Context(), recipe)
+	env, there, err := a.Guard.FirstEnvironment(r.Context(), recipe.Environments)
 	if err != nil {
 		return j, "", err
 	}
@@ -96,16 +95,6 @@ func (a *api) start(w http.ResponseWriter, r *http.Request) (j job, _ runtime.Ba
 		return err
 	})
 	return j, b.ID, err
-}
-
-// environment returns the one that the caller's programs in a language run in.
-func (a *api) environment(ctx context.Context, recipe language.Recipe) (env runtime.Environment, there bool, err error) {
-	for _, id := range recipe.Environments {
-		if env, there, err = a.Guard.Environment(ctx, id); there || err != nil {
-			return env, there, err
-		}
-	}
-	return runtime.Environment{}, false, nil
 }
 
 // filesOf returns the files of a run, the source first. One of the cache may take the source's place.

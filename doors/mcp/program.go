@@ -127,9 +127,6 @@ func (c *call) choose(at place) (runtime.EnvironmentID, *language.Recipe, error)
 	if err != nil {
 		return "", nil, err
 	}
-	have := func(id runtime.EnvironmentID) bool {
-		return slices.ContainsFunc(there, func(env runtime.Environment) bool { return env.ID == id })
-	}
 	environment := runtime.EnvironmentID(at.Environment)
 	if at.Language == "" {
 		if environment == "" && len(there) == 1 {
@@ -148,10 +145,14 @@ func (c *call) choose(at place) (runtime.EnvironmentID, *language.Recipe, error)
 		return "", nil, runtime.Invalid("language", "must be one that list_environments has, not %q; or give environment with command or shell", at.Language)
 	}
 	if environment == "" {
-		var found bool
-		if environment, found = recipe.Environment(have); !found {
+		env, found, err := c.door.host.Guard.FirstEnvironment(c.ctx, recipe.Environments)
+		if err != nil {
+			return "", nil, err
+		}
+		if !found {
 			return "", nil, runtime.Invalid("language", "no environment here has %s; there are %s", recipe.Name, names(there))
 		}
+		environment = env.ID
 	}
 	return environment, &recipe, nil
 }

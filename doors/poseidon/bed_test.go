@@ -60,6 +60,12 @@ type bed struct {
 
 func newBed(t testing.TB, options Options) bed {
 	t.Helper()
+	return newBounded(t, options, peers.Bounds{})
+}
+
+// newBounded returns one whose callers may take bounds, and the memory that all beds have.
+func newBounded(t testing.TB, options Options, bounds peers.Bounds) bed {
+	t.Helper()
 	fake := clustertest.NewFake()
 	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
 	if err != nil {
@@ -75,9 +81,11 @@ func newBed(t testing.TB, options Options) bed {
 	if err := book.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	mux, bounded := http.NewServeMux(), peers.New(peers.Bounds{Bodies: 1 << 30, TokenBodies: maxHeld})
+	bounds.Bodies, bounds.TokenBodies = 1<<30, maxHeld
+	mux, bounded := http.NewServeMux(), peers.New(bounds)
 	host := doors.Host{Guard: guard.New(eng, book, nil), Version: "1.2.3", MaxBody: 1 << 20, Peers: bounded, Logger: zap.NewNop()}
-	opened := New(options)
+	opened := New(options).(*door)
+	opened.closeTime, opened.quitGrace = wait.Limit, wait.Limit // no test asserts them
 	doors.Open(mux, host, &gate.Admission{Book: book}, new(doors.Counts), opened)
 	streams, endStreams := context.WithCancel(context.Background())
 	var requests sync.WaitGroup // those of WebSockets end later than the server
@@ -88,18 +96,21 @@ func newBed(t testing.TB, options Options) bed {
 	}))
 	server.Config.BaseContext = func(net.Listener) context.Context { return streams }
 	server.Config.ConnContext = socket.ConnContext
+	listener := bounded.Listen(server.Listener)
+	server.Listener = listener
 	server.Start()
 	t.Cleanup(func() {
 		endStreams()
 		http.DefaultClient.CloseIdleConnections()
 		server.Close()
+		listener.Wait()
 		requests.Wait()
 		stop()
 		if err := errors.Join(<-ended, fake.Close(), db.Close()); err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})
-	return bed{t, server.URL + root, token, "", book, eng, fake, endStreams, mux, opened.(*door), bounded}
+	return bed{t, server.URL + root, token, "", book, eng, fake, endStreams, mux, opened, bounded}
 }
 
 // as returns the bed for a new tenant's client with a role.
@@ -134,18 +145,38 @@ func (b bed) call(method, path, body string) (status int, answer any) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	return response.StatusCode, decoded(text)
+}
+
+func decoded(text []byte) (answer any) {
 	if len(text) > 0 && json.Unmarshal(text, &answer) != nil {
-		answer = string(text)
+		return string(text)
 	}
-	return response.StatusCode, answer
+	return answer
 }
 
 // expect is call with this status; it returns the body's field.
 func (b bed) expect(status int, method, path, body, field string) string {
 	b.t.Helper()
 	got, answer := b.call(method, path, body)
+	return b.fieldOf(status, got, answer, method, path, body, field)
+}
+
+// refused is expect for a body that the door doesn't read to its end. It needs no connection: half a second later the server
+// would close that, and what isn't read would take the answer along.
+func (b bed) refused(status int, method, path, body, field string) string {
+	b.t.Helper()
+	r := httptest.NewRequestWithContext(b.t.Context(), method, root+path, strings.NewReader(body))
+	r.Header.Set(TokenHeader, b.token)
+	w := httptest.NewRecorder()
+	b.handler.ServeHTTP(w, r)
+	return b.fieldOf(status, w.Code, decoded(w.Body.Bytes()), method, path, body, field)
+}
+
+func (b bed) fieldOf(status, got int, answer any, method, path, body, field string) string {
+	b.t.Helper()
 	if got != status {
-		b.t.Fatalf("%s %s %s is answered with %d, not %d: %v", method, path, body, got, status, answer)
+		b.t.Fatalf("%s %s %.100s is answered with %d, not %d: %v", method, path, body, got, status, answer)
 	}
 	fields, _ := answer.(map[string]any)
 	value, _ := fields[field].(string)

@@ -32,13 +32,15 @@ type Options struct {
 
 // New returns the door.
 func New(options Options) doors.Door {
-	return &door{options: options, keepalive: keepalive, pending: newPending()}
+	return &door{options: options, keepalive: keepalive, closeTime: closeTime, quitGrace: quitGrace, pending: newPending()}
 }
 
 type door struct {
 	doors.Host
 	options   Options
 	keepalive time.Duration
+	closeTime time.Duration
+	quitGrace time.Duration
 	pending   *pending
 }
 

@@ -192,7 +192,7 @@ func TestBodies(t *testing.T) {
 				t.Errorf("%q has no message", body)
 			}
 		}
-		b.expect(413, "PATCH", path+"/files", strings.Repeat(" ", 1<<20+1), "message")
+		b.refused(413, "PATCH", path+"/files", strings.Repeat(" ", 1<<20+1), "message")
 	}
 	for _, idle := range b.engine.Runners(engine.RunnerFilter{States: []runtime.RunnerState{runtime.RunnerIdle}}) {
 		b.expect(410, "POST", "/runners/"+string(idle.ID)+"/execute", `{"command":"true"}`, "message") // it isn't claimed
@@ -214,7 +214,7 @@ func TestBodiesCount(t *testing.T) {
 	if err := held.Grow(maxHeld - 100_000); err != nil { // another request's
 		t.Fatal(err)
 	}
-	if got := b.expect(500, "PATCH", "/runners/unknown/files", patch, "errorCode"); got != "NOMAD_OVERLOAD" {
+	if got := b.refused(500, "PATCH", "/runners/unknown/files", patch, "errorCode"); got != "NOMAD_OVERLOAD" {
 		t.Error(got)
 	}
 }
@@ -397,9 +397,12 @@ func TestFloodOfExecutions(t *testing.T) {
 		urls = append(urls, b.execute(runner, "true"))
 	}
 	for i, url := range urls {
-		_, response, err := websocket.Dial(t.Context(), url, &websocket.DialOptions{HTTPHeader: http.Header{TokenHeader: {b.token}}})
+		ws, response, err := websocket.Dial(t.Context(), url, &websocket.DialOptions{HTTPHeader: http.Header{TokenHeader: {b.token}}})
 		if started := err == nil; started != (i >= 3) {
 			t.Errorf("%d is answered with %s", i, response.Status)
+		}
+		if err == nil {
+			_, _ = frames(t, ws)
 		}
 	}
 	wait.For(t, "all to end", func() bool {

@@ -3,6 +3,8 @@ package poseidon
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -14,6 +16,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/test/wait"
@@ -90,6 +93,54 @@ func TestSubscriptions(t *testing.T) {
 		got, _ := frames(t, ws)
 		return slices.Equal(got, []string{`{"type":"start"}`, `{"type":"exit","data":0}`})
 	})
+}
+
+// TestSubscriptionsOfAnAddressAndAToken: a WebSocket is one of theirs, too.
+func TestSubscriptionsOfAnAddressAndAToken(t *testing.T) {
+	for name, test := range map[string]struct {
+		bounds  peers.Bounds
+		message string
+		other   bool // another token has room
+	}{
+		"address": {peers.Bounds{Subscriptions: 1}, "--peer-subscriptions", false},
+		"token":   {peers.Bounds{TokenSubscriptions: 1}, "--token-subscriptions", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBounded(t, Options{}, test.bounds).as("one", access.Operator)
+			runner := b.claim()
+			first, second, third := b.execute(runner, "cat"), b.execute(runner, "true"), b.execute(runner, "true")
+			ws := b.open(first)
+			dial := func(url, token string) (*websocket.Conn, error) {
+				ws, response, err := websocket.Dial(t.Context(), url, &websocket.DialOptions{HTTPHeader: http.Header{TokenHeader: {token}}})
+				if err == nil {
+					t.Cleanup(func() { _ = ws.CloseNow() })
+					return ws, nil
+				}
+				text, _ := io.ReadAll(response.Body)
+				return nil, fmt.Errorf("%d %s", response.StatusCode, text)
+			}
+			if _, err := dial(second, b.token); err == nil || !strings.HasPrefix(err.Error(), "500 ") || !strings.Contains(err.Error(), test.message) || !strings.Contains(err.Error(), `"errorCode":"NOMAD_OVERLOAD"`) {
+				t.Fatalf("the second is answered with %v", err)
+			}
+			another, err := dial(third, b.as("one", access.Client).token)
+			if (err == nil) != test.other {
+				t.Errorf("that of another token is answered with %v", err)
+			}
+			if err == nil {
+				_, _ = frames(t, another)
+			}
+			_ = ws.CloseNow()
+			wait.For(t, "room for the second, which still waits", func() bool {
+				ws, err := dial(second, b.token)
+				if err != nil {
+					return false
+				}
+				got, _ := frames(t, ws)
+				return slices.Equal(got, []string{`{"type":"start"}`, `{"type":"exit","data":0}`})
+			})
+			wait.For(t, "no subscription is left", func() bool { return b.peers.Usage().Subscriptions == 0 })
+		})
+	}
 }
 
 func TestAHandshakeThatFailsUsesUpNothing(t *testing.T) {

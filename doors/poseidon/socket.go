@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
@@ -24,7 +25,7 @@ import (
 const (
 	patience  = 2 * time.Minute  // of a write whose reader takes nothing
 	keepalive = 12 * time.Second // a peer that is quiet for this long gets a ping
-	closeTime = time.Second      // for the peer's answer to a close
+	closeTime = time.Second      // for the last frames, and then for the peer's answer to a close
 	quitGrace = 3 * time.Second  // for a program to end by SIGQUIT, when its reader has left
 	maxInput  = 256 << 10        // bytes of a message
 	maxQueued = 4                // messages that the program hasn't read
@@ -51,6 +52,9 @@ func (d *door) follow(w http.ResponseWriter, r *http.Request) error {
 	id := r.URL.Query().Get("executionID")
 	if !d.pending.has(runner.ID, id) {
 		return status{http.StatusNotFound, noneWaits}
+	}
+	if err := doors.HoldOf(r).Subscribe(); err != nil {
+		return err
 	}
 	done, err := d.Guard.Subscribing(r.Context())
 	if err != nil {
@@ -103,7 +107,7 @@ type connection struct {
 func (c *connection) serve(ctx context.Context, start starter) {
 	following, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	defer context.AfterFunc(following, func() { c.conn.Hurry(closeTime) })()
+	defer context.AfterFunc(following, func() { c.conn.Hurry(c.closeTime) })()
 	kept := make(chan struct{})
 	go func() { // it reads until the peer closes, whatever happens here
 		defer close(c.read)
@@ -137,7 +141,7 @@ func (c *connection) serve(ctx context.Context, start starter) {
 // close says that nothing follows, and gives the peer a moment to answer.
 func (c *connection) close(code websocket.StatusCode) {
 	if c.conn.WriteLast(socket.Frame(socket.OpClose, []byte{byte(code >> 8), byte(code)})) == nil {
-		_ = c.conn.SetReadDeadline(time.Now().Add(closeTime))
+		_ = c.conn.SetReadDeadline(time.Now().Add(c.closeTime))
 		<-c.read
 	}
 }
@@ -255,10 +259,10 @@ func (c *connection) feed(ctx context.Context, id runtime.ExecutionID) {
 
 // abandon ends an execution that nobody follows any more: by SIGQUIT, or with its runner.
 func (c *connection) abandon(ctx context.Context, x runtime.Execution) {
-	quitting, cancel := context.WithTimeout(ctx, quitGrace)
+	quitting, cancel := context.WithTimeout(ctx, c.quitGrace)
 	defer cancel()
 	_, _ = c.Guard.Signal(quitting, x.ID, "QUIT") // if it fails, the runner goes
-	now, err := c.Guard.Execution(ctx, x.ID, quitGrace)
+	now, err := c.Guard.Execution(ctx, x.ID, c.quitGrace)
 	if err == nil && now.State == runtime.ExecutionFinished {
 		return
 	}

@@ -25,15 +25,21 @@ func (g *Guard) Environments(ctx context.Context) ([]runtime.Environment, error)
 
 // Environment returns one, and whether there is one for the caller.
 func (g *Guard) Environment(ctx context.Context, id runtime.EnvironmentID) (runtime.Environment, bool, error) {
+	return g.FirstEnvironment(ctx, []runtime.EnvironmentID{id})
+}
+
+// FirstEnvironment returns the first of ids that exists for the caller, and whether any does.
+func (g *Guard) FirstEnvironment(ctx context.Context, ids []runtime.EnvironmentID) (runtime.Environment, bool, error) {
 	p, err := g.caller(ctx, "environment")
 	if err != nil {
 		return runtime.Environment{}, false, err
 	}
-	env, ok := g.engine.Environment(id)
-	if !ok || !p.SeesEnvironment(env) {
-		return runtime.Environment{}, false, nil
+	for _, id := range ids {
+		if env, ok := g.engine.Environment(id); ok && p.SeesEnvironment(env) {
+			return env, true, nil
+		}
 	}
-	return env, true, nil
+	return runtime.Environment{}, false, nil
 }
 
 // PutEnvironment creates an environment for the caller's tenant, or changes one of that tenant. All

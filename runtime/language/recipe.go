@@ -3,7 +3,6 @@ package language
 import (
 	"path"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -88,14 +87,6 @@ func compiled(pattern string) *regexp.Regexp {
 		return nil
 	}
 	return regexp.MustCompile(pattern)
-}
-
-// Environment returns the first environment of the recipe that there is.
-func (r Recipe) Environment(have func(id runtime.EnvironmentID) bool) (runtime.EnvironmentID, bool) {
-	if i := slices.IndexFunc(r.Environments, have); i >= 0 {
-		return r.Environments[i], true
-	}
-	return "", false
 }
 
 // expand fills a template. What a place is filled with is never searched for places.

@@ -7,7 +7,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/language"
 )
 
@@ -142,18 +141,5 @@ func TestPatternsAreCompiledOnce(t *testing.T) {
 	own, _ := language.Of(language.Recipe{ID: "own", VersionPattern: "v(.)"}).ByID("own")
 	if got := own.ParseVersion("v1"); got != "1" {
 		t.Errorf("%q", got)
-	}
-}
-
-func TestTheEnvironmentIsThePreferredOneThatThereIs(t *testing.T) {
-	r := language.Recipe{Environments: []runtime.EnvironmentID{"a", "b", "c"}}
-	have := func(ids ...runtime.EnvironmentID) func(runtime.EnvironmentID) bool {
-		return func(id runtime.EnvironmentID) bool { return slices.Contains(ids, id) }
-	}
-	if id, found := r.Environment(have("c", "b")); id != "b" || !found {
-		t.Errorf("%s %v", id, found)
-	}
-	if id, found := r.Environment(have("d")); id != "" || found {
-		t.Errorf("%s %v", id, found)
 	}
 }
