@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/clustertest"
 )
 
 func TestAlarmLooks(t *testing.T) {
@@ -116,8 +117,7 @@ func TestAlertIsRaisedAndResolved(t *testing.T) {
 
 // A hint that was lost is made up for: the alert has the truth read.
 func TestAlertReadsTheTruth(t *testing.T) {
-	run(t, 1, func(t *testing.T, b *bed) {
-		b.fake.StartDelay(time.Hour)
+	runOver(t, 1, func(fake *clustertest.Fake) { fake.StartDelay(time.Hour) }, func(t *testing.T, b *bed) {
 		settle(time.Second)
 		seen := map[runtime.PoolAlertState]bool{}
 		for range 4 {

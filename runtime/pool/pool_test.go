@@ -34,9 +34,16 @@ type bed struct {
 
 func run(t *testing.T, size int, test func(t *testing.T, b *bed)) {
 	t.Helper()
+	runOver(t, size, func(*clustertest.Fake) {}, test)
+}
+
+// runOver is run over a cluster that prepare has changed: a pool may start its runners before test begins.
+func runOver(t *testing.T, size int, prepare func(*clustertest.Fake), test func(t *testing.T, b *bed)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bed{fake: clustertest.NewFake(), ended: map[runtime.RunnerID]runtime.Runner{}}
 		b.fake.StartDelay(10 * time.Millisecond)
+		prepare(b.fake)
 		b.env = runtime.Environment{ID: "a", Shared: true, Revision: 1, RunnerRevision: 1, PoolSize: size}
 		b.Pool = b.open()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -223,15 +230,17 @@ func TestClaimWaitsAndGivesUp(t *testing.T) {
 }
 
 func TestFailingStartsBackOff(t *testing.T) {
-	run(t, 5, func(t *testing.T, b *bed) {
-		broken := atomic.Bool{}
-		broken.Store(true)
-		b.fake.OnStart(func(runtime.RunnerID) error {
+	broken := atomic.Bool{}
+	broken.Store(true)
+	breaks := func(fake *clustertest.Fake) {
+		fake.OnStart(func(runtime.RunnerID) error {
 			if broken.Load() {
 				return errors.New("broken image")
 			}
 			return nil
 		})
+	}
+	runOver(t, 5, breaks, func(t *testing.T, b *bed) {
 		settle(time.Hour)
 		// 5 at once, then 1 after 1, 2, 4 … s and then every minute.
 		if n := b.fake.Starts(); n < 50 || n > 80 {
