@@ -44,7 +44,7 @@ func TestAgentDies(t *testing.T) {
 	if err := b.Mark(t.Context(), id, claim); runtime.CodeOf(err) != runtime.CodeRunnerGone {
 		t.Errorf("Mark: %v", err)
 	}
-	if _, err := b.Evidence(t.Context(), id); err != nil {
+	if counted, err := b.Evidence(t.Context(), id); err != nil || counted.CPU == 0 {
 		t.Errorf("Evidence: %v", err)
 	}
 	for range 2 {

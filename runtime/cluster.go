@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"net"
+	"time"
 )
 
 // A Cluster keeps runners: on this machine (package local) or on HashiCorp
@@ -134,6 +135,9 @@ const (
 type Evidence struct {
 	OOMKills         int64 // processes that the kernel killed because the runner's memory was full
 	ProcessLimitHits int64 // forks that were refused because of the limit of processes
+
+	// CPU is the processor time of all of its processes, agent included; 0: the host doesn't count it.
+	CPU time.Duration
 
 	// OwnKernel: the runner has a kernel of its own, which alone counts the forks
 	// that it refuses; its agent tells them.

@@ -67,11 +67,12 @@ func (c *Counters) Count() (runtime.Evidence, error) {
 	if err != nil {
 		return runtime.Evidence{}, err
 	}
-	now := runtime.Evidence{OOMKills: kills, ProcessLimitHits: hits, OwnKernel: c.ownKernel}
+	now := runtime.Evidence{OOMKills: kills, ProcessLimitHits: hits, CPU: counter.CPU(), OwnKernel: c.ownKernel}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.last != nil {
 		now.OOMKills, now.ProcessLimitHits = max(now.OOMKills, c.last.OOMKills), max(now.ProcessLimitHits, c.last.ProcessLimitHits)
+		now.CPU = max(now.CPU, c.last.CPU)
 	}
 	c.last = &now
 	return now, nil

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -22,12 +23,13 @@ func TestEvidenceStaysWhileGroupsGo(t *testing.T) {
 	for name, version := range map[string]struct {
 		v2     bool
 		file   string
+		used   string
 		groups []string
 		kills  string // of the runner's own group
 	}{
-		"version 1": {false, "memory.oom_control", []string{"", "run/x0", "run/x1", "run/rest"}, "oom_kill 0\n"},
+		"version 1": {false, "memory.oom_control", "cpuacct.usage", []string{"", "run/x0", "run/x1", "run/rest"}, "oom_kill 0\n"},
 		// It counts what was killed in the groups below, too.
-		"version 2": {true, "memory.events", []string{"", "agent", "run", "run/x0", "run/x1", "run/rest"}, "oom_kill 2\n"},
+		"version 2": {true, "memory.events", "cpu.stat", []string{"", "agent", "run", "run/x0", "run/x1", "run/rest"}, "oom_kill 2\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -42,7 +44,11 @@ func TestEvidenceStaysWhileGroupsGo(t *testing.T) {
 				if err := os.MkdirAll(filepath.Join(dir, at), 0o700); err != nil {
 					t.Fatal(err)
 				}
-				for file, text := range map[string]string{version.file: oom, "pids.events": refused} {
+				used := "2000000000\n"
+				if version.v2 {
+					used = "usage_usec 2000000\nuser_usec 1\n"
+				}
+				for file, text := range map[string]string{version.file: oom, "pids.events": refused, version.used: used} {
 					if err := os.WriteFile(filepath.Join(dir, at, file), []byte(text), 0o600); err != nil {
 						t.Fatal(err)
 					}
@@ -55,9 +61,12 @@ func TestEvidenceStaysWhileGroupsGo(t *testing.T) {
 
 func evidenceStays(t *testing.T, group cgroup.Group) {
 	groups := cgroup.Groups{Memory: group, Processes: group, CPU: group}
+	if !group.V2 {
+		groups.Account = group
+	}
 	c := New(zap.NewNop(), false)
 	c.Hold(groups, 0)
-	want := runtime.Evidence{OOMKills: 2, ProcessLimitHits: 3}
+	want := runtime.Evidence{OOMKills: 2, ProcessLimitHits: 3, CPU: 2 * time.Second}
 	if got, err := c.Count(); err != nil || got != want {
 		t.Fatalf("%+v, %v", got, err)
 	}

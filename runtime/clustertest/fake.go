@@ -34,6 +34,7 @@ type Fake struct {
 type fakeRunner struct {
 	runtime.Runner
 	evidence runtime.Evidence
+	asked    int // for it, since it was set
 	events   []runtime.TaskEvent
 	programs *programs
 	server   *serve.Server
@@ -192,8 +193,18 @@ func (f *Fake) Count(id runtime.RunnerID, evidence runtime.Evidence) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if r := f.runners[id]; r != nil {
-		r.evidence = evidence
+		r.evidence, r.asked = evidence, 0
 	}
+}
+
+// Counted returns how often the server has asked for what Count set.
+func (f *Fake) Counted(id runtime.RunnerID) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r := f.runners[id]; r != nil {
+		return r.asked
+	}
+	return 0
 }
 
 // Starts returns how many runners were ever started.
@@ -325,6 +336,7 @@ func (f *Fake) Evidence(_ context.Context, id runtime.RunnerID) (runtime.Evidenc
 	if r == nil {
 		return runtime.Evidence{}, gone(id)
 	}
+	r.asked++
 	return r.evidence, nil
 }
 

@@ -41,25 +41,26 @@ func (o *owner) check(ctx context.Context, now time.Time) {
 	}
 }
 
-// checkHost has a worker store, once, that the execution runs, and ask the host whether
-// it ran into the limit of processes.
+// checkHost has a worker store, once, that the execution runs, and ask the host what it counted: whether the
+// execution ran into the limit of processes, and what it used.
 func (o *owner) checkHost(ctx context.Context, x runtime.Execution) {
 	store := x.State == runtime.ExecutionRunning && !o.stored // only now: most executions are over before, and cost no second write
-	count := o.begin.Counted && !o.crowded.Load()             // else nobody can tell whose processes they are: the limit itself holds
+	count := o.begin.Counted
 	if o.checking || !store && !count {
 		return
 	}
 	o.checking = true
 	o.workers.Go(func() {
 		stored := store && o.host.Store.PutExecution(ctx, x) == nil
-		exceeded := false
+		var counted runtime.Evidence
 		if count {
-			evidence, err := o.host.Cluster.Evidence(ctx, o.runner.ID)
-			exceeded = err == nil && evidence.ProcessLimitHits > o.begin.Before.ProcessLimitHits
+			counted, _ = o.host.Cluster.Evidence(ctx, o.runner.ID) // without it nothing has risen
 		}
 		o.report(func() {
 			o.checking, o.stored = false, o.stored || stored
-			if exceeded && !o.crowded.Load() {
+			o.used = max(o.used, counted.CPU-o.begin.Before.CPU)
+			exceeded := counted.ProcessLimitHits > o.begin.Before.ProcessLimitHits
+			if exceeded && !o.crowded.Load() { // else nobody can tell whose processes they are: the limit itself holds
 				o.kill(ctx, runtime.OutcomeProcessLimit)
 			}
 		})

@@ -34,8 +34,9 @@ type owner struct {
 	killed   kill
 	reach    reach
 	went     departure
-	checking bool // a worker looks at the limits
-	stored   bool // that it runs
+	checking bool          // a worker looks at the limits
+	used     time.Duration // processor time that the host counted in the runner since the execution's start
+	stored   bool          // that it runs
 }
 
 // tries are the attempts, one after the other.
@@ -76,7 +77,7 @@ type departure struct {
 // A result is how an execution ended.
 type result struct {
 	facts execution.Facts
-	exit  agent.Exit
+	exit  agent.Exit // what the agent measured; where it couldn't say, what the host did
 }
 
 // Run starts the execution, or goes on with it, follows it to its end, and stores that.
@@ -194,7 +195,18 @@ func (o *owner) attempted(ctx context.Context, now time.Time) {
 		o.tries.pause(o.record.received.Load())
 		return
 	}
-	o.end = &result{facts, a.exit}
+	o.conclude(facts, a, now)
+}
+
+// conclude ends the execution. Where its agent couldn't say what it used, because it was starved or its runner was
+// removed, the host says it: else a program could use as much as it likes without being charged. What other
+// executions of the runner used meanwhile is in it.
+func (o *owner) conclude(facts execution.Facts, a *attempt, now time.Time) {
+	exit := a.exit
+	if began := o.Execution().Marks.StartedAt; !a.exited && !began.IsZero() {
+		exit.Wall, exit.User = max(0, now.Sub(began)), o.used
+	}
+	o.end = &result{facts, exit}
 }
 
 // catchUp has a worker skip what the agent doesn't have any more, and tries again.
@@ -203,7 +215,7 @@ func (o *owner) catchUp(ctx context.Context) {
 		caughtUp := o.record.catchUp(ctx)
 		o.report(func() {
 			if !caughtUp {
-				o.end = &result{facts: execution.Facts{Killed: o.killed.reason, Limits: o.limits()}} // LOST
+				o.conclude(execution.Facts{Killed: o.killed.reason, Limits: o.limits()}, o.tries.attempt, time.Now()) // LOST
 				return
 			}
 			o.try(ctx, time.Now())

@@ -3,6 +3,7 @@ package cgroup
 import (
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,6 +17,7 @@ type Counter struct {
 	kept   bool      // they are open
 	kills  []*os.File
 	hits   []*os.File
+	used   *os.File // nil: nothing counts processor time
 }
 
 // NewCounter returns one that has nothing open until it is asked.
@@ -33,11 +35,28 @@ func (c *Counter) Counts() (oomKills, processLimitHits int64, err error) {
 	return oomKills, processLimitHits, err
 }
 
+// CPU returns the processor time that was used in the groups and in those of commands below, since they were made;
+// 0: nothing counts it.
+func (c *Counter) CPU() time.Duration {
+	c.once.Do(c.open)
+	if c.used == nil {
+		return 0
+	}
+	var text [countSize]byte
+	n, _ := c.used.ReadAt(text[:], 0)
+	return usedIn(text[:n])
+}
+
 // open opens all files, or none.
 func (c *Counter) open() {
 	kills, hits, err := c.groups.counted()
 	if err != nil {
 		return // Groups.Counts reports it
+	}
+	if path := c.groups.used(); path != "" {
+		if fd, err := open(path, unix.O_RDONLY); err == nil {
+			c.used = os.NewFile(uintptr(fd), path)
+		}
 	}
 	c.kept = true
 	for _, of := range []struct {
@@ -67,6 +86,9 @@ func (c *Counter) close() {
 		for _, f := range files {
 			_ = f.Close()
 		}
+	}
+	if c.used != nil {
+		_ = c.used.Close()
 	}
 }
 

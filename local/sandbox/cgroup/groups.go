@@ -1,11 +1,13 @@
 package cgroup
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,6 +23,7 @@ type Groups struct {
 	Memory    Group `json:"memory"`
 	Processes Group `json:"processes"`
 	CPU       Group `json:"cpu"`
+	Account   Group `json:"account,omitzero"` // of version 1, which counts processor time; version 2 counts in CPU
 }
 
 // Limits are what a process may use. One that is 0 isn't set, where the machine
@@ -87,6 +90,9 @@ func (all Hierarchies) of(pid int, text string) (g Groups, err error) {
 		return Groups{}, err
 	}
 	if g.CPU, err = find("cpu"); err != nil {
+		return Groups{}, err
+	}
+	if g.Account, err = find("cpuacct"); err != nil {
 		return Groups{}, err
 	}
 	return g, nil
@@ -182,6 +188,28 @@ func (g Groups) Counts() (oomKills, processLimitHits int64, err error) {
 		processLimitHits, err = sum(hits, hitKey)
 	}
 	return oomKills, processLimitHits, err
+}
+
+// used returns the file that counts the processor time of the groups and of those below; "": none does.
+func (g Groups) used() string {
+	switch {
+	case g.Account.Dir != "":
+		return filepath.Join(g.Account.Dir, "cpuacct.usage")
+	case g.CPU.V2:
+		return filepath.Join(g.CPU.Dir, "cpu.stat")
+	}
+	return ""
+}
+
+// usedIn returns the processor time in the text of used's file; 0: there is none.
+func usedIn(text []byte) time.Duration {
+	if rest, ok := bytes.CutPrefix(text, []byte("usage_usec ")); ok { // cpu.stat begins with it
+		line, _, _ := bytes.Cut(rest, []byte("\n"))
+		n, _ := strconv.ParseInt(string(line), 10, 64)
+		return time.Duration(n) * time.Microsecond
+	}
+	n, _ := strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64)
+	return time.Duration(n)
 }
 
 // Lines of the files that count.
