@@ -29,7 +29,7 @@ func (tokenCommands) Help() string {
 
 Examples:
 
-    rockpool token create admin --role ADMIN > admin.token
+    (umask 077; rockpool token create admin --role ADMIN > admin.token)
     export ROCKPOOL_TOKEN_FILE=admin.token
     rockpool token create codeocean --role CLIENT --tenant physics --expires 2160h
     rockpool token list

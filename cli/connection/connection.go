@@ -26,7 +26,7 @@ const Patience = time.Minute
 // Flags name the server.
 type Flags struct {
 	Server    string `env:"ROCKPOOL_SERVER" placeholder:"URL" help:"The server to use. (http://127.0.0.1:8080; $$${env})"`
-	TokenFile string `env:"ROCKPOOL_TOKEN_FILE" placeholder:"FILE" complete:"file" help:"File with the token that the server needs. ($$${env}, or the token itself in $$ROCKPOOL_TOKEN)"`
+	TokenFile string `env:"ROCKPOOL_TOKEN_FILE" placeholder:"FILE" complete:"file" help:"File with the token that the server needs. (The token itself in $$ROCKPOOL_TOKEN, else the file $$${env})"`
 	TLS       `embed:""`
 }
 
@@ -72,11 +72,12 @@ func (f Flags) Patient() (client.Sender, error) {
 	return Patient(c, Patience), nil
 }
 
-// Token returns the token in a file, or in the variable ROCKPOOL_TOKEN if no file
-// is named; "" if there is none.
+// Token returns the token in the file of the flag --token-file, in the variable ROCKPOOL_TOKEN, or in the file of the
+// variable ROCKPOOL_TOKEN_FILE, the first of them that is there; "" if none is.
 func Token(file string) (string, error) {
-	if file == "" {
-		return os.Getenv("ROCKPOOL_TOKEN"), nil
+	token := os.Getenv("ROCKPOOL_TOKEN")
+	if file == "" || token != "" && file == os.Getenv("ROCKPOOL_TOKEN_FILE") {
+		return token, nil
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -64,7 +64,8 @@ type Book struct {
 	free   func(ctx context.Context, id runtime.TenantID) error
 	logger *zap.Logger
 
-	changing sync.Mutex // of who changes something: store, then memory
+	changing sync.Mutex // of who changes something: store, then memory; guards warned
+	warned   bool       // that the file's token is a stored one
 
 	mu      sync.RWMutex // guards what follows
 	tokens  map[string]*liveToken
@@ -147,6 +148,16 @@ func (b *Book) Load(ctx context.Context) error {
 	}
 	if len(b.tokens) > 0 {
 		b.nobody.end(errClosed)
+	}
+	if b.first == nil || b.warned {
+		return nil
+	}
+	for _, t := range tokens {
+		if b.warned = same(b.first.Hash, t.Hash); b.warned {
+			b.logger.Warn("the file of token-file has a token that was made by createToken: it has that token's role, and can be revoked. Is ROCKPOOL_TOKEN_FILE meant for this server? Give it a file with another token, or none",
+				zap.String("token", t.Name), zap.Bool("revoked", !t.RevokedAt.IsZero()))
+			break
+		}
 	}
 	return nil
 }

@@ -330,6 +330,24 @@ func TestFirstTokenOfAFile(t *testing.T) {
 	wantCode(t, "a token that is in the file no more", err, runtime.CodeUnauthenticated)
 }
 
+// TestStoredTokenInTheFile: a file with a token that was made later makes it neither an administrator's nor one that
+// can't be revoked. Nobody gets in with a revoked one.
+func TestStoredTokenInTheFile(t *testing.T) {
+	b, m := newBook(t)
+	made, text := b.makeBy(t, "first", NewToken{Role: access.Observer, AllTenants: true})
+	again := load(t, m, Config{FirstToken: text})
+	if known, err := again.Authenticate(text); err != nil || known.Role != access.Observer || known.ID != made.ID {
+		t.Errorf("%+v %v", known, err)
+	}
+	if done, err := again.RevokeToken(t.Context(), access.Server(), made.ID, false); err != nil || !done.Revoked {
+		t.Errorf("%+v %v", done, err)
+	}
+	for name, book := range map[string]*Book{"at once": again, "after a restart": load(t, m, Config{FirstToken: text})} {
+		_, err := book.Authenticate(text)
+		wantCode(t, name, err, runtime.CodeUnauthenticated)
+	}
+}
+
 // TestSecretsAreStoredNowhere: the files of the database have no token, and no grant.
 func TestSecretsAreStoredNowhere(t *testing.T) {
 	b, dir := onDisk(t)

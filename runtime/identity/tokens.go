@@ -74,9 +74,13 @@ func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken
 	if err := b.store.PutTokens(ctx, made); err != nil {
 		return access.Token{}, "", err
 	}
+	wasOpen := b.Open()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.tokens[made.ID] = newLive(made)
+	if wasOpen {
+		b.logger.Info("the first token was made: from now on every caller needs one")
+	}
 	b.nobody.end(errClosed)
 	return made, text, nil
 }
