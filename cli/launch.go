@@ -50,9 +50,18 @@ func launchOf(languages []client.Language, environment string, file client.FileI
 	l := launch{environment: environment}
 	set := language.Of(recipes(languages)...)
 	recipe, known := set.ByFile(file.Path)
-	if !known && bytes.HasPrefix(file.Base64, []byte("#!")) && environment != "" {
-		l.command = slices.Concat([]string{"./" + strings.TrimPrefix(file.Path, "./")}, arguments)
-		return l, nil
+	if !known && bytes.HasPrefix(file.Base64, []byte("#!")) {
+		if script, found := set.ByScript(file.Base64); environment == "" && found {
+			served, err := serving(languages, script)
+			if err != nil {
+				return l, err
+			}
+			l.environment = served
+		}
+		if l.environment != "" {
+			l.command = slices.Concat([]string{"./" + strings.TrimPrefix(file.Path, "./")}, arguments)
+			return l, nil
+		}
 	}
 	if !known && environment != "" {
 		recipe, known = set.ByEnvironment(runtime.EnvironmentID(environment))

@@ -39,6 +39,8 @@ func TestLaunch(t *testing.T) {
 		{"ending before environment", "python", client.FileInput{Path: "x.sh"}, launch{"python", nil, []string{"sh", "x.sh", "a b"}}},
 		{"ending before #!", "10", client.FileInput{Path: "x.mjs", Base64: script}, launch{"10", nil, []string{"node", "x.mjs", "a b"}}},
 		{"by #! line", "shell", client.FileInput{Path: "x", Base64: script}, launch{"shell", nil, []string{"./x", "a b"}}},
+		{"by #! line alone", "", client.FileInput{Path: "x", Base64: []byte("#!/usr/bin/env python3\n")}, launch{"python", nil, []string{"./x", "a b"}}},
+		{"by #! line with an option", "", client.FileInput{Path: "x", Base64: []byte("#! /bin/sh -e")}, launch{"shell", nil, []string{"./x", "a b"}}},
 		{"by environment", "python", client.FileInput{Path: "x"}, launch{"python", nil, []string{"python3", "x", "a b"}}},
 		{"not an option", "shell", client.FileInput{Path: "-x.py"}, launch{"shell", nil, []string{"python3", "./-x.py", "a b"}}},
 		{"C", "10", client.FileInput{Path: "x;y.c"}, launch{"10", []string{"cc", "-O2", "-o", "./x;y.c.out", "x;y.c", "-lm"}, []string{"./x;y.c.out", "a b"}}},

@@ -153,7 +153,7 @@ func (c *runCommand) choose(ctx context.Context, server *client.Client, j *execu
 	}
 	j.Environment = l.environment
 	if len(c.program) == 0 {
-		j.Build, j.Command, j.Directory = l.build, l.command, runtime.Workspace
+		j.Build, j.Command = l.build, l.command
 	}
 	return nil
 }
@@ -217,7 +217,7 @@ func (c *runCommand) job(s Streams) (*execution.Job, error) {
 	if c.Main != "" {
 		file, err := readUpload(c.Main)
 		if err != nil {
-			return nil, fmt.Errorf("%w: it is uploaded from this machine; name a command of the runner's after --", err)
+			return nil, fmt.Errorf("the program's file is read on this machine: %w. To run a command that the environment has, put it after --", err)
 		}
 		j.Files = append(j.Files, file)
 	}
@@ -230,6 +230,9 @@ func (c *runCommand) job(s Streams) (*execution.Job, error) {
 	}
 	if len(c.program) == 0 && c.Main == "" {
 		return nil, errors.New("there is nothing to run: name a file, or a command after --")
+	}
+	if len(j.Files) > 0 {
+		j.Directory = runtime.Workspace // they are there; the image may begin elsewhere
 	}
 	if c.TTY {
 		var err error

@@ -81,6 +81,13 @@ func TestAFileRunsWhereItIs(t *testing.T) {
 	}
 }
 
+func TestACommandRunsBesideItsFiles(t *testing.T) {
+	s := speaking(t, "data.txt")
+	if out, errs, code := s.command("run", "--env", "speaking", "--file", "data.txt", "--", "pwd"); out != runtime.Workspace+"\n" || errs != "" || code != 0 {
+		t.Errorf("%q %q %d", out, errs, code)
+	}
+}
+
 func TestABuildThatFailsGetsAHint(t *testing.T) {
 	t.Setenv("ROCKPOOL_HINTS", "1")
 	s := speaking(t, "x.offline")

@@ -19,6 +19,7 @@ type Copier struct {
 	Client         *client.Client
 	Runner         string
 	Recursive      bool // directories are copied, with all that is in them
+	Writable       bool // programs may change what is copied in
 	Quiet          bool // no progress is shown
 
 	progress *progress

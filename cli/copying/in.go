@@ -34,7 +34,11 @@ func (c *Copier) In(ctx context.Context, from, to string) error {
 		if to == "" || strings.HasSuffix(to, "/") {
 			return errors.New("name the file that standard input is to become, as RUNNER:PATH")
 		}
-		return c.stream(ctx, c.Stdin, -1, to, "0744")
+		bits := "0744"
+		if c.Writable {
+			bits = "0766"
+		}
+		return c.stream(ctx, c.Stdin, -1, to, bits)
 	}
 	info, err := os.Stat(from)
 	if err != nil {
@@ -141,7 +145,7 @@ func (b *batch) directory(ctx context.Context, entry fs.DirEntry, at string) err
 	if err != nil {
 		return err
 	}
-	b.writes = append(b.writes, client.FileInput{Path: at, Directory: new(true), Mode: new(mode(info))})
+	b.writes = append(b.writes, client.FileInput{Path: at, Directory: new(true), Mode: new(b.mode(info))})
 	return b.flushIfFull(ctx)
 }
 
@@ -167,18 +171,22 @@ func (b *batch) entry(ctx context.Context, root *os.Root, name, at string, entry
 	return b.add(ctx, file, info, at)
 }
 
-// mode returns permission bits with which everybody may do what the owner may,
-// for the owner is another inside; writing aside, for a file there is root's.
-func mode(info fs.FileInfo) string {
+// mode returns permission bits with which everybody may do what the owner may, since the files in a runner are
+// root's. Only with Writable may programs write.
+func (c *Copier) mode(info fs.FileInfo) string {
+	bits := 0o644
 	if info.IsDir() || info.Mode()&0o100 != 0 {
-		return "0755"
+		bits |= 0o111
 	}
-	return "0644"
+	if c.Writable {
+		bits |= 0o222
+	}
+	return fmt.Sprintf("%04o", bits)
 }
 
 func (b *batch) add(ctx context.Context, file *os.File, info fs.FileInfo, to string) error {
 	if info.Size() > smallFile {
-		return b.stream(ctx, file, info.Size(), to, mode(info))
+		return b.stream(ctx, file, info.Size(), to, b.mode(info))
 	}
 	data, err := io.ReadAll(io.LimitReader(file, smallFile+1))
 	if err != nil {
@@ -187,7 +195,7 @@ func (b *batch) add(ctx context.Context, file *os.File, info fs.FileInfo, to str
 	if len(data) > smallFile {
 		return fmt.Errorf("%s grows while it is copied", file.Name())
 	}
-	b.writes = append(b.writes, client.FileInput{Path: to, Base64: data, Mode: new(mode(info))})
+	b.writes = append(b.writes, client.FileInput{Path: to, Base64: data, Mode: new(b.mode(info))})
 	b.bytes += len(data)
 	b.last = to
 	return b.flushIfFull(ctx)

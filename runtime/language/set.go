@@ -5,6 +5,7 @@
 package language
 
 import (
+	"bytes"
 	_ "embed"
 	"path"
 	"slices"
@@ -50,6 +51,20 @@ func (s *Set) ByID(id string) (Recipe, bool) {
 func (s *Set) ByFile(name string) (Recipe, bool) {
 	extension := path.Ext(name)
 	return s.first(func(r Recipe) bool { return slices.Contains(r.Extensions, extension) })
+}
+
+// ByScript returns the recipe for a source that begins with a #! line, by the interpreter that the line names.
+func (s *Set) ByScript(source []byte) (Recipe, bool) {
+	line, _, _ := bytes.Cut(source, []byte("\n"))
+	words := bytes.Fields(bytes.TrimPrefix(line, []byte("#!")))
+	if !bytes.HasPrefix(line, []byte("#!")) || len(words) == 0 {
+		return Recipe{}, false
+	}
+	name := path.Base(string(words[0]))
+	if name == "env" && len(words) > 1 {
+		name = string(words[1])
+	}
+	return s.first(func(r Recipe) bool { return len(r.Run) > 0 && r.Run[0] == name })
 }
 
 // ByEnvironment returns the recipe that prefers this environment most.
