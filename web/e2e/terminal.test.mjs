@@ -30,6 +30,21 @@ async function shell() {
   return page;
 }
 
+/** Starts a shell command in a runner of its own, and returns the execution's id. */
+async function started(command, more) {
+  const { claimRunner } = await server.ask(`mutation { claimRunner(input: {environmentId: "shell", waitFor: 60}) { runner { id } } }`);
+  const { startExecution } = await server.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, {
+    in: { runnerId: claimRunner.runner.id, shell: command, timeLimit: 600, ...more },
+  });
+  return startExecution.execution.id;
+}
+
+const printed = (id, text) =>
+  until(`${text} is printed`, async () => {
+    const { execution } = await server.ask(`query($id: ID!) { execution(id: $id) { output { chunks { text } } } }`, { id });
+    return execution.output.chunks.map((chunk) => chunk.text).join("").includes(text);
+  });
+
 test("a shell works, and is as it was after a reload and after a restart of the server", async () => {
   const page = await shell();
   const { executions } = await server.ask(`{ executions(newestFirst: true, first: 1) { nodes { commandLine } } }`);
@@ -68,7 +83,10 @@ test("a shell works, and is as it was after a reload and after a restart of the 
 });
 
 test("an execution is replayed with its own timing, and exported", async () => {
-  const id = await server.run("echo one; sleep 1.2; printf '\\033[31mtwo\\033[0m\\n'");
+  // What is recorded late has a late time, so the pause begins once "one" is recorded.
+  const id = await started("echo one; read line; sleep 1.2; printf '\\033[31mtwo\\033[0m\\n'", { stdin: true });
+  await printed(id, "one");
+  await server.ask(`mutation($id: ID!) { writeStdin(input: {executionId: $id, text: "\\n"}) { offset } }`, { id });
   await server.end(id);
   const page = await open(browser);
   await page.goto(`${server.url}/executions/${id}`);
@@ -90,21 +108,11 @@ test("an execution is replayed with its own timing, and exported", async () => {
 });
 
 test("a replay has the terminal's size at each moment", async () => {
-  const { claimRunner } = await server.ask(`mutation { claimRunner(input: {environmentId: "shell", waitFor: 60}) { runner { id } } }`);
   const shell = "trap 'stty size; echo resized' WINCH; stty size; echo ready; while ! read line; do :; done";
-  const { startExecution } = await server.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, {
-    in: { runnerId: claimRunner.runner.id, shell, terminal: { columns: 50, rows: 20 } },
-  });
-  const id = startExecution.execution.id;
-  const printed = async (text) => {
-    await until(`${text} is printed`, async () => {
-      const { execution } = await server.ask(`query($id: ID!) { execution(id: $id) { output { chunks { text } } } }`, { id });
-      return execution.output.chunks.some((chunk) => chunk.text.includes(text));
-    });
-  };
-  await printed("ready");
+  const id = await started(shell, { terminal: { columns: 50, rows: 20 } });
+  await printed(id, "ready");
   await server.ask(`mutation($id: ID!) { resizeTerminal(input: {executionId: $id, columns: 100, rows: 30}) { execution { id } } }`, { id });
-  await printed("resized");
+  await printed(id, "resized");
   await server.ask(`mutation($id: ID!) { writeStdin(input: {executionId: $id, text: "over\\n"}) { offset } }`, { id });
   await server.end(id);
 
