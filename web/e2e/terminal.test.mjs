@@ -14,6 +14,7 @@ let browser;
 
 before(async () => {
   [server, browser] = await Promise.all([Server.start(), launch()]);
+  await server.ask(`mutation { putEnvironment(input: {id: "flood", poolSize: 1, outputLimit: 4000000000, resources: {memoryMiB: 256}}) { created } }`);
 });
 after(async () => {
   await browser?.close();
@@ -31,8 +32,8 @@ async function shell() {
 }
 
 /** Starts a shell command in a runner of its own, and returns the execution's id. */
-async function started(command, more) {
-  const { claimRunner } = await server.ask(`mutation { claimRunner(input: {environmentId: "shell", waitFor: 60}) { runner { id } } }`);
+async function started(command, more, environmentId = "shell") {
+  const { claimRunner } = await server.ask(`mutation($id: ID!) { claimRunner(input: {environmentId: $id, waitFor: 60}) { runner { id } } }`, { id: environmentId });
   const { startExecution } = await server.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, {
     in: { runnerId: claimRunner.runner.id, shell: command, timeLimit: 600, ...more },
   });
@@ -132,7 +133,6 @@ test("a replay has the terminal's size at each moment", async () => {
 });
 
 test("a flood in a terminal leaves the page usable, and Ctrl-C ends it", async (t) => {
-  await server.ask(`mutation { putEnvironment(input: {id: "flood", poolSize: 1, outputLimit: 4000000000, resources: {memoryMiB: 256}}) { created } }`);
   const page = await open(browser);
   await page.goto(`${server.url}/terminal`);
   await page.click("[aria-label='Open a shell in flood']");
@@ -160,6 +160,20 @@ test("a flood in a terminal leaves the page usable, and Ctrl-C ends it", async (
 
   t.diagnostic(`${Math.round((await length()) / 1e6)} MB were printed; heap ${Math.round(heap / 2 ** 20)} MiB`);
   assert.ok(heap < 200 * 2 ** 20, `the page takes ${heap} bytes`);
+  assert.deepEqual(page.mistakes, []);
+  await page.context().close();
+});
+
+test("what is typed while a page draws what was printed before reaches the program", async () => {
+  const id = await started("stty -echo; yes & read line; kill $!; echo got $line", { terminal: { columns: 80, rows: 24 } }, "flood");
+  await printed(id, "y"); // and it goes on
+  const page = await open(browser);
+  await page.goto(`${server.url}/terminal/${id}`);
+  await screen(page, "y");
+  const line = "abcdefghijklmnopqrstuvwxyz".repeat(2);
+  await page.focus(".xterm-helper-textarea");
+  await page.keyboard.type(`${line}\n`);
+  await screen(page, `got ${line}`);
   assert.deepEqual(page.mistakes, []);
   await page.context().close();
 });
