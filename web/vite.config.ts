@@ -19,5 +19,5 @@ export default defineConfig({
     rolldownOptions: { input: ["index.html", "graphiql.html"] },
   },
   worker: { format: "es" },
-  test: { environment: "happy-dom", include: ["src/**/*.test.{ts,tsx}", "build/*.test.mjs"], restoreMocks: true, testTimeout: 120_000 },
+  test: { environment: "happy-dom", include: ["src/**/*.test.{ts,tsx}", "build/*.test.mjs"], setupFiles: ["build/unit.mjs"], restoreMocks: true, testTimeout: 120_000 },
 });

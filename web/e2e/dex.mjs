@@ -1,5 +1,6 @@
 // A real Dex, a provider of OpenID Connect, with the settings of the example in docs/operations.md.
 import { execFile, spawn } from "node:child_process";
+import { randomInt } from "node:crypto";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { once } from "node:events";
 import { createServer } from "node:net";
@@ -10,14 +11,15 @@ import { until } from "./wait.mjs";
 
 const root = new URL("../../", import.meta.url).pathname;
 
-/** An address of loopback at which nobody listens. */
+/** An address of loopback at which nobody listens. Of 127.0.0.1 any port can be taken before it is used; this host is the caller's own. */
 export async function freeAddress() {
-  const free = createServer().listen(0, "127.0.0.1");
+  const host = [127, ...Array.from({ length: 3 }, () => randomInt(1, 255))].join(".");
+  const free = createServer().listen(0, host);
   await once(free, "listening");
   const { port } = free.address();
   free.close();
   await once(free, "close");
-  return `127.0.0.1:${port}`;
+  return `${host}:${port}`;
 }
 
 /** Starts one for a server at an address. It has one person, admin@example.com, whose password is "password". */

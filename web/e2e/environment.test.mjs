@@ -51,6 +51,13 @@ const field = (label) => page.locator(".field", { has: page.locator(`label:text-
 const input = (label) => field(label).locator("input:not([type=range])");
 const advance = () => page.click("summary:text-is('Advanced')");
 const create = () => page.click("text=Create the environment");
+/** Saves a change that replaces no runner, and waits until it is stored. */
+async function save() {
+  const consequence = page.locator("text=No runner has to be replaced.");
+  await consequence.waitFor(); // once the pool is known
+  await page.click("role=button[name=Save]");
+  await consequence.waitFor({ state: "detached" });
+}
 const stored = async (id) =>
   (await server.ask(`query($id: ID!) { environment(id: $id) { image poolSize resources { cpuMHz memoryMiB processes workspaceMiB } network { access } warm { interpreter } } cluster { coreMHz } }`, { id }));
 
@@ -84,15 +91,13 @@ test("checked is access to the network, and CPU is in cores", async () => {
   await box.check();
   await page.waitForSelector("text=/One core is [\\d,]+ MHz/");
   await input("CPU").fill("0.25");
-  await page.click("role=button[name=Save]");
-  await page.waitForSelector("text=No runner has to be replaced.", { state: "detached" });
+  await save();
   const { environment, cluster } = await stored("network");
   assert.deepEqual([environment.network.access, environment.resources.cpuMHz], [true, Math.round(cluster.coreMHz / 4)]);
   await page.reload();
   assert.equal(await box.isChecked(), true);
   await box.uncheck();
-  await page.click("role=button[name=Save]");
-  await page.waitForSelector("text=No runner has to be replaced.", { state: "detached" });
+  await save();
   assert.equal((await stored("network")).environment.network.access, false);
 });
 

@@ -17,7 +17,7 @@ let grant;
 
 const label = (name, value) => ({ name, value });
 const claim = async (user, holder = null) =>
-  (await server.ask(`mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`, { in: { environmentId: "shell", waitFor: 60, holder, labels: [label("user", user), label("course", "algorithms")] } })).claimRunner.runner.id;
+  (await server.ask(`mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`, { in: { environmentId: "shell", waitFor: 60, inactivityTimeout: 3600, holder, labels: [label("user", user), label("course", "algorithms")] } })).claimRunner.runner.id;
 const start = async (user, shell, labels = []) =>
   (await server.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, { in: { runnerId: runners[user], shell, timeLimit: 600, labels } })).startExecution.execution.id;
 const outcome = async (id) => (await server.ask(`query($id: ID!) { execution(id: $id) { outcome } }`, { id })).execution.outcome;

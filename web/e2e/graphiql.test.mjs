@@ -41,6 +41,7 @@ async function choose(page, operation) {
 test("on an empty server a run comes first, and its id is filled in for what shows its output", async () => {
   const page = await explorer();
   await page.click(".graphiql-execute-button");
+  await page.waitForSelector("role=menuitem[name=Output]");
   assert.deepEqual(await page.locator("role=menuitem").allTextContents(), ["Run", "Watch", "Output"]);
   await page.click("role=menuitem[name=Run]");
   await shows(page, response, '"execution"');

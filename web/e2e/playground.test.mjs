@@ -15,6 +15,7 @@ before(async () => {
   const put = (input) => server.ask(`mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, { in: input });
   await put({ id: "big", poolSize: 1, resources: { memoryMiB: 900_000 } });
   await put({ id: "cold", poolSize: 0 });
+  await put({ id: "shell", poolSize: 2, defaultTimeLimit: 600 }); // a program that is to be stopped must not end before
   await put({ id: "loud", poolSize: 1, outputLimit: 100_000_000 });
 });
 after(async () => {

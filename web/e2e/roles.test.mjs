@@ -47,7 +47,7 @@ async function echoing() {
   const { claimRunner } = await server.ask(`mutation { claimRunner(input: {environmentId: "shell", waitFor: 60}) { runner { id } } }`);
   const runnerId = claimRunner.runner.id;
   const { startExecution } = await server.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, {
-    in: { runnerId, shell: "echo begin; while read -r line; do echo got $line; done", stdin: true },
+    in: { runnerId, shell: "echo begin; while read -r line; do echo got $line; done", stdin: true, timeLimit: 600 },
   });
   const { id } = startExecution.execution;
   return {

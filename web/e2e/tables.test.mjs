@@ -32,7 +32,7 @@ async function visit(address, script) {
 const claim = async (value) =>
   (await server.ask(`mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`, { in: { environmentId: "shell", waitFor: 60, labels: [{ name: "course", value }] } })).claimRunner.runner.id;
 const start = async (runnerId, shell) =>
-  (await server.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, { in: { runnerId, shell, timeLimit: 100 } })).startExecution.execution.id;
+  (await server.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, { in: { runnerId, shell, timeLimit: 600 } })).startExecution.execution.id;
 const printed = (id, text) =>
   until(`the execution prints ${text}`, async () => {
     const { execution } = await server.ask(`query($id: ID!) { execution(id: $id) { output { chunks { text } } } }`, { id });
@@ -201,7 +201,7 @@ test("an environment's page shows how far its image is", async () => {
   try {
     await server.ask(`mutation($image: String!) { putEnvironment(input: {id: "image", image: $image, poolSize: 0}) { created } }`, { image: registry.reference });
     await visit("/environments/image");
-    await page.waitForSelector("text=/pulled: 0 of 1 layer, 2.* of 4/");
+    await page.waitForSelector("text=/pulled: 0 of 1 layer, 2 MiB of 4/");
     const bar = await page.waitForSelector("progress");
     assert.ok((await bar.evaluate((it) => it.value / it.max)) > 0.4);
     registry.release();

@@ -14,6 +14,7 @@ let browser;
 
 before(async () => {
   [server, browser] = await Promise.all([Server.start(), launch()]);
+  await server.ask(`mutation { putEnvironment(input: {id: "flood", poolSize: 1, outputLimit: 4000000000, resources: {memoryMiB: 256}}) { created } }`);
 });
 after(async () => {
   await browser?.close();
@@ -29,6 +30,21 @@ async function shell() {
   await screen(page, "$");
   return page;
 }
+
+/** Starts a shell command in a runner of its own, and returns the execution's id. */
+async function started(command, more, environmentId = "shell") {
+  const { claimRunner } = await server.ask(`mutation($id: ID!) { claimRunner(input: {environmentId: $id, waitFor: 60}) { runner { id } } }`, { id: environmentId });
+  const { startExecution } = await server.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, {
+    in: { runnerId: claimRunner.runner.id, shell: command, timeLimit: 600, ...more },
+  });
+  return startExecution.execution.id;
+}
+
+const printed = (id, text) =>
+  until(`${text} is printed`, async () => {
+    const { execution } = await server.ask(`query($id: ID!) { execution(id: $id) { output { chunks { text } } } }`, { id });
+    return execution.output.chunks.map((chunk) => chunk.text).join("").includes(text);
+  });
 
 test("a shell works, and is as it was after a reload and after a restart of the server", async () => {
   const page = await shell();
@@ -68,7 +84,10 @@ test("a shell works, and is as it was after a reload and after a restart of the 
 });
 
 test("an execution is replayed with its own timing, and exported", async () => {
-  const id = await server.run("echo one; sleep 1.2; printf '\\033[31mtwo\\033[0m\\n'");
+  // What is recorded late has a late time, so the pause begins once "one" is recorded.
+  const id = await started("echo one; read line; sleep 1.2; printf '\\033[31mtwo\\033[0m\\n'", { stdin: true });
+  await printed(id, "one");
+  await server.ask(`mutation($id: ID!) { writeStdin(input: {executionId: $id, text: "\\n"}) { offset } }`, { id });
   await server.end(id);
   const page = await open(browser);
   await page.goto(`${server.url}/executions/${id}`);
@@ -90,21 +109,11 @@ test("an execution is replayed with its own timing, and exported", async () => {
 });
 
 test("a replay has the terminal's size at each moment", async () => {
-  const { claimRunner } = await server.ask(`mutation { claimRunner(input: {environmentId: "shell", waitFor: 60}) { runner { id } } }`);
   const shell = "trap 'stty size; echo resized' WINCH; stty size; echo ready; while ! read line; do :; done";
-  const { startExecution } = await server.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, {
-    in: { runnerId: claimRunner.runner.id, shell, terminal: { columns: 50, rows: 20 } },
-  });
-  const id = startExecution.execution.id;
-  const printed = async (text) => {
-    await until(`${text} is printed`, async () => {
-      const { execution } = await server.ask(`query($id: ID!) { execution(id: $id) { output { chunks { text } } } }`, { id });
-      return execution.output.chunks.some((chunk) => chunk.text.includes(text));
-    });
-  };
-  await printed("ready");
+  const id = await started(shell, { terminal: { columns: 50, rows: 20 } });
+  await printed(id, "ready");
   await server.ask(`mutation($id: ID!) { resizeTerminal(input: {executionId: $id, columns: 100, rows: 30}) { execution { id } } }`, { id });
-  await printed("resized");
+  await printed(id, "resized");
   await server.ask(`mutation($id: ID!) { writeStdin(input: {executionId: $id, text: "over\\n"}) { offset } }`, { id });
   await server.end(id);
 
@@ -124,7 +133,6 @@ test("a replay has the terminal's size at each moment", async () => {
 });
 
 test("a flood in a terminal leaves the page usable, and Ctrl-C ends it", async (t) => {
-  await server.ask(`mutation { putEnvironment(input: {id: "flood", poolSize: 1, outputLimit: 4000000000, resources: {memoryMiB: 256}}) { created } }`);
   const page = await open(browser);
   await page.goto(`${server.url}/terminal`);
   await page.click("[aria-label='Open a shell in flood']");
@@ -152,6 +160,20 @@ test("a flood in a terminal leaves the page usable, and Ctrl-C ends it", async (
 
   t.diagnostic(`${Math.round((await length()) / 1e6)} MB were printed; heap ${Math.round(heap / 2 ** 20)} MiB`);
   assert.ok(heap < 200 * 2 ** 20, `the page takes ${heap} bytes`);
+  assert.deepEqual(page.mistakes, []);
+  await page.context().close();
+});
+
+test("what is typed while a page draws what was printed before reaches the program", async () => {
+  const id = await started("stty -echo; yes & read line; kill $!; echo got $line", { terminal: { columns: 80, rows: 24 } }, "flood");
+  await printed(id, "y"); // and it goes on
+  const page = await open(browser);
+  await page.goto(`${server.url}/terminal/${id}`);
+  await screen(page, "y");
+  const line = "abcdefghijklmnopqrstuvwxyz".repeat(2);
+  await page.focus(".xterm-helper-textarea");
+  await page.keyboard.type(`${line}\n`);
+  await screen(page, `got ${line}`);
   assert.deepEqual(page.mistakes, []);
   await page.context().close();
 });

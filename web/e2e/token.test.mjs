@@ -86,7 +86,7 @@ test("behind the prompt no page shows an error; closed, the page says what it ne
   const { context, tab, first } = await visitor();
   const addresses = ["/", "/environments/shell", "/new-environment", "/runners", "/executions", "/executions/none", "/executions/none/replay", "/batches", "/batches/none", "/playground", "/terminal", "/terminal/none", "/operations", "/access/tokens", "/access/tenants", "/access/queue", "/access/audit", "/access/you"];
   for (const address of addresses) {
-    const answered = first.waitForResponse(async (response) => response.url().endsWith("/graphql") && (await response.text()).includes("UNAUTHENTICATED"));
+    const answered = first.waitForResponse((response) => response.url().endsWith("/graphql") && response.status() === 401);
     const page = await tab(address, first);
     await answered;
     await page.waitForSelector("dialog >> text=This server wants a token");

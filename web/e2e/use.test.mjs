@@ -120,7 +120,7 @@ test("a runner is claimed and released, and the dialog says why it can't be clai
 test("an execution is fed, signalled and cancelled, and its outcome is told in words", async () => {
   const { claimRunner } = await server.ask(`mutation { claimRunner(input: {environmentId: "shell", waitFor: 60}) { runner { id } } }`);
   const start = async (shell, more = {}) =>
-    (await server.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, { in: { runnerId: claimRunner.runner.id, shell, stdin: true, ...more } })).startExecution.execution.id;
+    (await server.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, { in: { runnerId: claimRunner.runner.id, shell, stdin: true, timeLimit: 600, ...more } })).startExecution.execution.id;
 
   const page = await visit(`/executions/${await start("read -r line; echo got $line; cat")}`);
   await page.fill("[aria-label='A line of input']", "a line");
@@ -129,7 +129,7 @@ test("an execution is fed, signalled and cancelled, and its outcome is told in w
   await page.click("text=End of input");
   await page.waitForSelector("text=It succeeded after");
 
-  await page.goto(`${server.url}/executions/${await start("sleep 100")}`);
+  await page.goto(`${server.url}/executions/${await start("sleep 1000")}`);
   await page.selectOption("label:has-text('Signal') select", "TERM");
   await page.click("role=button[name=Send] >> nth=0");
   await page.waitForSelector("text=by SIGTERM");
@@ -137,7 +137,7 @@ test("an execution is fed, signalled and cancelled, and its outcome is told in w
   await page.goto(`${server.url}/executions/${await start("sleep 100", { timeLimit: 1 })}`);
   await page.waitForSelector("text=/It was stopped after [1-9][0-9.]* s: it ran into its time limit of 1 s/");
 
-  await page.goto(`${server.url}/executions/${await start("sleep 100")}`);
+  await page.goto(`${server.url}/executions/${await start("sleep 1000")}`);
   await page.click("text=Cancel …");
   await page.click("dialog >> text=Cancel it");
   await page.waitForSelector("text=It was cancelled after");

@@ -1,11 +1,8 @@
-import { act, cleanup, configure, renderHook, waitFor } from "@testing-library/react";
+import { act, cleanup, renderHook, waitFor } from "@testing-library/react";
 import { afterEach, expect, test, vi } from "vitest";
 import { executionsOf } from "../pages/executions/useexecutions";
 import { runnersOf } from "../pages/runners/userunners";
 import { usePages } from "./pages";
-
-// Thousands of rows take a busy machine a while: this only ends a test that would hang.
-configure({ asyncUtilTimeout: 100_000 });
 
 afterEach(() => {
   cleanup();

@@ -94,7 +94,7 @@ test.each([
   });
   show();
   await waitFor(() => screen.getByText(code));
-  expect(asked).toEqual(["/graphql"]);
+  expect(asked).not.toContain("/auth/provider");
   expect(screen.queryByRole("link")).toBeNull();
 });
 

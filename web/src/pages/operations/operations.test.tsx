@@ -74,5 +74,5 @@ test.each([true, false])("a drain that the activity doesn't know is asked for, k
   answers({ OperationsNow: { cluster: { kind: "local", capacity, draining: { since: "2026-11-21T00:00:00Z", claimed: 0, leaving: 0, executions: 0 } } } });
   render(<Operations />);
   await screen.findByText("Drained");
-  expect(reload).toHaveBeenCalledTimes(known ? 0 : 1);
+  expect(reload.mock.calls.length > 0).toBe(!known); // it is asked for again with each look at the cluster
 });

@@ -3,6 +3,7 @@ import { ServerError } from "../../lib/ask";
 import { begin } from "./presets";
 import { Run, type Calls, type Phase } from "./run";
 
+const limit = 100_000; // ms, which only ends a test that would hang
 const program = begin({ id: "python", image: "host" });
 
 /** A server on which each call is noted, and answered when the test wants. */
@@ -47,7 +48,7 @@ test("it claims, writes, starts, feeds, and releases once", async () => {
 test("it waits for its turn, and says where it is", async () => {
   const { run, said, phases, at, on } = fake(waits);
   const begun = run.begin(program);
-  await vi.waitFor(() => expect(at()).toBe("waiting"));
+  await vi.waitFor(() => expect(at()).toBe("waiting"), limit);
   on().turn({ position: 1, estimatedWaitMs: 5 });
   expect(phases.at(-1)).toEqual({ at: "waiting", turn: { position: 1, estimatedWaitMs: 5 } });
   on().claimed("r2");
@@ -58,7 +59,7 @@ test("it waits for its turn, and says where it is", async () => {
 test("stopped while it waits, it leaves the queue", async () => {
   const { run, said, at } = fake(waits);
   const begun = run.begin(program);
-  await vi.waitFor(() => expect(at()).toBe("waiting"));
+  await vi.waitFor(() => expect(at()).toBe("waiting"), limit);
   await run.stop();
   expect(at()).toBe("stopped");
   await begun;
@@ -68,7 +69,7 @@ test("stopped while it waits, it leaves the queue", async () => {
 test("a runner that comes as it is stopped is released", async () => {
   const { run, said, at } = fake({ ...waits, leave: async () => "r3" });
   const begun = run.begin(program);
-  await vi.waitFor(() => expect(at()).toBe("waiting"));
+  await vi.waitFor(() => expect(at()).toBe("waiting"), limit);
   await run.stop();
   await begun;
   expect(said).toEqual(["unfollow", "release r3"]);
@@ -114,14 +115,14 @@ test.each<[string, Partial<Calls>, string[]]>([
 test("an input that doesn't get through is reported, and the program goes on", async () => {
   const { run, said, phases, at } = fake({ feed: () => Promise.reject(new ServerError("refused", "FORBIDDEN")) });
   await run.begin(program);
-  await vi.waitFor(() => expect(phases.at(-1)).toMatchObject({ at: "started", executionId: "x", unfed: { message: "refused" } }));
+  await vi.waitFor(() => expect(phases.at(-1)).toMatchObject({ at: "started", executionId: "x", unfed: { message: "refused" } }), limit);
   expect([at(), said]).toEqual(["started", ["claim python", "write r", "start r"]]);
 });
 
 test("a ticket that ends without a runner fails the run", async () => {
   const { run, phases, at, on } = fake(waits);
   const begun = run.begin(program);
-  await vi.waitFor(() => expect(at()).toBe("waiting"));
+  await vi.waitFor(() => expect(at()).toBe("waiting"), limit);
   on().failed(new ServerError("nobody came", "NO_RUNNER_AVAILABLE"));
   await begun;
   expect(phases.at(-1)).toMatchObject({ at: "failed", error: { message: "nobody came" } });

@@ -31,8 +31,12 @@ export class Screen {
     for (const code of refused) this.terminal.parser.registerOscHandler(code, () => true);
     this.terminal.loadAddon(this.fitter);
     this.terminal.loadAddon(this.serializer);
+    let pressed = "";
+    this.terminal.onKey(({ key }) => (pressed = key)); // its data comes next
     this.terminal.onData((text) => {
-      if (this.muted === 0) onData(text);
+      const typed = text === pressed;
+      pressed = "";
+      if (typed || this.muted === 0) onData(text);
     });
     this.terminal.attachCustomKeyEventHandler((event) => {
       if (event.type !== "keydown" || !event.ctrlKey || !event.shiftKey || event.code !== "KeyC") return true;
@@ -60,7 +64,7 @@ export class Screen {
     this.terminal.write(text, done);
   }
 
-  /** Writes what was printed before: questions in it were answered then. */
+  /** Writes what was printed before: questions in it were answered then. What is typed meanwhile counts. */
   replay(text: string): Promise<void> {
     this.muted++;
     return new Promise((resolve) =>
