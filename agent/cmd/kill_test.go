@@ -54,7 +54,7 @@ func TestTimeLimit(t *testing.T) {
 // TestTimeLimitAlone has no client between the start and the end.
 func TestTimeLimitAlone(t *testing.T) {
 	b := newBed(t, 0)
-	s, err := b.session(t, agent.Start{ID: "alone", Argv: []string{"sleep", "60"}, Env: testEnv, TimeLimit: 200 * time.Millisecond})
+	s, err := b.session(t, agent.Start{ID: "alone", Argv: []string{"sleep", "1000"}, Env: testEnv, TimeLimit: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -139,7 +139,7 @@ func TestStdin(t *testing.T) {
 
 func TestStdinNotRead(t *testing.T) {
 	b := newBed(t, 0)
-	s, err := b.session(t, agent.Start{Argv: []string{"sleep", "60"}, Env: testEnv, Stdin: true})
+	s, err := b.session(t, agent.Start{Argv: []string{"sleep", "1000"}, Env: testEnv, Stdin: true})
 	if err != nil {
 		t.Fatal(err)
 	}
