@@ -314,9 +314,16 @@ func TestGVisorEndsOfFullMemory(t *testing.T) {
 	if _, exit := b.sh(lives, "exec python3 -c 'x = bytearray(1 << 30)'"); exit.Signal == "" {
 		t.Fatalf("a program that needs 1 GiB of 128 MiB: %+v", exit)
 	}
-	if e, err := b.Evidence(t.Context(), lives); err != nil || e.OOMKills == 0 {
-		t.Fatal(e, err)
-	}
+	b.mu.Lock()
+	counters := b.entries[lives].driver.Counters
+	b.mu.Unlock()
+	wait.For(t, "it has answered since", func() bool { // each look gives it a moment for that
+		e, err := b.Evidence(t.Context(), lives)
+		if err != nil || e.OOMKills == 0 {
+			t.Fatal(e, err)
+		}
+		return !counters.Killed(e)
+	})
 	if err := unix.Kill(b.sentry(lives), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

@@ -80,6 +80,14 @@ func TestRunnersWaitForRoom(t *testing.T) {
 	if err := b.Start(t.Context(), never, env, runtime.PriorityWaiting); err != nil {
 		t.Fatal(err)
 	}
+	wait.For(t, "it waits in its new place", func() bool { // its old one is cancelled after that
+		for e := range b.placer.Scheduler.Snapshot().EachEvaluation(never) {
+			if e.Status == runtime.EvaluationCancelled {
+				return true
+			}
+		}
+		return false
+	})
 	if err := b.Remove(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}

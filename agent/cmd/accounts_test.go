@@ -202,7 +202,7 @@ for i in range(many):
     if accepts: l.accept()[0].close()
     c.close()
 began = time.process_time()
-while time.process_time() - began < 1: time.sleep(float(sys.argv[4]))
+while time.process_time() - began < 1: time.sleep(float(sys.argv[4])) # with a pause it lasts until it is ended
 print("made", many)`
 	for _, test := range []struct {
 		args []string
@@ -210,7 +210,7 @@ print("made", many)`
 	}{
 		{[]string{"100", "0", "no", "0"}, agent.CauseSelf},
 		{[]string{"9000", "0", "accept", "0"}, agent.CauseSelf},
-		{[]string{"9000", "0", "no", "0"}, agent.CauseMemoryLimit},
+		{[]string{"9000", "0", "no", "0.01"}, agent.CauseMemoryLimit},
 		{[]string{"300", "200000", "no", "60"}, agent.CauseMemoryLimit}, // which it sleeps on
 	} {
 		if r := b.run(t, append([]string{"python3", "-c", connect}, test.args...)...); r.exit.Cause != test.want {

@@ -139,7 +139,7 @@ func TestStdin(t *testing.T) {
 
 func TestStdinNotRead(t *testing.T) {
 	b := newBed(t, 0)
-	s, err := b.session(t, agent.Start{Argv: []string{"sleep", "60"}, Env: testEnv, Stdin: true})
+	s, err := b.session(t, agent.Start{Argv: []string{"sleep", "1000"}, Env: testEnv, Stdin: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,16 +246,16 @@ func TestKnownByID(t *testing.T) {
 	if r := b.finish(t, second); r.stdout != "run\n" {
 		t.Errorf("got %q", r.stdout)
 	}
-	var e *agent.Error
-	wait.For(t, "the settle has arrived", func() bool {
-		s, err := agent.AttachExecution(t.Context(), b.dial(t), agent.Attach{ID: "twice"})
-		if err == nil {
-			_ = s.Close()
+	wait.For(t, "the settle has arrived", func() bool { // an attach would cut the stream that it comes on
+		response, err := agent.PingAgent(t.Context(), b.dial(t))
+		if err != nil {
+			t.Fatal(err)
 		}
-		return errors.As(err, &e)
+		return len(response.Executions) == 0
 	})
-	if e.Code != agent.ErrNotFound {
-		t.Errorf("attach: %v", e)
+	var e *agent.Error
+	if _, err := agent.AttachExecution(t.Context(), b.dial(t), agent.Attach{ID: "twice"}); !errors.As(err, &e) || e.Code != agent.ErrNotFound {
+		t.Errorf("attach: %v", err)
 	}
 	if _, err := b.session(t, start); !errors.As(err, &e) || e.Code != agent.ErrInvalid {
 		t.Errorf("a settled execution was started again: %v", err)

@@ -320,7 +320,7 @@ func TestTerminalInput(t *testing.T) {
 func TestSignal(t *testing.T) {
 	b := newBed(t, 0)
 	s, err := b.session(t, agent.Start{Argv: []string{"sh", "-c",
-		`sh -c 'trap "echo child; exit" USR1; echo on; while :; do sleep 0.01; done' & trap 'echo leader' USR1; wait; wait`}, Env: testEnv})
+		`trap 'echo leader' USR1; sh -c 'trap "echo child; exit" USR1; echo on; while :; do sleep 0.01; done' & wait; wait`}, Env: testEnv}) // both have their traps by then
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func TestSmallSegmentsCount(t *testing.T) {
 	b := newBed(t, 0)
 	const connect = `
 import socket, sys, time
-many, rounds, size = (int(a) for a in sys.argv[1:])
+many, rounds, size, lasts = (int(a) for a in sys.argv[1:])
 l = socket.socket()
 l.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
 l.bind(("127.0.0.1", 0))
@@ -30,7 +30,7 @@ for c in clients: c.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 for i in range(rounds):
     for c in clients: c.send(bytes(size))
 began = time.process_time()
-while time.process_time() - began < 1: pass
+while time.process_time() - began < lasts: pass
 served = 0
 for c in clients: served += len(l.accept()[0].recv(4096)) >= size
 print("served", served)`
@@ -39,8 +39,8 @@ print("served", served)`
 		want  agent.Cause
 		print string
 	}{
-		{[]string{"100", "1", "300"}, agent.CauseSelf, "served 100\n"},
-		{[]string{"300", "1000", "1"}, agent.CauseMemoryLimit, ""},
+		{[]string{"100", "1", "300", "1"}, agent.CauseSelf, "served 100\n"},
+		{[]string{"300", "1000", "1", "60"}, agent.CauseMemoryLimit, ""}, // whenever it is looked at
 	} {
 		if r := b.run(t, append([]string{"python3", "-c", connect}, test.args...)...); r.exit.Cause != test.want || r.stdout != test.print {
 			t.Errorf("%q: %+v", test.args, r)

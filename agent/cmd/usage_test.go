@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
-	"github.com/rockpool/rockpool/test/wait"
 )
 
 // TestUsageWhileItRuns: what a command holds and has used is seen while it runs, beside another
@@ -19,29 +18,28 @@ func TestUsageWhileItRuns(t *testing.T) {
 		}
 		return s
 	}
-	// Its child holds the memory. Each ends with its stdin.
-	holds := session("holds", `if (!fork) { $x = "x" x 100_000_000; <STDIN>; exit } wait`)
-	spins := session("spins", `alarm 600; 1 while do { @t = times; $t[0] + $t[1] < 0.5 }; <STDIN>`)
+	// Its child holds the memory. Each says when it has what it will have, and ends with its stdin.
+	holds := session("holds", `$| = 1; if (!fork) { $x = "x" x 100_000_000; print "on\n"; <STDIN>; exit } wait`)
+	spins := session("spins", `$| = 1; alarm 600; 1 while do { @t = times; $t[0] + $t[1] < 0.5 }; print "on\n"; <STDIN>`)
 	defer holds.Close()
 	defer spins.Close()
-	var last agent.Usage
-	wait.For(t, "both are seen", func() bool {
-		usage, err := agent.ReadUsage(t.Context(), b.dial(t))
-		if err != nil || len(usage.Executions) != 2 {
-			t.Fatalf("%+v: %v", usage, err)
-		}
-		last = usage
-		h, s := usage.Executions["holds"], usage.Executions["spins"]
-		return h.Memory >= 100_000_000 && h.Processes == 2 && s.User+s.System >= 450*time.Millisecond
-	})
-	h, s := last.Executions["holds"], last.Executions["spins"]
+	waitForOutput(t, holds)
+	waitForOutput(t, spins)
+	usage, err := agent.ReadUsage(t.Context(), b.dial(t))
+	if err != nil || len(usage.Executions) != 2 {
+		t.Fatalf("%+v: %v", usage, err)
+	}
+	h, s := usage.Executions["holds"], usage.Executions["spins"]
+	if h.Memory < 100_000_000 || h.Processes != 2 || s.User+s.System < 450*time.Millisecond {
+		t.Errorf("holds: %+v, spins: %+v", h, s)
+	}
 	if h.PeakMemory != 0 || h.PeakProcesses != 0 || h.Memory > 300<<20 || h.Wall <= 0 {
 		t.Errorf("holds: %+v", h)
 	}
 	if s.Memory <= 0 || s.Memory > 90_000_000 || s.Processes != 1 || s.User+s.System > time.Minute {
 		t.Errorf("spins: %+v", s)
 	}
-	if r := last.Runner; r.Memory < h.Memory || r.Processes < 3 || r.User+r.System < s.User+s.System {
+	if r := usage.Runner; r.Memory < h.Memory || r.Processes < 3 || r.User+r.System < s.User+s.System {
 		t.Errorf("the runner: %+v", r)
 	}
 	for _, x := range []*agent.Session{holds, spins} {
@@ -50,7 +48,7 @@ func TestUsageWhileItRuns(t *testing.T) {
 		}
 		b.finish(t, x)
 	}
-	usage, err := agent.ReadUsage(t.Context(), b.dial(t))
+	usage, err = agent.ReadUsage(t.Context(), b.dial(t))
 	if err != nil || len(usage.Executions) != 0 || usage.Runner.User+usage.Runner.System < s.User+s.System {
 		t.Errorf("after their end: %+v, %v", usage, err)
 	}

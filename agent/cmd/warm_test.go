@@ -260,9 +260,23 @@ func TestWarmCommandsAreHeld(t *testing.T) {
 	if r, started := b.temperature(t, start, ""); !started.Warm || r.exit.Cause != agent.CauseCPULimit {
 		t.Errorf("%+v, started %+v", r, started)
 	}
-	start = agent.Start{Argv: []string{"python3", "-c", "import os\nif os.fork() == 0:\n  os.setsid()\n  os.fork()\n  import time; time.sleep(1000)\nprint('x', flush=True)\nimport time; time.sleep(1000)"}, TimeLimit: 3e9}
-	if r, started := b.temperature(t, start, ""); !started.Warm || r.exit.Cause != agent.CauseTimeLimit || r.stdout != "x\n" {
-		t.Errorf("%+v, started %+v", r, started)
+	s, err := b.session(t, agent.Start{Argv: []string{"python3", "-c", "import os, time\nif os.fork() == 0:\n  os.setsid()\n  os.fork()\n  time.sleep(1000)\nprint('x', flush=True)\ntime.sleep(1000)"}, Env: testEnv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if event, err := s.Next(); err != nil || !event.Started.Warm {
+		t.Errorf("%+v, %v", event, err)
+	}
+	waitForOutput(t, s)
+	if err := s.Kill(0); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.finish(t, s); r.exit.Cause != agent.CauseKill {
+		t.Errorf("%+v", r)
+	}
+	// The zygote's children have its name, but not its user.
+	if r := b.sh(t, `n=0; for p in /proc/[0-9]*; do while read -r key user rest; do test "$key $user" = "Uid: 1000" && n=$((n+1)); done <$p/status; done 2>/dev/null; echo $n`); r.stdout != "1\n" {
+		t.Errorf("commands that run, this shell among them: %+v", r)
 	}
 	p := b.sit(t, agent.Start{Argv: []string{"python3", "-c", "import os, sys, time\nprint(os.isatty(0), os.isatty(1), os.isatty(2), sys.stdout.line_buffering, open('/dev/tty').isatty())\nprint(input('? '))\nwhile True: time.sleep(.1)"}, Env: testEnv})
 	p.sees(1, "True True True True True")

@@ -70,19 +70,25 @@ func printInParts(t *testing.T, text []byte, cuts uint64) {
 	}
 }
 
-// TestFloodsKeepCharactersWhole prints more at once than a frame takes.
+// TestFloodsKeepCharactersWhole prints more at once than a frame takes. By the clock all of
+// it comes at once: what is late isn't waited for.
 func TestFloodsKeepCharactersWhole(t *testing.T) {
 	for skip := range utf8.UTFMax {
-		text := strings.Repeat("x", skip) + strings.Repeat("漢", 60_000)
-		f := newFixture(t, commands{"flood": func(p *fakeProcess) { _, _ = p.stdout.Write([]byte(text)) }})
-		output, events, _ := f.follow(f.start(agent.Start{Argv: []string{"flood"}}), true)
-		if output != text {
-			t.Errorf("%d of %d bytes, after %d others", len(output), len(text), skip)
-		}
-		for _, e := range events {
-			if !utf8.Valid(e.Data) {
-				t.Errorf("a split character in %d bytes at %d, after %d others", len(e.Data), e.Offset, skip)
-			}
+		synctest.Test(t, func(t *testing.T) { flood(t, skip) })
+	}
+}
+
+func flood(t *testing.T, skip int) {
+	text := strings.Repeat("x", skip) + strings.Repeat("漢", 60_000)
+	f := newFixture(t, commands{"flood": func(p *fakeProcess) { _, _ = p.stdout.Write([]byte(text)) }})
+	defer f.server.Close()
+	output, events, _ := f.follow(f.start(agent.Start{Argv: []string{"flood"}}), true)
+	if output != text {
+		t.Errorf("%d of %d bytes, after %d others", len(output), len(text), skip)
+	}
+	for _, e := range events {
+		if !utf8.Valid(e.Data) {
+			t.Errorf("a split character in %d bytes at %d, after %d others", len(e.Data), e.Offset, skip)
 		}
 	}
 }

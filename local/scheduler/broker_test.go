@@ -364,6 +364,7 @@ func walkBroker(t *rapid.T) {
 	held := map[runtime.RunnerID]delivery{}
 	open := map[runtime.EvaluationID]*Evaluation{} // neither acknowledged nor superseded nor failed
 	settle := func() {
+		synctest.Wait() // what is late or due at this very instant, has happened
 		for id, by := range b.over() {
 			if open[id] != nil && by <= id { // ids count
 				t.Fatalf("%s was superseded by %s", id, by)

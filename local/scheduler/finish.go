@@ -26,7 +26,7 @@ func (s *Scheduler) finish(d delivery, short []Shortage) error {
 	}
 	e := s.state.block(d, short)
 	if e == nil {
-		return errNotHeld
+		return nil
 	}
 	if e.ID == d.ID {
 		s.stats.reblocked.Add(1)
@@ -59,10 +59,13 @@ func complete(w *write, d delivery, next runtime.EvaluationID) {
 // block returns the evaluation that waits for what d's job lacks: d's own,
 // where that has waited already, else a new one. One that waits again is
 // written only if that says something new. It returns nil if nothing has to wait
-// any more.
+// any more: d's own was cancelled meanwhile, since another waits in its place.
 func (s *state) block(d delivery, short []Shortage) *Evaluation {
 	reason := describe(short)
 	if d.Status == runtime.EvaluationBlocked && d.Reason == reason {
+		if stored := s.snapshot().evaluation(d.ID); stored == nil || stored.Status.Ended() {
+			return nil
+		}
 		return d.Evaluation
 	}
 	var waits *Evaluation

@@ -291,11 +291,50 @@ func TestCancelledDoesNotBlock(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.cancel(d.Evaluation, "for the test")
-	if err := s.finish(*d, []Shortage{{Dimension: Memory, Wanted: 1}}); !errors.Is(err, errNotHeld) || s.Stats().Depths.Blocked != 0 {
+	if err := s.finish(*d, []Shortage{{Dimension: Memory, Wanted: 1}}); err != nil || s.Stats().Depths.Blocked != 0 {
 		t.Errorf("finished: %v", err)
 	}
 	if e := sole(t, s, Filter{}); e.Status != runtime.EvaluationCancelled || e.Reason != "for the test" {
 		t.Errorf("then: %+v", e)
+	}
+}
+
+// One is woken while a newer one of its job comes to wait in its place. It has nothing
+// to do any more, whatever it lacks: it isn't delivered again, and the newer one waits on.
+func TestWokenAndCancelledIsDone(t *testing.T) {
+	for name, wanted := range map[string]int{"for the same reason": 2048, "for another": 1024} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, Config{})
+			fresh(t, s)
+			handed := func(short int) {
+				t.Helper()
+				d, err := s.broker.dequeue(t.Context(), nil, time.Minute, runtime.EvaluationPlace)
+				if err != nil || d == nil {
+					t.Fatal(d, err)
+				}
+				if d.Priority == 60 {
+					woken := sole(t, s, Filter{}.with(runtime.EvaluationBlocked))
+					s.broker.enqueue(&woken)
+				}
+				if err := errors.Join(s.finish(*d, []Shortage{{Dimension: Memory, Wanted: short}}), s.broker.ack(*d)); err != nil {
+					t.Error(err)
+				}
+			}
+			large := sized(job("a", "a", 50), 2048) // which fits nowhere
+			register(t, s, large)
+			handed(2048)
+			large.Priority = 60
+			register(t, s, large)
+			handed(2048)
+			waits := sole(t, s, Filter{}.with(runtime.EvaluationBlocked))
+			handed(wanted)
+			if e := sole(t, s, Filter{}.with(runtime.EvaluationBlocked)); e.ID != waits.ID {
+				t.Errorf("%+v waits in place of %+v", e, waits)
+			}
+			if got := s.Stats().Depths; got.Blocked != 1 || got.Delayed != 0 {
+				t.Errorf("depths: %+v", got)
+			}
+		})
 	}
 }
 

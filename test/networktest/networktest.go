@@ -172,7 +172,7 @@ type Host struct {
 // NewHost makes one without links.
 func NewHost(t testing.TB) *Host {
 	t.Helper()
-	cmd := exec.Command("sleep", "600")
+	cmd := exec.Command("sleep", "3600") // longer than tests may take
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
 	check(t, cmd.Start())
 	t.Cleanup(func() {
