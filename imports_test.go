@@ -120,7 +120,7 @@ var mayImport = map[string][]string{
 	"nomad/outcome":     {"agent", "nomad/connection", "nomad/job", "runtime"},
 	"nomad/record":      {"nomad/connection", "nomad/job", "runtime"},
 
-	"doors":      {"graph/transport/peers", "runtime/access", "runtime/guard", "runtime/identity", "runtime/language", "runtime/timing", "runtime/versions"},
+	"doors":      {"graph/transport/peers", "runtime", "runtime/access", "runtime/guard", "runtime/identity", "runtime/language", "runtime/timing", "runtime/versions"},
 	"doors/jobe": {"doors", "graph/transport/peers", "runtime", "runtime/access", "runtime/batch", "runtime/engine", "runtime/events", "runtime/language"},
 	"doors/mcp":  {"doors", "graph/transport/peers", "runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/language"},
 

@@ -189,9 +189,13 @@ func TestE2EWhatEndedIsForgotten(t *testing.T) {
 		}
 		return true
 	})
-	if a := places(t, p.Bed, object{"runner": runner}); len(a) != 1 || a[0].Status != "COMPLETE" {
-		t.Errorf("its place: %+v", a)
-	}
+	wait.For(t, "its place has ended, and is kept", func() bool { // its removal may take longer than a second
+		a := places(t, p.Bed, object{"runner": runner})
+		if len(a) != 1 {
+			t.Fatalf("its place: %+v", a)
+		}
+		return a[0].Status == "COMPLETE"
+	})
 	p.End(t, syscall.SIGTERM, false)
 	p = bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--keep-evaluations", "86400", "--keep-allocations", "1")
 	runner = p.ClaimLoosely(t, "shell")
