@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -26,7 +27,7 @@ func Spare(t testing.TB) string {
 		t.Fatal(err)
 	}
 	for n := first; n < first+many; n++ {
-		lock, err := os.OpenFile(filepath.Join(locks, fmt.Sprint(n)), os.O_RDWR|os.O_CREATE, 0o600)
+		lock, err := os.OpenFile(filepath.Join(locks, strconv.Itoa(n)), os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
 			t.Fatal(err)
 		}
