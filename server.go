@@ -98,7 +98,8 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 }
 
 // stopOnSignals returns a context that the first SIGINT or SIGTERM ends. The
-// second, or the time to stop within after the first, ends the program.
+// second, or the time to stop within after the first, ends the program. Without any
+// time it ends at once, and stops nothing.
 func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)
@@ -108,7 +109,9 @@ func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration) 
 	group.Go(func() {
 		select {
 		case <-signals:
-			cancel(server.ErrStopping)
+			if within > 0 { // else runners could be removed before the program has ended
+				cancel(server.ErrStopping)
+			}
 		case <-done:
 			return
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/port"
 	"github.com/rockpool/rockpool/test/repository"
 )
 
@@ -58,7 +58,7 @@ func New(t testing.TB, redirectURL string) *Server {
 	if err != nil {
 		t.Fatalf("build Dex: %v\n%s", err, said.Bytes())
 	}
-	address := freeAddress(t)
+	address := port.Spare(t)
 	s := &Server{Issuer: "http://" + address + "/dex", dir: t.TempDir(), program: strings.TrimSpace(string(program))}
 	settings, err := settings(root, address, redirectURL)
 	if err == nil {
@@ -102,16 +102,6 @@ func settings(root, address, redirectURL string) (string, error) {
 		return "", fmt.Errorf("the example has other addresses: %s", replaced)
 	}
 	return replaced + "connectors:\n- type: mockCallback\n  id: mock\n  name: Mock\n", nil
-}
-
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // Run starts it, and returns when it answers. It knows nothing of what was before a Stop, and signs with another key.

@@ -80,9 +80,10 @@ func TestE2ESearchFiles(t *testing.T) {
 func TestE2EFileChanges(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
+	b.Shell(t, runner, "mkdir watched")
 	changes, ended := make(chan client.FileChange, 1<<16), make(chan error, 1)
 	go func() {
-		ended <- b.FollowFiles(t.Context(), runner, "", true, func(c client.FileChange) error {
+		ended <- b.FollowFiles(t.Context(), runner, "watched", true, func(c client.FileChange) error {
 			changes <- c
 			return nil
 		})
@@ -97,17 +98,17 @@ func TestE2EFileChanges(t *testing.T) {
 		}
 	}
 	until("BEGAN", "")
-	b.Shell(t, runner, "mkdir -p a/b; echo x >a/b/f")
+	b.Shell(t, runner, "cd watched; mkdir -p a/b; echo x >a/b/f")
 	until("CREATED", "a/b/f")
-	b.Shell(t, runner, "echo y >>a/b/f")
+	b.Shell(t, runner, "echo y >>watched/a/b/f")
 	until("CHANGED", "a/b/f")
-	b.Call(t, `mutation($id: ID!) { updateFiles(input: {runnerId: $id, write: [{path: "put", text: "x"}]}) { written } }`, object{"id": runner}, nil)
+	b.Call(t, `mutation($id: ID!) { updateFiles(input: {runnerId: $id, write: [{path: "watched/put", text: "x"}]}) { written } }`, object{"id": runner}, nil)
 	until("CREATED", "put")
-	b.Shell(t, runner, "rm -r a; ln -s /etc etc")
+	b.Shell(t, runner, "cd watched; rm -r a; ln -s /etc etc")
 	until("REMOVED", "a")
-	b.Shell(t, runner, "mkdir flood; cd flood; for i in $(seq 5000); do : >file$i; done")
+	b.Shell(t, runner, "mkdir flood; cd flood; for i in $(seq 2000); do : >file$i; done; mv ../flood ../watched") // all at once, however slowly they were made
 	until("LOST", "")
-	b.Shell(t, runner, "touch last")
+	b.Shell(t, runner, "touch watched/last")
 	until("CREATED", "last")
 
 	b.Call(t, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": runner}, nil)

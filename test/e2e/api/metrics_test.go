@@ -89,9 +89,9 @@ func TestE2EMetricsSayWhatHappened(t *testing.T) {
 
 	const starts = 2*4 + 3
 	var s scraping.Scraping
-	wait.For(t, "the last acknowledgement is counted, and each pool's last status is there", func() bool {
+	wait.For(t, "the last acknowledgement and start are counted, and each pool's last status is there", func() bool {
 		s = scraping.Scrape(t, p.Bed)
-		return s.Value("rockpool_scheduler_acks_total") == starts && s.Value("rockpool_pool_runners") == starts
+		return s.Value("rockpool_scheduler_acks_total") == starts && s.Value("rockpool_task_starts_total") == starts && s.Value("rockpool_pool_runners") == starts
 	})
 	s.Want(t, afterUse(starts))
 	if kept := s.Value("rockpool_executions_kept_bytes"); kept < 100000 || kept > 1<<20 {

@@ -26,9 +26,16 @@ func TestE2ERecordings(t *testing.T) {
 		"terminal": {object{"terminal": object{"columns": 50, "rows": 20}}, 50, 20, "one\r\ntwo \"\U0001f600\"\r\n\x1b[31mred\r\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			// Each piece is printed once the one before it is known to the server: else a busy agent may see two at once.
 			test.input["runnerId"] = runner
-			test.input["shell"] = `echo one; sleep 1; printf 'two "\360\237'; sleep 0.1; printf '\230\200"\n'; sleep 0.1; printf '\033[31mred\n' >&2`
-			x := b.Run(t, test.input)
+			test.input["shell"] = `rm -f go; next() { until [ "$(cat go)" = "$1" ]; do sleep 0.02; done 2>/dev/null; }
+				echo one; next 1; printf 'two "\360\237'; sleep 0.1; printf '\230\200"\n'; next 2; printf '\033[31mred\n' >&2`
+			p := sit(t, b, test.input)
+			p.Sees(t, "STDOUT", "one")
+			b.Shell(t, runner, "sleep 1; echo 1 >go")
+			p.Sees(t, "STDOUT", "\"\U0001f600\"")
+			b.Shell(t, runner, "echo 2 >go")
+			x := b.Await(t, p.ID)
 			var out struct{ Execution struct{ OutputURL string } }
 			b.Call(t, `query($id: ID!) { execution(id: $id) { outputUrl } }`, object{"id": x.Id}, &out)
 			lines := bufio.NewScanner(bytes.NewReader(downloadFile(t, b, out.Execution.OutputURL+"&format=asciicast")))

@@ -74,7 +74,7 @@ func TestE2ESilentRead(t *testing.T) {
 func TestE2EOneKeyOneProcess(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
-	input := object{"runnerId": runner, "shell": "echo started >> count; cat; cat count", "stdin": true, "idempotencyKey": "once in " + runner}
+	input := object{"runnerId": runner, "shell": "echo started >> count; cat; cat count", "stdin": true, "timeLimit": 600, "idempotencyKey": "once in " + runner}
 	ids := make([]string, 20)
 	var group sync.WaitGroup
 	for i := range ids {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"html"
 	"io"
-	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -18,6 +17,7 @@ import (
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/test/dextest"
 	"github.com/rockpool/rockpool/test/e2e/bed"
+	"github.com/rockpool/rockpool/test/port"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -26,12 +26,7 @@ var connectorLink = regexp.MustCompile(`href="([^"]*/auth/mock[^"]*)"`)
 // TestE2ESignIn: somebody who signed in with a provider is a caller of the API, in pages of the
 // server alone, until they sign out.
 func TestE2ESignIn(t *testing.T) {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	_ = free.Close()
+	address := port.Spare(t)
 	dex := dextest.New(t, "http://"+address+"/auth/callback")
 	dex.Run(t)
 	secret := filepath.Join(t.TempDir(), "secret")

@@ -27,7 +27,8 @@ type Cutter struct {
 	Accepted atomic.Int64 // connections
 }
 
-// NewCutter relays connections to target, and cuts each after most bytes at most.
+// NewCutter relays connections to target, and cuts each after most bytes at most. Most must be well above the 44 kB
+// of the largest event of an output: one that no connection carries whole never arrives.
 func NewCutter(t *testing.T, target string, most int64) *Cutter {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -57,7 +57,7 @@ class Platform
     expect(204, :patch, "/runners/#{runner}/files", {copy: copies, delete: ["./*"]})
   end
 
-  def execute(runner, command, limit: 30, privileged: false, **more)
+  def execute(runner, command, limit: 600, privileged: false, **more)
     body = {command: command, timeLimit: limit, privilegedExecution: privileged}.merge(more)
     expect(200, :post, "/runners/#{runner}/execute", body).fetch("websocketUrl")
   end

@@ -108,7 +108,8 @@ func (s *screen) types(t testing.TB, keys string) {
 	}
 }
 
-func (s *screen) sees(t testing.TB, text string) {
+// sees waits until the screen shows a text, and returns what it has shown before that.
+func (s *screen) sees(t testing.TB, text string) (before string) {
 	t.Helper()
 	for !strings.Contains(s.seen, text) {
 		more := wait.Receive(t, s.read, fmt.Sprintf("%q on a screen that shows %q", text, s.seen))
@@ -117,7 +118,8 @@ func (s *screen) sees(t testing.TB, text string) {
 		}
 		s.seen += more
 	}
-	_, s.seen, _ = strings.Cut(s.seen, text)
+	before, s.seen, _ = strings.Cut(s.seen, text)
+	return before
 }
 
 // ends waits for the command's end, with this code, and looks whether the
@@ -251,8 +253,8 @@ func TestE2EShellInARunner(t *testing.T) {
 	} {
 		s := onScreen(t, []string{"ROCKPOOL_SERVER=" + b.Address}, command[0], command[1:]...)
 		s.sees(t, "$ ")
-		// Not sh: one that uses vfork isn't stopped while its child is before its exec.
-		s.types(t, "bash -c \"while sleep 0.05; do echo ti''ck; done\"\r")
+		// Not a shell: sh isn't stopped while its child is before its exec, and bash goes on if its child has just ended.
+		s.types(t, "python3 -uc \"while not __import__('time').sleep(0.05): print('ti' + 'ck')\"\r")
 		s.sees(t, "tick\r\n")
 		s.types(t, "\x1a")
 		s.sees(t, "Stopped")

@@ -272,11 +272,11 @@ func TestE2EListsGoOnToTheirEnd(t *testing.T) {
 func TestE2EFollowGoesOnOverCuts(t *testing.T) {
 	b := bed.Open(t)
 	runner := b.Claim(t, "shell")
-	x := b.Start(t, object{"runnerId": runner, "shell": "i=0; while [ $i -lt 60 ]; do seq 500; echo mark >&2; sleep 0.02; i=$((i+1)); done; echo end >&2; exit 4"})
-	proxy := bed.NewCutter(t, strings.TrimPrefix(b.Address, "http://"), 30_000)
+	x := b.Start(t, object{"runnerId": runner, "shell": "i=0; while [ $i -lt 60 ]; do seq 5000; echo mark >&2; sleep 0.02; i=$((i+1)); done; echo end >&2; exit 4"})
+	proxy := bed.NewCutter(t, strings.TrimPrefix(b.Address, "http://"), 200_000)
 	cutting := bed.Bed{Client: client.New("http://" + proxy.Listener.Addr().String()), Address: "http://" + proxy.Listener.Addr().String()}
 	out, errs, code := cutting.Command(t, "", "exec", "follow", x)
-	if want := strings.Repeat(seq(500), 60); code != 4 || out != want {
+	if want := strings.Repeat(seq(5000), 60); code != 4 || out != want {
 		t.Errorf("exit %d, %d bytes of %d (%s)", code, len(out), len(want), errs)
 	}
 	if strings.Count(errs, "mark\n") != 60 || !strings.HasSuffix(errs, "end\n") {

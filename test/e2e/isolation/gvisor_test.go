@@ -89,7 +89,7 @@ func TestE2EGVisor(t *testing.T) {
 		{object{"shell": "sleep 60", "timeLimit": 1}, "TIME_LIMIT"},
 		{object{"command": []string{"yes"}, "limits": object{"outputBytes": 1 << 16}}, "OUTPUT_LIMIT"},
 		{object{"shell": "while :; do :; done", "limits": object{"cpuSeconds": 1}, "timeLimit": 30}, "CPU_LIMIT"},
-		{object{"shell": "for i in $(seq 20); do sleep 9 & done; wait", "limits": object{"processes": 8}}, "PROCESS_LIMIT"},
+		{object{"shell": "for i in $(seq 20); do sleep 1000 & done; wait", "limits": object{"processes": 8}}, "PROCESS_LIMIT"},
 		{object{"shell": "bomb() { bomb | bomb & }; bomb; sleep 20", "timeLimit": 20}, "PROCESS_LIMIT"},
 		{object{"shell": "echo usable"}, "EXITED"},
 	} {

@@ -273,8 +273,8 @@ func (s *separation) work(p *bed.Process) {
 		t.Errorf("%q, %v", text, err)
 	}
 	for script, want := range map[string]string{
-		"head -c 400000000 /dev/zero | tail":                                                    "MEMORY_LIMIT",
-		"for i in 0 1 2 3 4 5 6 7 8 9; do for j in 0 1 2 3 4 5; do sleep 10 & done; done; wait": "PROCESS_LIMIT",
+		"head -c 400000000 /dev/zero | tail":                                                      "MEMORY_LIMIT",
+		"for i in 0 1 2 3 4 5 6 7 8 9; do for j in 0 1 2 3 4 5; do sleep 1000 & done; done; wait": "PROCESS_LIMIT",
 	} {
 		if got := p.Shell(t, runner, script); string(got.Outcome) != want {
 			t.Errorf("%s: %s %s", script, got.Outcome, got.Message)

@@ -151,7 +151,7 @@ func TestE2EKilledWhileItDrains(t *testing.T) {
 func TestE2EDrainOfAnEmptyServerIsDoneAtOnce(t *testing.T) {
 	t.Parallel()
 	p := bed.ServeBinary(t, bed.DataDir(t))
-	if out := p.Works(t, "drain", "--wait", "--timeout", "30s"); !strings.Contains(out, "nothing is left") {
+	if out := p.Works(t, "drain", "--wait", "--timeout", wait.Limit.String()); !strings.Contains(out, "nothing is left") {
 		t.Errorf("drain --wait: %s", out)
 	}
 	claimed := make(chan string, 1)

@@ -1,7 +1,6 @@
 package nomad
 
 import (
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,6 +17,7 @@ import (
 	"github.com/rockpool/rockpool/test/imagetest"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/nomadtest"
+	"github.com/rockpool/rockpool/test/port"
 	"github.com/rockpool/rockpool/test/repository"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -176,7 +176,7 @@ func TestE2ENomadInThreeTerminals(t *testing.T) {
 	if len(lines) != 3 {
 		t.Fatalf("the page has %q", lines)
 	}
-	at := free(t)
+	at := port.Spare(t)
 	o := operator{t: t, dir: root, other: strings.NewReplacer("127.0.0.1:8080", at)}
 	o.env = []string{"ROCKPOOL_LISTEN=" + at, "ROCKPOOL_SERVER=http://" + at, "ROCKPOOL_DATA=" + t.TempDir()}
 	exports := regexp.MustCompile(`export ([A-Z_]+=\S+)`)
@@ -190,15 +190,4 @@ func TestE2ENomadInThreeTerminals(t *testing.T) {
 	if said := o.do(lines[2]); !strings.Contains(said, "hi\n") {
 		t.Errorf("it says:\n%s", said)
 	}
-}
-
-// free returns a loopback address that nobody listens on now.
-func free(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/test/e2e/bed"
 	"github.com/rockpool/rockpool/test/nomadtest"
+	"github.com/rockpool/rockpool/test/port"
 	"github.com/rockpool/rockpool/test/postgrestest"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -21,7 +22,7 @@ func TestE2ENomadSeveralServersServeAsOne(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{})
 	serve := func() (bed.Bed, func()) {
 		settings := newNomadConfig(t, n)
-		settings.Listen, settings.PeerListen, settings.AdvertiseURL = free(t), free(t), ""
+		settings.Listen, settings.PeerListen, settings.AdvertiseURL = port.Spare(t), port.Spare(t), ""
 		settings.Nomad.StreamAgent = true // so that runners need neither server
 		return bed.ServeHere(t, settings)
 	}
@@ -73,9 +74,9 @@ func TestE2ENomadKilledLeaderIsReplacedAtOnce(t *testing.T) {
 	database := postgrestest.Start(t)
 	token := writeFile(t, "correct-horse-battery")
 	serve := func() (*client.Client, *exec.Cmd) {
-		at := free(t)
+		at := port.Spare(t)
 		cmd := exec.Command(bed.Rockpool(t), "serve", "--cluster", "nomad", "--nomad-address", n.Address(), "--nomad-driver", "raw_exec", "--nomad-stream-agent",
-			"--nomad-lock-ttl", "120", "--listen", at, "--peer-listen", free(t), "--data", t.TempDir(), "--token-file", token, "--database", database.URL)
+			"--nomad-lock-ttl", "120", "--listen", at, "--peer-listen", port.Spare(t), "--data", t.TempDir(), "--token-file", token, "--database", database.URL)
 		var log lockedText
 		cmd.Stdout, cmd.Stderr = &log, &log
 		if err := cmd.Start(); err != nil {

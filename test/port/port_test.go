@@ -1,0 +1,24 @@
+package port
+
+import (
+	"net"
+	"testing"
+)
+
+func TestSparePortsAreOfOneTest(t *testing.T) {
+	held := ""
+	t.Run("its holder", func(t *testing.T) {
+		held = Spare(t)
+		if again := Spare(t); again == held {
+			t.Errorf("%s is given twice", again)
+		}
+	})
+	listener, err := net.Listen("tcp", held) // it was let go, and somebody else listens
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	if next := Spare(t); next == held {
+		t.Errorf("somebody listens at %s", next)
+	}
+}
