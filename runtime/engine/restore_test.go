@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -33,27 +32,6 @@ func (b *bed) startCommand(t *testing.T, in StartInput) runtime.Execution {
 		return err == nil && x.State != runtime.ExecutionPending
 	})
 	return x
-}
-
-// endStdin ends what a program that waits for that waits for.
-func (b *bed) endStdin(t *testing.T, id runtime.ExecutionID) {
-	t.Helper()
-	if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: id, Close: true}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// acknowledged waits until the agent of a runner with one execution has forgotten so much output.
-func (b *bed) acknowledged(t *testing.T, runner runtime.RunnerID, id runtime.ExecutionID, bytes int64) {
-	t.Helper()
-	wait.For(t, "the agent has forgotten output", func() bool {
-		conn, err := b.fake.Dial(t.Context(), runner)
-		if err != nil {
-			return false
-		}
-		answer, err := agent.PingAgent(t.Context(), conn)
-		return err == nil && slices.ContainsFunc(answer.Executions, func(x agent.Execution) bool { return x.ID == string(id) && x.Held >= bytes })
-	})
 }
 
 // exited waits until the agent has seen the end of an execution.
