@@ -38,7 +38,7 @@ type Host struct {
 	Await func(ctx context.Context, id runtime.ExecutionID, cancelled <-chan struct{}) (runtime.Execution, error)
 	// Finish stores the end.
 	Finish func(ctx context.Context, b runtime.Batch) error
-	// Ended is called once the end is stored.
+	// Ended is called once the end is stored, and before anybody sees it.
 	Ended  func(l *Leader)
 	Logger *zap.Logger
 }
@@ -127,8 +127,8 @@ func (l *Leader) Run(ctx context.Context) {
 			return // the next server ends it
 		}
 	}
+	l.host.Ended(l) // before a caller sees it and starts the next one
 	l.state.Set(&end)
-	l.host.Ended(l)
 }
 
 // lead returns how the batch ended; "": ctx ended first.

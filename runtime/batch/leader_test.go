@@ -53,6 +53,11 @@ func TestEndIsStoredBeforeItIsShown(t *testing.T) {
 			}
 			return nil
 		}).New(runtime.Batch{ID: "b", CaseCount: 3, State: runtime.BatchRunning}, "")
+		l.host.Ended = func(l *Leader) {
+			if l.Batch().State == runtime.BatchFinished {
+				t.Error("it is shown before the host knows")
+			}
+		}
 		l.Run(t.Context())
 		if end := l.Batch(); tries != 10 || end.State != runtime.BatchFinished || end.FinishedAt.IsZero() || end.Progress.Ended != 3 || len(begun) != 3 {
 			t.Errorf("%d tries, %v, %+v", tries, begun, end)

@@ -124,11 +124,15 @@ var commands = map[string]func(args []string, stdin io.Reader, p *program) int{
 		return 0
 	},
 	// count prints so many numbered lines, with a pause of microseconds after
-	// each, and exits with 7.
-	"count": func(args []string, _ io.Reader, p *program) int {
+	// each, and exits with 7. With a third argument it waits before that line until
+	// stdin ends.
+	"count": func(args []string, stdin io.Reader, p *program) int {
 		lines, _ := strconv.Atoi(args[0])
 		pause, _ := strconv.Atoi(args[1])
 		for i := range lines {
+			if len(args) > 2 && args[2] == strconv.Itoa(i) {
+				_, _ = io.Copy(io.Discard, stdin)
+			}
 			if _, err := fmt.Fprintf(p.out, "%d\n", i); err != nil {
 				return 1
 			}

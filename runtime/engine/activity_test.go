@@ -18,7 +18,7 @@ func TestActivity(t *testing.T) {
 		t.Fatal(err)
 	}
 	claim := func(tenant runtime.TenantID) runtime.Runner {
-		r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Tenant: tenant, WaitFor: ptr(30)})
+		r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Tenant: tenant, WaitFor: ptr(patient)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,6 +86,10 @@ func TestAlertHistory(t *testing.T) {
 	b.cluster = cluster
 	b.start(t)
 	b.fake.OnStart(func(runtime.RunnerID) error { return errors.New("no room") })
+	b.environment(t, "low", 0)
+	leave := b.waits(t, ClaimInput{EnvironmentID: "low"})
+	wait.For(t, "a start fails", func() bool { s, _ := b.PoolStatus("low"); return s.Reason == "no room" }) // else the alert may come first
+	leave()
 	b.environment(t, "low", 1)
 	history := func() string {
 		var all []string

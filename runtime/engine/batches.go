@@ -180,8 +180,8 @@ func (e *Engine) useForBatch(ctx context.Context, b runtime.Batch) (env runtime.
 // batchEnded is of [batch.Host].
 func (e *Engine) batchEnded(l *batch.Leader) {
 	b := l.Batch()
-	e.batches.remove(b)
 	e.holdings.end(b.Tenant)
+	e.batches.remove(b) // from now on callers find what is stored
 	if b.FreshRunners() {
 		return
 	}

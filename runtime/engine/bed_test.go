@@ -34,6 +34,9 @@ type bed struct {
 	stop    func()
 }
 
+// patient is for how many seconds a claim waits that isn't to end without its runner.
+const patient = int(wait.Limit / time.Second)
+
 // free charges nothing for output.
 func free([]byte) error { return nil }
 
@@ -89,7 +92,7 @@ func (b *bed) environment(t testing.TB, id runtime.EnvironmentID, size int) {
 
 func (b *bed) claim(t testing.TB, id runtime.EnvironmentID) runtime.Runner {
 	t.Helper()
-	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: id, WaitFor: ptr(30)})
+	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: id, WaitFor: ptr(patient)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +103,7 @@ func (b *bed) claim(t testing.TB, id runtime.EnvironmentID) runtime.Runner {
 // claimFor claims a runner that expires after so many seconds without use.
 func (b *bed) claimFor(t testing.TB, id runtime.EnvironmentID, seconds int) runtime.Runner {
 	t.Helper()
-	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: id, InactivityTimeout: &seconds, WaitFor: ptr(30)})
+	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: id, InactivityTimeout: &seconds, WaitFor: ptr(patient)})
 	if err != nil {
 		t.Fatal(err)
 	}

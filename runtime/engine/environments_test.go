@@ -143,7 +143,7 @@ func TestEnvironmentsChangeTheirTenant(t *testing.T) {
 	if err != nil || env.Revision != 2 || env.RunnerRevision != 2 {
 		t.Errorf("%+v, %v", env, err)
 	}
-	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Tenant: "t", WaitFor: ptr(30)})
+	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Tenant: "t", WaitFor: ptr(patient)})
 	if err != nil || r.Environment.Tenant != "t" {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -171,7 +171,7 @@ func TestIDsOfDeletedEnvironments(t *testing.T) {
 	if err := put("t"); err != nil {
 		t.Fatal(err)
 	}
-	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Tenant: "t", WaitFor: ptr(30)})
+	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Tenant: "t", WaitFor: ptr(patient)})
 	if err != nil || !remove("t") {
 		t.Fatal(err)
 	}

@@ -407,7 +407,7 @@ func TestTicketsForHolders(t *testing.T) {
 	if last.State != ticket.Claimed || last.Resumed {
 		t.Errorf("%+v", last)
 	}
-	second := b.later(t, in)
+	second := b.laterWaits(t, in)
 	if second.ID == first.ID || second.State != ticket.Claimed || !second.Resumed || second.Runner != last.Runner {
 		t.Errorf("%+v, then %+v", last, second)
 	}

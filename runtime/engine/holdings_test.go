@@ -167,7 +167,7 @@ func TestBatchesThatHaveBegunWaitForQuotas(t *testing.T) {
 		}
 		return nil
 	})
-	batch, _, err := b.RunBatch(t.Context(), RunInput{EnvironmentID: "a", Tenant: "a", Command: []string{"true"}, WaitFor: ptr(30)},
+	batch, _, err := b.RunBatch(t.Context(), RunInput{EnvironmentID: "a", Tenant: "a", Command: []string{"true"}, WaitFor: ptr(patient)},
 		BatchInput{Cases: []CaseInput{{}, {}}, FreshRunners: true})
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +191,7 @@ func TestBatchesAreShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := func(tenant runtime.TenantID) (runtime.Batch, error) {
-		in := RunInput{EnvironmentID: "a", Tenant: tenant, Command: []string{"sleep", "3600"}, WaitFor: ptr(30)}
+		in := RunInput{EnvironmentID: "a", Tenant: tenant, Command: []string{"sleep", "3600"}, WaitFor: ptr(patient)}
 		batch, _, err := b.RunBatch(t.Context(), in, BatchInput{Cases: []CaseInput{{}}})
 		return batch, err
 	}
@@ -237,7 +237,7 @@ func TestBatchesAreShared(t *testing.T) {
 func TestUnwantedRunnersKeepTheKeysOfOthers(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
-	in := ClaimInput{EnvironmentID: "a", Key: "k", WaitFor: ptr(30)}
+	in := ClaimInput{EnvironmentID: "a", Key: "k", WaitFor: ptr(patient)}
 	r, err := b.Claim(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)

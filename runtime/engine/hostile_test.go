@@ -2,11 +2,9 @@ package engine
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"net"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -179,11 +177,7 @@ func TestEndThatCannotBeStored(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
-	db, err := sql.Open("sqlite", filepath.Join(b.dir, "db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := b.database(t)
 	if _, err := db.Exec(`CREATE TRIGGER refuse BEFORE UPDATE ON executions BEGIN SELECT RAISE(FAIL, 'refused'); END`); err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +205,7 @@ func TestNeighboursAreNotBlamed(t *testing.T) {
 	r := b.claim(t, "a")
 	var ids []runtime.ExecutionID
 	for range 2 {
-		x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"sleep", "3"}})
+		x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"count", "1", "0", "0"}, Stdin: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,6 +218,7 @@ func TestNeighboursAreNotBlamed(t *testing.T) {
 	})
 	b.fake.Count(r.ID, runtime.Evidence{ProcessLimitHits: 1, OOMKills: 1})
 	for _, id := range ids {
+		b.endStdin(t, id)
 		if x := b.await(t, id); x.End.Outcome != runtime.OutcomeExited {
 			t.Errorf("%+v", x.End)
 		}
@@ -237,7 +232,7 @@ func TestRunOfACallerThatLeft(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	for i := range 20 { // which of the two goes on first differs
-		in := RunInput{EnvironmentID: "a", Command: []string{"echo", "x"}, WaitFor: ptr(30), Key: fmt.Sprint(i)}
+		in := RunInput{EnvironmentID: "a", Command: []string{"echo", "x"}, WaitFor: ptr(patient), Key: fmt.Sprint(i)}
 		if _, err := b.Execute(gone, in); err != nil && !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
@@ -259,7 +254,7 @@ func TestRunIsSafeToRepeat(t *testing.T) {
 	begun, goOn := make(chan struct{}, 1), make(chan struct{})
 	b.fake.OnStart(func(runtime.RunnerID) error { begun <- struct{}{}; <-goOn; return nil })
 	b.environment(t, "a", 0)
-	in := RunInput{EnvironmentID: "a", Command: []string{"sleep", "0.3"}, WaitFor: ptr(30), Key: "k",
+	in := RunInput{EnvironmentID: "a", Command: []string{"sleep", "0.3"}, WaitFor: ptr(patient), Key: "k",
 		Files: []runtime.FileWrite{{Path: "f", Data: []byte("x")}}}
 	ctx, leave := context.WithCancel(t.Context())
 	left := make(chan error, 1)

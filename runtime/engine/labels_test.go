@@ -32,7 +32,7 @@ func (b *bed) found(t *testing.T, filter ExecutionFilter) []runtime.Execution {
 func TestExecutionsKeepTheirLabels(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
-	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", WaitFor: ptr(30), Labels: labels("user", "ada", "course", "c")})
+	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", WaitFor: ptr(patient), Labels: labels("user", "ada", "course", "c")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestLabelsOfAnExecutionAreBounded(t *testing.T) {
 	for i := range many {
 		many[i] = runtime.Label{Name: fmt.Sprint("n", i)}
 	}
-	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", WaitFor: ptr(30), Labels: many})
+	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", WaitFor: ptr(patient), Labels: many})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestOtherLabelsAreAnotherInput(t *testing.T) {
 			return x.ID, err
 		},
 		"run": func(of []runtime.Label) (any, error) {
-			x, err := b.Execute(t.Context(), RunInput{EnvironmentID: "a", WaitFor: ptr(30), Command: []string{"true"}, Key: "r", Labels: of})
+			x, err := b.Execute(t.Context(), RunInput{EnvironmentID: "a", WaitFor: ptr(patient), Command: []string{"true"}, Key: "r", Labels: of})
 			return x.ID, err
 		},
 		"start of a batch": func(of []runtime.Label) (any, error) {
@@ -122,7 +122,7 @@ func TestOtherLabelsAreAnotherInput(t *testing.T) {
 			return made.ID, err
 		},
 		"run of a batch": func(of []runtime.Label) (any, error) {
-			made, _, err := b.RunBatch(t.Context(), RunInput{EnvironmentID: "a", WaitFor: ptr(30), Command: []string{"true"}, Key: "rb", Labels: of}, cases)
+			made, _, err := b.RunBatch(t.Context(), RunInput{EnvironmentID: "a", WaitFor: ptr(patient), Command: []string{"true"}, Key: "rb", Labels: of}, cases)
 			return made.ID, err
 		},
 	} {
@@ -148,7 +148,7 @@ func TestOtherLabelsAreAnotherInput(t *testing.T) {
 func TestEachExecutionOfABatchHasItsLabels(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
-	run := RunInput{EnvironmentID: "a", WaitFor: ptr(30), Shell: ptr("exit 3"), Labels: labels("user", "ada")}
+	run := RunInput{EnvironmentID: "a", WaitFor: ptr(patient), Shell: ptr("exit 3"), Labels: labels("user", "ada")}
 	built := BatchInput{Build: &BuildInput{Shell: ptr("true")}, Cases: []CaseInput{{Args: []string{"a b"}}, {}}}
 	fresh := BatchInput{FreshRunners: true, Cases: []CaseInput{{Args: []string{"a b"}}, {}}}
 	for of, in := range map[string]BatchInput{"one runner": built, "fresh runners": fresh} {
@@ -189,10 +189,10 @@ func TestBatchesLabelTheirRunners(t *testing.T) {
 			return b.StartBatch(t.Context(), StartInput{RunnerID: held.ID, Command: sleep, Labels: of}, BatchInput{Cases: cases})
 		},
 		"one": func(of []runtime.Label) (runtime.Batch, runtime.Execution, error) {
-			return b.RunBatch(t.Context(), RunInput{EnvironmentID: "a", WaitFor: ptr(30), Command: sleep, Labels: of}, BatchInput{Cases: cases})
+			return b.RunBatch(t.Context(), RunInput{EnvironmentID: "a", WaitFor: ptr(patient), Command: sleep, Labels: of}, BatchInput{Cases: cases})
 		},
 		"fresh": func(of []runtime.Label) (runtime.Batch, runtime.Execution, error) {
-			return b.RunBatch(t.Context(), RunInput{EnvironmentID: "a", WaitFor: ptr(30), Command: sleep, Labels: of}, BatchInput{Cases: cases, FreshRunners: true})
+			return b.RunBatch(t.Context(), RunInput{EnvironmentID: "a", WaitFor: ptr(patient), Command: sleep, Labels: of}, BatchInput{Cases: cases, FreshRunners: true})
 		},
 	} {
 		made, x, err := start(labels("of", of))
@@ -217,7 +217,7 @@ func TestRunnersAreSearched(t *testing.T) {
 	b.environment(t, "a", 2)
 	var ids []runtime.RunnerID
 	for _, user := range []string{"ada", "bob"} {
-		r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", WaitFor: ptr(30), Labels: labels("user", user)})
+		r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", WaitFor: ptr(patient), Labels: labels("user", user)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +269,7 @@ func TestCommandLinesOfClients(t *testing.T) {
 	if _, err := b.Release(t.Context(), r.ID); err != nil {
 		t.Fatal(err)
 	}
-	run, err := b.Execute(t.Context(), RunInput{EnvironmentID: "a", Command: []string{"echo", "script"}, CommandLine: "of a run", WaitFor: ptr(30)})
+	run, err := b.Execute(t.Context(), RunInput{EnvironmentID: "a", Command: []string{"echo", "script"}, CommandLine: "of a run", WaitFor: ptr(patient)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"database/sql"
 	"errors"
 	"io/fs"
 	"os"
@@ -59,12 +58,11 @@ func TestOlderDatabase(t *testing.T) {
 	r := b.claim(t, "a")
 	old := b.run(t, r.ID, "echo", "old")
 	backup := filepath.Join(t.TempDir(), "db")
-	db, err := sql.Open("sqlite", filepath.Join(b.dir, "db"))
-	if err == nil {
-		_, err = db.Exec("VACUUM INTO ?", backup)
-		err = errors.Join(err, db.Close())
+	db := b.database(t)
+	if _, err := db.Exec("VACUUM INTO ?", backup); err != nil {
+		t.Fatal(err)
 	}
-	if err != nil {
+	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
 	younger := b.run(t, r.ID, "echo", "younger")

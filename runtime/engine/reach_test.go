@@ -2,11 +2,13 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/session"
@@ -58,12 +60,24 @@ func TestAgentOutOfReach(t *testing.T) {
 	})
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
-	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"sleep", "1"}})
+	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "1", "0", "0"}, Stdin: true})
 	wait.For(t, "runs", func() bool { x, _ := b.Execution(t.Context(), x.ID, 0); return x.State == runtime.ExecutionRunning })
 	c.cut(true)
 	if _, err := b.Cancel(t.Context(), x.ID); err != nil {
 		t.Fatal(err)
 	}
+	conn, err := b.fake.Dial(t.Context(), r.ID) // the program ends meanwhile
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct, err := agent.AttachExecution(t.Context(), conn, agent.Attach{ID: string(x.ID)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(direct.CloseStdin(), direct.Close()); err != nil {
+		t.Fatal(err)
+	}
+	b.exited(t, r.ID, x.ID)
 	if x, err := b.Execution(t.Context(), x.ID, session.AgentLate+2*time.Second); err != nil || x.State == runtime.ExecutionFinished {
 		t.Errorf("nobody can know its end, and it is %s: %+v, %v", x.State, x.End, err)
 	}

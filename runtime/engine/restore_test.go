@@ -2,6 +2,7 @@ package engine
 
 import (
 	"database/sql"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -51,10 +52,10 @@ func (b *bed) exited(t *testing.T, runner runtime.RunnerID, id runtime.Execution
 	})
 }
 
-// database opens the stopped engine's database.
+// database opens the engine's database. While that runs each waits for the other's writes.
 func (b *bed) database(t *testing.T) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", filepath.Join(b.dir, "db"))
+	db, err := sql.Open("sqlite", fmt.Sprintf("file:%s?_txlock=immediate&_pragma=busy_timeout(%d)", filepath.Join(b.dir, "db"), wait.Limit.Milliseconds()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,13 +211,14 @@ func TestEvidenceIsComparedWithTheStart(t *testing.T) {
 		b.environment(t, "a", 1)
 		r := b.claim(t, "a")
 		b.fake.Count(r.ID, runtime.Evidence{OOMKills: test.before})
-		x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "10", "20000"}})
+		x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "2", "0", "1"}, Stdin: true})
 		if test.neighbour {
 			b.run(t, r.ID, "true")
 		}
 		b.stop()
 		b.fake.Count(r.ID, runtime.Evidence{OOMKills: test.after})
 		b.start(t)
+		b.endStdin(t, x.ID)
 		if end := b.await(t, x.ID).End; end.Outcome != test.want {
 			t.Errorf("%+v: %+v", test, end)
 		}
@@ -279,7 +281,7 @@ func TestRunGoesOn(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	text := strings.Repeat("0123456789abcdef", 64<<10) // more than the agent takes at once
-	in := RunInput{EnvironmentID: "a", Command: []string{"cat"}, Stdin: &text, WaitFor: ptr(30), Key: "k"}
+	in := RunInput{EnvironmentID: "a", Command: []string{"cat"}, Stdin: &text, WaitFor: ptr(patient), Key: "k"}
 	x, err := b.Execute(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
@@ -303,7 +305,7 @@ func TestRunGoesOn(t *testing.T) {
 func TestRunnerOfAnEndedRunGoes(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
-	x, err := b.Execute(t.Context(), RunInput{EnvironmentID: "a", Command: []string{"sleep", "60"}, WaitFor: ptr(30)})
+	x, err := b.Execute(t.Context(), RunInput{EnvironmentID: "a", Command: []string{"sleep", "60"}, WaitFor: ptr(patient)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -363,7 +365,7 @@ func TestUseKeepsTheClaim(t *testing.T) {
 func TestRestoreWaitsForNoAgent(t *testing.T) {
 	b, c, r := hostile(t, nil)
 	c.agent.Store(nil)
-	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "1000", "100"}})
+	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "2", "0", "1"}, Stdin: true})
 	output, all := "", []events.Event(nil)
 	wait.For(t, "it prints", func() bool {
 		chunks, _, _, err := b.Output(t.Context(), x.ID, "", 1<<20, free)
@@ -400,17 +402,9 @@ func TestWhatCannotBeRestoredIsSkipped(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
-	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "40", "10000"}})
-	y := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "40", "10000"}})
-	// By the twentieth line, which comes 190 ms after the first, the agent has forgotten the first.
-	wait.For(t, "it prints", func() bool {
-		chunks, _, _, err := b.Output(t.Context(), x.ID, "", 1<<20, free)
-		var printed int
-		for _, chunk := range chunks {
-			printed += len(chunk.Data)
-		}
-		return err == nil && printed >= 50
-	})
+	half := StartInput{RunnerID: r.ID, Command: []string{"count", "40", "0", "20"}, Stdin: true}
+	x, y := b.startCommand(t, half), b.startCommand(t, half)
+	b.acknowledged(t, r.ID, x.ID, 50) // 20 lines
 	_, cursor, _, err := b.Output(t.Context(), x.ID, "", 1<<20, free)
 	if err != nil {
 		t.Fatal(err)
@@ -440,6 +434,7 @@ func TestWhatCannotBeRestoredIsSkipped(t *testing.T) {
 	if c := restore(); c.Status != HealthDegraded || !strings.HasPrefix(c.Message, "2 skipped; the first: output of execution "+string(x.ID)) {
 		t.Errorf("%+v", c)
 	}
+	b.endStdin(t, x.ID)
 	if end := b.await(t, x.ID).End; end.Outcome != runtime.OutcomeExited {
 		t.Errorf("%+v", end)
 	}

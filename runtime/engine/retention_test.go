@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/events"
@@ -47,18 +46,21 @@ func (b *bed) collected(t *testing.T, id runtime.ExecutionID) bool {
 func TestOldExecutionsAreCollected(t *testing.T) {
 	b, r := keeping(t, Config{Keep: 500 * time.Millisecond})
 	running := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"sleep", "60"}})
-	in := StartInput{RunnerID: r.ID, Command: []string{"zeros", "1000000"}, Key: "k"}
+	in := StartInput{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true, Key: "k"}
 	x, err := b.Start(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.await(t, x.ID)
+	if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: make([]byte, 1000000)}); err != nil {
+		t.Fatal(err)
+	}
 	file := b.logs.Path(x.ID)
 	reading, err := b.Events(t.Context(), x.ID, "") // nothing was read yet: it has no file open
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer reading.Close()
+	b.endStdin(t, x.ID)
 	wait.For(t, "it is collected", func() bool { return b.collected(t, x.ID) })
 	wait.For(t, "its output goes", func() bool { _, err := os.Stat(file); return errors.Is(err, os.ErrNotExist) })
 
@@ -195,18 +197,12 @@ func TestOutputLeavesRoomForItsEnd(t *testing.T) {
 func TestLossIsKnownAfterARestart(t *testing.T) {
 	b, r := keeping(t, Config{KeepBytes: 12 << 10})
 	const lines = 6000
-	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", fmt.Sprint(lines), "10"}})
-	wait.For(t, "the agent has forgotten more than the log can hold", func() bool {
-		conn, err := b.fake.Dial(t.Context(), r.ID)
-		if err != nil {
-			return false
-		}
-		answer, err := agent.PingAgent(t.Context(), conn)
-		return err == nil && len(answer.Executions) == 1 && answer.Executions[0].Held > 12<<10
-	})
+	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", fmt.Sprint(lines), "0", fmt.Sprint(lines - 1000)}, Stdin: true})
+	b.acknowledged(t, r.ID, x.ID, 13<<10) // more than the log can hold
 	b.stop()
 	b.config.KeepBytes = 0
 	b.start(t)
+	b.endStdin(t, x.ID)
 	if end := b.await(t, x.ID).End; end.Outcome != runtime.OutcomeExited || end.ExitCode != 7 {
 		t.Fatalf("%+v", end)
 	}

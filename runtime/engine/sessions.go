@@ -90,12 +90,11 @@ func (t *sessionTable) count(tenant *runtime.TenantID) (running, pending int) {
 }
 
 // ended is of [session.Host].
-func (e *Engine) ended(s *session.Session) {
-	x := s.Execution()
+func (e *Engine) ended(s *session.Session, x runtime.Execution) {
 	e.counts.finished[x.End.Outcome].Add(1)
 	e.failures.Ended(time.Now(), x)
-	e.sessions.remove(s)
 	e.holdings.ended(x)
+	e.sessions.remove(s) // from now on callers find what is stored
 }
 
 // findEvery is how often a session is looked for that is being made.

@@ -35,7 +35,7 @@ func TestClaimsAreCounted(t *testing.T) {
 	wantCode(t, err, runtime.CodeNoRunnerAvailable, "")
 	first := b.claim(t, "a")
 	b.claim(t, "a")
-	keyed := ClaimInput{EnvironmentID: "a", WaitFor: ptr(30), Key: "k"}
+	keyed := ClaimInput{EnvironmentID: "a", WaitFor: ptr(patient), Key: "k"}
 	for range 2 { // the second is answered with the first one's runner
 		if _, err := b.Claim(t.Context(), keyed); err != nil {
 			t.Fatal(err)
@@ -43,7 +43,7 @@ func TestClaimsAreCounted(t *testing.T) {
 	}
 	_, err = b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Key: "k", InactivityTimeout: ptr(1)})
 	wantCode(t, err, runtime.CodeConflict, "")
-	if x, err := b.Execute(t.Context(), RunInput{EnvironmentID: "a", WaitFor: ptr(30), Command: []string{"true"}}); err != nil {
+	if x, err := b.Execute(t.Context(), RunInput{EnvironmentID: "a", WaitFor: ptr(patient), Command: []string{"true"}}); err != nil {
 		t.Fatal(err)
 	} else {
 		b.await(t, x.ID)
@@ -105,6 +105,7 @@ func TestExecutionsAreCounted(t *testing.T) {
 			t.Error(diff)
 		}
 	}
+	wait.For(t, "all starts are counted", func() bool { return b.Stats().Starting.Count() == 5 })
 	want(Stats{Started: 5, Finished: map[runtime.Outcome]int64{"EXITED": 3, "TIME_LIMIT": 1}, Unfinished: 1, Output: 24, KeepLimit: 1 << 20})
 	if s := b.Stats(); s.Kept == 0 || s.Starting.Count() != 5 {
 		t.Errorf("%+v", s)
@@ -116,6 +117,7 @@ func TestExecutionsAreCounted(t *testing.T) {
 	if _, err := b.Cancel(t.Context(), endless.ID); err != nil {
 		t.Fatal(err)
 	}
+	b.await(t, endless.ID)
 	x := b.run(t, r.ID, "lines", "3145728") // three times as much as may be kept
 	_, all := b.events(t, x.ID, "")
 	var lost int64

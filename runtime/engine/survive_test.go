@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/events"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // follower is a client that watches one execution, however often the server is
@@ -157,4 +160,25 @@ func (b *bed) kill(clients context.CancelFunc) {
 	}()
 	clients()
 	<-stopped
+}
+
+// endStdin ends what a program that waits for that waits for.
+func (b *bed) endStdin(t *testing.T, id runtime.ExecutionID) {
+	t.Helper()
+	if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: id, Close: true}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// acknowledged waits until the agent of a runner with one execution has forgotten so much output.
+func (b *bed) acknowledged(t *testing.T, runner runtime.RunnerID, id runtime.ExecutionID, bytes int64) {
+	t.Helper()
+	wait.For(t, "the agent has forgotten output", func() bool {
+		conn, err := b.fake.Dial(t.Context(), runner)
+		if err != nil {
+			return false
+		}
+		answer, err := agent.PingAgent(t.Context(), conn)
+		return err == nil && slices.ContainsFunc(answer.Executions, func(x agent.Execution) bool { return x.ID == string(id) && x.Held >= bytes })
+	})
 }

@@ -24,6 +24,40 @@ func (b *bed) later(t *testing.T, in ClaimInput) ticket.Ticket {
 	return got
 }
 
+// laterWaits is later, but returns once the claim waits or is answered: a busy machine takes
+// longer for that than ClaimLater waits.
+func (b *bed) laterWaits(t *testing.T, in ClaimInput) ticket.Ticket {
+	t.Helper()
+	got := b.later(t, in)
+	wait.For(t, "the ticket waits, or has its runner", func() bool {
+		if got.State != ticket.Waiting || got.Position > 0 {
+			return true
+		}
+		var err error
+		if got, err = b.Ticket(t.Context(), got.ID); err != nil {
+			t.Fatal(err)
+		}
+		return false
+	})
+	return got
+}
+
+// laterFails returns why a ticket fails: at once, or a moment later on a busy machine.
+func (b *bed) laterFails(t *testing.T, in ClaimInput) error {
+	t.Helper()
+	got, err := b.ClaimLater(t.Context(), in, nil)
+	if err != nil {
+		return err
+	}
+	wait.For(t, "the ticket fails", func() bool {
+		if got, err = b.Ticket(t.Context(), got.ID); err != nil {
+			t.Fatal(err)
+		}
+		return got.State != ticket.Waiting
+	})
+	return got.Err
+}
+
 // held counts the runners that are claimed, or about to be.
 func (b *bed) held() (n int) {
 	for _, r := range b.Runners(RunnerFilter{EnvironmentID: "a"}) {
@@ -41,7 +75,7 @@ func TestTicketsOfAnEngine(t *testing.T) {
 	start := sync.OnceFunc(func() { close(starts) })
 	t.Cleanup(start)
 	b.environment(t, "a", 0)
-	first, second := b.later(t, ClaimInput{}), b.later(t, ClaimInput{WaitFor: ptr(600)})
+	first, second := b.laterWaits(t, ClaimInput{}), b.laterWaits(t, ClaimInput{WaitFor: ptr(600)})
 	if first.State != ticket.Waiting || first.ExpiresAt.Sub(first.CreatedAt) != maxWait || second.ExpiresAt.Sub(second.CreatedAt) != 10*time.Minute {
 		t.Errorf("%+v; %+v", first, second)
 	}
@@ -69,8 +103,7 @@ func TestTicketsOfAnEngine(t *testing.T) {
 	if tenant, err := b.TicketTenant(second.ID); tenant != runtime.DefaultTenant || err != nil {
 		t.Errorf("%q, %v", tenant, err)
 	}
-	_, err = b.ClaimLater(t.Context(), ClaimInput{EnvironmentID: "none"}, nil)
-	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
+	wantCode(t, b.laterFails(t, ClaimInput{EnvironmentID: "none"}), runtime.CodeEnvironmentNotFound, "")
 	_, err = b.ClaimLater(t.Context(), ClaimInput{EnvironmentID: "a", WaitFor: ptr(-1)}, nil)
 	wantCode(t, err, runtime.CodeInvalidInput, "waitFor")
 	_, err = b.WatchTicket(t.Context(), "none")
@@ -83,21 +116,17 @@ func TestTicketsOfAnEngine(t *testing.T) {
 // other way got.
 func TestTicketsWithKeys(t *testing.T) {
 	b := newBed(t)
-	b.stop()
-	b.config.Grace = 300 * time.Millisecond
-	b.start(t)
 	b.environment(t, "a", 2)
 	wait.For(t, "the pool fills", func() bool { s, _ := b.PoolStatus("a"); return s.Idle == 2 })
 	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Key: "k", InactivityTimeout: ptr(0)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := b.later(t, ClaimInput{Key: "k", InactivityTimeout: ptr(0)})
+	got := b.laterWaits(t, ClaimInput{Key: "k", InactivityTimeout: ptr(0)})
 	if again := b.later(t, ClaimInput{Key: "k", InactivityTimeout: ptr(0)}); got.State != ticket.Claimed || got.Runner != r.ID || again != got {
 		t.Errorf("%+v, then %+v; want %s", got, again, r.ID)
 	}
-	_, err = b.ClaimLater(t.Context(), ClaimInput{EnvironmentID: "a", Key: "k", InactivityTimeout: ptr(60)}, nil)
-	wantCode(t, err, runtime.CodeConflict, "")
+	wantCode(t, b.laterFails(t, ClaimInput{EnvironmentID: "a", Key: "k", InactivityTimeout: ptr(60)}), runtime.CodeConflict, "")
 	if ok, err := b.Release(t.Context(), r.ID); !ok || err != nil {
 		t.Errorf("%v, %v", ok, err)
 	}

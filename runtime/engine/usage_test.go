@@ -42,7 +42,9 @@ func TestUsageWhileItRuns(t *testing.T) {
 	if shown.User != time.Second || shown.Memory != 1<<20 || shown.Processes != 2 || shown.Wall <= 0 || shown.At.IsZero() {
 		t.Errorf("it uses %+v", shown)
 	}
-	if used := b.RunnerUsage(t.Context(), runner); used == nil || used.CPU != time.Minute || used.Memory != 2<<20 || used.Processes != 3 ||
+	var used *runtime.RunnerUsage
+	wait.For(t, "the agent answers within a second", func() bool { used = b.RunnerUsage(t.Context(), runner); return used != nil })
+	if used.CPU != time.Minute || used.Memory != 2<<20 || used.Processes != 3 ||
 		used.MemoryLimit != int64(runner.Environment.Resources.MemoryMiB)<<20 || used.ProcessLimit != runner.Environment.Resources.Processes || used.At.IsZero() {
 		t.Errorf("its runner uses %+v", used)
 	}
@@ -76,7 +78,9 @@ func TestWhoTellsUsage(t *testing.T) {
 			b.cluster = answering{b.fake, response}
 			b.start(t)
 			defer b.stop()
-			if used := b.RunnerUsage(t.Context(), runner); (used != nil) != (name == "answers") {
+			if name == "answers" {
+				wait.For(t, "the agent answers within a second", func() bool { return b.RunnerUsage(t.Context(), runner) != nil })
+			} else if used := b.RunnerUsage(t.Context(), runner); used != nil {
 				t.Errorf("%+v", used)
 			}
 		})

@@ -49,7 +49,7 @@ func TestWaitingClaims(t *testing.T) {
 	}
 	began := time.Now()
 	leave := b.waits(t, ClaimInput{EnvironmentID: "a", Tenant: "x"}, ClaimInput{EnvironmentID: "a", Tenant: "x"}, ClaimInput{EnvironmentID: "b", Tenant: "y"}, ClaimInput{EnvironmentID: "a", Tenant: "y"})
-	b.later(t, ClaimInput{})
+	b.laterWaits(t, ClaimInput{})
 	type row struct {
 		env      runtime.EnvironmentID
 		tenant   runtime.TenantID

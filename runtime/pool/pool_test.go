@@ -208,6 +208,7 @@ func TestClaimWaitsAndGivesUp(t *testing.T) {
 		if runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable || time.Since(began) != 3*time.Second {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
+		synctest.Wait() // the answer comes before the status
 		if s := b.Status(); s.Reason != "no room" || s.Waiting != 0 {
 			t.Errorf("status %+v", s)
 		}

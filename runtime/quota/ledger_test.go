@@ -395,6 +395,7 @@ func TestParallelCallersTakeNeverOneOver(t *testing.T) {
 	var group sync.WaitGroup
 	var held [resources]atomic.Int64
 	var took, refused, claimed atomic.Int64
+	began := time.Now()
 	for i := range 100 {
 		group.Go(func() {
 			r := Resource(i) % resources
@@ -419,8 +420,8 @@ func TestParallelCallersTakeNeverOneOver(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if claimed.Load() != limit {
-		t.Errorf("%d claims", claimed.Load())
+	if n := claimed.Load(); n < limit || n > limit*(1+int64(time.Since(began)/minute)) {
+		t.Errorf("%d claims", n)
 	}
 	for r := range resources {
 		// What is left is exactly the limit.

@@ -296,8 +296,8 @@ func (s *Session) finish(ctx context.Context, pool Pool, x runtime.Execution) {
 			return // the next server ends it
 		}
 	}
+	s.host.Ended(s, x) // before a caller sees it and starts the next one, which has the runner alone
 	s.now.Store(&x)
-	s.host.Ended(s) // before a caller sees it and starts the next one, which has the runner alone
 	if err := log.End(); err != nil {
 		s.host.Logger.Warn("an output log could not be ended", zap.String("execution", string(x.ID)), zap.Error(err))
 	}

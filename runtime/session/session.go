@@ -67,8 +67,8 @@ type Host struct {
 	Quota   *output.Quota // nil: none
 	Logger  *zap.Logger
 
-	Began func(after time.Duration) // a command of this server's began so long after it was queued
-	Ended func(s *Session)          // its end is stored, and nobody has seen it yet
+	Began func(after time.Duration)             // a command of this server's began so long after it was queued
+	Ended func(s *Session, x runtime.Execution) // its end x is stored, and nobody has seen it yet
 }
 
 // A Session is one execution that isn't finished. Its methods are safe for concurrent

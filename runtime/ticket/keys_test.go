@@ -120,6 +120,7 @@ func TestDeletedTenantsTicketsAreForgotten(t *testing.T) {
 		if again := b.open(t, keyed("t", "a")); again.ID == got.ID || again.State != Waiting {
 			t.Errorf("%+v", again)
 		}
+		settle(time.Millisecond) // the ticket is opened before the pool shows that it waits
 		if waiting := b.pool.Status().Waiting; waiting != 2 {
 			t.Errorf("%d claims wait", waiting)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -27,6 +28,7 @@ type Server struct {
 
 	dir     string
 	bin     string
+	host    string // of loopback; no other process has it: none takes the port between a Kill and a Run
 	port    int
 	account *syscall.Credential // PostgreSQL refuses to run as root
 	process *exec.Cmd           // nil: it doesn't run
@@ -79,10 +81,11 @@ func New(ctx context.Context) (s *Server, err error) {
 		err = explained(init.CombinedOutput())
 	}
 	if err == nil {
-		s.port, err = freePort(ctx)
+		s.host = fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+		s.port, err = freePort(ctx, s.host)
 	}
 	if err == nil {
-		s.URL = fmt.Sprintf("postgres://rockpool@127.0.0.1:%d/postgres", s.port)
+		s.URL = fmt.Sprintf("postgres://rockpool@%s:%d/postgres", s.host, s.port)
 		err = s.Run(ctx)
 	}
 	if err != nil {
@@ -117,8 +120,8 @@ func programs() (string, error) {
 	return filepath.Dir(all[len(all)-1]), nil
 }
 
-func freePort(ctx context.Context) (int, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+func freePort(ctx context.Context, host string) (int, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		return 0, err
 	}
@@ -140,7 +143,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		}
 	}()
 	// It ends with the caller, whose end is that of its input. Its disk needn't outlive the machine.
-	s.process = s.command("postgres", "-D", s.data(), "-p", strconv.Itoa(s.port), "-k", s.dir, "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off")
+	s.process = s.command("postgres", "-D", s.data(), "-p", strconv.Itoa(s.port), "-k", s.dir, "-c", "listen_addresses="+s.host, "-c", "fsync=off")
 	s.process.Args = append([]string{"sh", "-c", `exec 3<&0; "$0" "$@" </dev/null 3<&- & (read -r _ <&3; kill -QUIT $!) 2>/dev/null & wait %1`, s.process.Path}, s.process.Args[1:]...)
 	s.process.Path = "/bin/sh"
 	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -163,7 +166,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		close(ended)
 	}(s.process)
 	for {
-		ready := s.command("pg_isready", "-q", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port))
+		ready := s.command("pg_isready", "-q", "-h", s.host, "-p", strconv.Itoa(s.port))
 		if ready.Run() == nil {
 			return nil
 		}
