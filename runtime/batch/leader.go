@@ -127,8 +127,8 @@ func (l *Leader) Run(ctx context.Context) {
 			return // the next server ends it
 		}
 	}
+	l.host.Ended(l) // before a caller sees it and starts the next one, for which the quota has room then
 	l.state.Set(&end)
-	l.host.Ended(l)
 }
 
 // lead returns how the batch ended; "": ctx ended first.

@@ -180,15 +180,14 @@ func (e *Engine) useForBatch(ctx context.Context, b runtime.Batch) (env runtime.
 // batchEnded is of [batch.Host].
 func (e *Engine) batchEnded(l *batch.Leader) {
 	b := l.Batch()
-	e.batches.remove(b)
 	e.holdings.end(b.Tenant)
-	if b.FreshRunners() {
-		return
+	if !b.FreshRunners() {
+		if p, err := e.poolOf(b.RunnerID); err == nil {
+			p.Done(context.Background(), b.RunnerID)
+		}
 	}
-	if p, err := e.poolOf(b.RunnerID); err == nil {
-		p.Done(context.Background(), b.RunnerID)
-	}
-	if b.Release {
+	e.batches.remove(b) // now callers see its end
+	if b.Release && !b.FreshRunners() {
 		e.releaseLater(b.RunnerID)
 	}
 }
