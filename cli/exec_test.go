@@ -28,7 +28,7 @@ func (s *server) inside(in string, arguments ...string) (out, errs string, code 
 	s.t.Helper()
 	var stdout, stderr bytes.Buffer
 	code = execute(strings.NewReader(in), &stdout, &stderr, arguments...)
-	return stdout.String(), stderr.String(), code
+	return stdout.String(), withoutWaiting(stderr.String()), code
 }
 
 func (s *server) begin(in engine.StartInput) runtime.ExecutionID {

@@ -10,6 +10,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/language"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // spoken are languages whose commands the fake cluster knows.
@@ -122,9 +123,9 @@ func TestLanguagesAreListed(t *testing.T) {
 			t.Errorf("%s\nwant %q", out, want)
 		}
 	}
-	if out := s.works("languages", "--versions"); !strings.Contains(strings.Join(strings.Fields(out), " "), "said Said .said speaking 1.5") {
-		t.Error(out)
-	}
+	wait.For(t, "the version is measured", func() bool { // for which the API waits 3 s
+		return strings.Contains(strings.Join(strings.Fields(s.works("languages", "--versions")), " "), "said Said .said speaking 1.5")
+	})
 	if out := s.works("languages", "--json"); !strings.Contains(out, `"environmentId": "speaking"`) || strings.Contains(out, `"version"`) {
 		t.Error(out)
 	}

@@ -68,7 +68,11 @@ func TestTicketCommands(t *testing.T) {
 	if d := second.ExpiresAt.Sub(second.CreatedAt); d != 20*time.Minute {
 		t.Errorf("it waits for %v", d)
 	}
-	shown := s.works("ticket", "show", first)
+	shown := ""
+	wait.For(t, "its position is known", func() bool {
+		shown = s.works("ticket", "show", first)
+		return strings.Contains(shown, "at position 1")
+	})
 	for _, want := range []string{first, "WAITING", "at position 1", "59 min from now"} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("no %q in %s", want, shown)
@@ -110,8 +114,8 @@ func TestIdleRunnersAreTicketsToo(t *testing.T) {
 	s := newServer(t)
 	s.works("env", "put", "a", "--pool-size", "1")
 	ticket := strings.TrimSpace(s.works("runner", "claim", "a", "--ticket"))
-	if runner := s.works("ticket", "watch", ticket); strings.Count(runner, "\n") != 1 || !strings.Contains(s.works("runner", "list", "--state", "CLAIMED"), strings.TrimSpace(runner)) {
-		t.Error(runner)
+	if runner, errs, code := s.command("ticket", "watch", ticket); code != 0 || strings.Count(runner, "\n") != 1 || !strings.Contains(s.works("runner", "list", "--state", "CLAIMED"), strings.TrimSpace(runner)) {
+		t.Errorf("%d %s %s", code, runner, errs)
 	}
 }
 

@@ -113,39 +113,42 @@ func TestOutputThatIsNotTextIsBase64Too(t *testing.T) {
 }
 
 func TestProgressCarriesLiveOutputAndCancellingEndsTheExecution(t *testing.T) {
-	b := newBed(t, nil)
-	a := b.agent(firstToken)
-	var session opened
-	a.call("open_session", object{"environment": "shell"}, &session)
-	for tool, arguments := range map[string]object{"run_program": {"environment": "shell"}, "execute": {"session": session.Session}} {
-		arguments["shell"] = "count 1000000000 1000"
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		ended := make(chan error, 1)
-		go func() {
-			params := &sdk.CallToolParams{Name: tool, Arguments: arguments}
-			params.SetProgressToken("p")
-			_, err := a.CallTool(ctx, params)
-			ended <- err
-		}()
-		var execution runtime.ExecutionID
-		for message := ""; !strings.Contains(message, "1\n"); { // the program doesn't end before
-			message = wait.Receive(t, a.progress, "live output")
-			if words := strings.Fields(message); len(words) == 4 && words[0] == "execution" {
-				execution = runtime.ExecutionID(words[1])
+	for _, tool := range []string{"run_program", "execute"} {
+		t.Run(tool, func(t *testing.T) {
+			b := newBed(t, nil)
+			a := b.agent(firstToken)
+			var session opened
+			a.call("open_session", object{"environment": "shell"}, &session)
+			arguments := map[string]object{"run_program": {"environment": "shell"}, "execute": {"session": session.Session}}[tool]
+			arguments["shell"] = "count 1000000000 1000"
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() {
+				params := &sdk.CallToolParams{Name: tool, Arguments: arguments}
+				params.SetProgressToken("p")
+				_, err := a.CallTool(ctx, params)
+				ended <- err
+			}()
+			var execution runtime.ExecutionID
+			for message := ""; !strings.Contains(message, "1\n"); { // the program doesn't end before
+				message = wait.Receive(t, a.progress, "live output")
+				if words := strings.Fields(message); len(words) == 4 && words[0] == "execution" {
+					execution = runtime.ExecutionID(words[1])
+				}
 			}
-		}
-		cancel()
-		if err := wait.Receive(t, ended, "the end of the call"); err == nil {
-			t.Errorf("%s: the call has an answer", tool)
-		}
-		wait.For(t, "the execution is cancelled", func() bool {
-			x, err := b.door.host.Guard.Execution(access.With(t.Context(), access.Server()), execution, 0)
-			return err == nil && x.End.Outcome == runtime.OutcomeCancelled
+			cancel()
+			if err := wait.Receive(t, ended, "the end of the call"); err == nil {
+				t.Error("the call has an answer")
+			}
+			wait.For(t, "the execution is cancelled", func() bool {
+				x, err := b.door.host.Guard.Execution(access.With(t.Context(), access.Server()), execution, 0)
+				return err == nil && x.End.Outcome == runtime.OutcomeCancelled
+			})
+			wait.For(t, "only the session's runner is held", func() bool { return b.held() == 1 })
+			a.call("execute", object{"session": session.Session, "shell": "echo on"}, &ran{}) // the session lives on
 		})
-		wait.For(t, "only the session's runner is held", func() bool { return b.held() == 1 })
 	}
-	a.call("execute", object{"session": session.Session, "shell": "echo on"}, &ran{}) // the session lives on
 }
 
 func TestLongOutputIsCutWithACursorThatHasAll(t *testing.T) {

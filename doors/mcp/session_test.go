@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -110,13 +111,11 @@ func TestForeignSessionsAreUnknown(t *testing.T) {
 	a.call("execute", object{"session": session.Session, "shell": "true"}, &ran{})
 }
 
-// send sends a request, and returns the status and the body of its answer.
+// send serves a request, and returns the status and the body of its answer. It needs no connection: half a second after the
+// answer to a body that isn't read to its end, the server would close that, and could take the answer along.
 func (b *bed) send(method, token, session, body string) (status int, text string) {
 	b.t.Helper()
-	r, err := http.NewRequestWithContext(b.t.Context(), method, b.url, strings.NewReader(body))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	r := httptest.NewRequestWithContext(b.t.Context(), method, b.url, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	if token != "" {
@@ -125,16 +124,9 @@ func (b *bed) send(method, token, session, body string) (status int, text string
 	if session != "" {
 		r.Header.Set(sessionHeader, session)
 	}
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return response.StatusCode, string(answer)
+	w := httptest.NewRecorder()
+	b.direct.ServeHTTP(w, r)
+	return w.Code, w.Body.String()
 }
 
 const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
@@ -228,7 +220,7 @@ func TestCallsWhoseClientLeftAreCounted(t *testing.T) {
 	var session opened
 	a.call("open_session", object{"environment": "shell"}, &session)
 	s := b.door.sessionOf(a)
-	wait.For(t, "the first requests have ended", func() bool { return s.requests() == 0 })
+	b.quiet()
 	for i := range maxOperations {
 		b.cut(a, fmt.Sprintf(`{"jsonrpc":"2.0","id":"cut-%d","method":"tools/call","params":{"name":"execute","arguments":{"session":%q,"shell":"count 1000000000 1000"},"_meta":{"progressToken":%d}}}`, i, session.Session, i))
 		wait.For(t, "the request has ended", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.served) == 0 })
@@ -245,6 +237,12 @@ func TestCallsWhoseClientLeftAreCounted(t *testing.T) {
 	s.end(errDeleted)
 	<-s.released
 	b.freed()
+}
+
+// quiet waits until the requests so far count no more, which is after their sessions have ended them.
+func (b *bed) quiet() {
+	b.t.Helper()
+	wait.For(b.t, "the first requests have ended", func() bool { return b.peers.Usage().Operations == 0 })
 }
 
 // cut sends a message, and cuts the connection as soon as some of the answer came.
@@ -294,7 +292,7 @@ func TestCallsAreBoundedAsTheAPIs(t *testing.T) {
 	a := b.agent(firstToken)
 	var session opened
 	a.call("open_session", object{"environment": "shell"}, &session)
-	wait.For(t, "the first requests have ended", func() bool { return b.door.sessionOf(a).requests() == 0 })
+	b.quiet()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var calls sync.WaitGroup

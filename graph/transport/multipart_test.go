@@ -137,8 +137,7 @@ func TestRefusedUploadsGetTheirAnswer(t *testing.T) {
 	s.send(t, strings.Replace(body, "mutation m { x }", "mutation panics ", 1))
 	s.want(t, 200, "errors", false)
 	b = newBed(t, Settings{Silence: time.Second})
-	s = b.sender(t, len(body), "")
-	s.send(t, body[:1<<20]) // and no more
+	s = b.sender(t, len(body), "", body[:1<<20]) // and no more
 	s.want(t, 403, "GraphQL-Require-Preflight", true)
 	s = b.sender(t, len(body), "Expect: 100-continue\r\n")
 	s.want(t, 403, "GraphQL-Require-Preflight", true)

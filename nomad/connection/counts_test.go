@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/rockpool/rockpool/nomad/group"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // Each call counts as its kind, with what became of it.
@@ -27,16 +28,21 @@ func TestCallsAreCounted(t *testing.T) {
 	}))
 	defer nomad.Close()
 	defer close(waits)
-	config, err := Config{Address: nomad.URL, Patience: 100 * time.Millisecond}.Complete()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var g group.Group
-	c, err := New(config, &g)
-	if err != nil {
-		t.Fatal(err)
+	patient := func(patience time.Duration) *Client {
+		t.Helper()
+		config, err := Config{Address: nomad.URL, Patience: patience}.Complete()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := New(config, &g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return c
 	}
-	defer c.Close()
+	c := patient(wait.Limit)
 	want := func(kind CallKind, result CallResult, n int64) {
 		t.Helper()
 		of := c.Stats().Calls[kind]
@@ -96,6 +102,7 @@ func TestCallsAreCounted(t *testing.T) {
 	}
 	nomad.CloseClientConnections()
 	nomad.Listener.Close()
+	c = patient(time.Second) // in which it is asked more than once
 	if _, err := c.Leader(ctx); err == nil {
 		t.Error("nobody answers, and there is a leader")
 	}

@@ -127,7 +127,7 @@ func (l *Leader) Run(ctx context.Context) {
 			return // the next server ends it
 		}
 	}
-	l.host.Ended(l) // before a caller sees it and starts the next one
+	l.host.Ended(l) // before a caller sees it and starts the next one, for which the quota has room then
 	l.state.Set(&end)
 }
 

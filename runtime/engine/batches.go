@@ -181,14 +181,13 @@ func (e *Engine) useForBatch(ctx context.Context, b runtime.Batch) (env runtime.
 func (e *Engine) batchEnded(l *batch.Leader) {
 	b := l.Batch()
 	e.holdings.end(b.Tenant)
-	e.batches.remove(b) // from now on callers find what is stored
-	if b.FreshRunners() {
-		return
+	if !b.FreshRunners() {
+		if p, err := e.poolOf(b.RunnerID); err == nil {
+			p.Done(context.Background(), b.RunnerID)
+		}
 	}
-	if p, err := e.poolOf(b.RunnerID); err == nil {
-		p.Done(context.Background(), b.RunnerID)
-	}
-	if b.Release {
+	e.batches.remove(b) // now callers see its end
+	if b.Release && !b.FreshRunners() {
 		e.releaseLater(b.RunnerID)
 	}
 }

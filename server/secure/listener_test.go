@@ -66,6 +66,7 @@ func serve(t *testing.T, s setup, handler http.Handler) bed {
 	}
 	Configure(server)
 	listener := b.peers.Listen(Listen(tcp, certificates, zap.NewNop()))
+	listener.RefuseTime = wait.Limit
 	b.address = tcp.Addr().String()
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/wait"
 )
 
 // memory is Sessions in memory.
@@ -115,7 +116,7 @@ func newBrowser(t *testing.T) *browser {
 		t.Fatal(err)
 	}
 	b := &browser{t: t, jar: jar}
-	b.client = &http.Client{Jar: jar, Timeout: 30 * time.Second, CheckRedirect: func(r *http.Request, via []*http.Request) error {
+	b.client = &http.Client{Jar: jar, Timeout: wait.Limit, CheckRedirect: func(r *http.Request, via []*http.Request) error {
 		b.path = append(b.path, r.URL.String())
 		if len(via) > 10 {
 			return http.ErrUseLastResponse
