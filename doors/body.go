@@ -14,18 +14,19 @@ import (
 
 type holdKey struct{}
 
-// holding returns a context whose request takes memory of its caller, and a function that gives back all.
-func (h Host) holding(ctx context.Context) (_ context.Context, release func()) {
+// holding returns a context whose request takes of its caller's bounds, and what it has taken.
+func (h Host) holding(ctx context.Context) (context.Context, *peers.Hold) {
 	p := access.Of(ctx)
 	shown := peers.Shown{Token: p.ID}
 	if p.Grant != nil {
 		shown.Grant = p.Grant.ID
 	}
 	hold := h.Peers.Hold(ctx, shown)
-	return context.WithValue(ctx, holdKey{}, &hold), hold.Release
+	return context.WithValue(ctx, holdKey{}, &hold), &hold
 }
 
-// HoldOf returns what an authenticated request has taken of its caller's bounds. It is released when the handler returns.
+// HoldOf returns what an authenticated request has taken of its caller's bounds: it counts as an operation. It is released
+// when the handler returns.
 func HoldOf(r *http.Request) *peers.Hold {
 	if hold, ok := r.Context().Value(holdKey{}).(*peers.Hold); ok {
 		return hold
@@ -43,14 +44,14 @@ func (e *BodyError) Error() string { return e.Message }
 
 // ReadBody reads an authenticated request's body, as the API reads its bodies. It takes memory of the request's hold as bytes
 // arrive: a body of which nothing arrives holds none. It returns QUOTA_EXCEEDED where there is none left, or a *BodyError.
-// Then nothing is held, and what the client still sends has been read for a while: the answer must be written next.
+// Then no memory is held, and what the client still sends has been read for a while: the answer must be written next.
 func (h Host) ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, hold := arriving.New(w, r, arriving.DefaultSilence), HoldOf(r)
 	text, err := body.Whole(hold, h.MaxBody)
 	if err == nil {
 		return text, nil
 	}
-	hold.Release()
+	hold.ReleaseMemory()
 	body.Rest()
 	switch code := runtime.CodeOf(err); {
 	case errors.Is(err, peers.ErrTooLong):

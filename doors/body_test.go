@@ -83,8 +83,8 @@ func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 type reader struct{ testDoor }
 
 func (*reader) Register(host Host, routes *Routes) {
-	by := Authentication{Shown: func(r *http.Request) string { return r.Header.Get("X-Token") }, Refuse: func(http.ResponseWriter, *http.Request, error) {}}
-	routes.Handle("POST /test/", host.Authenticated(by, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	by := Authentication{Shown: func(r *http.Request) string { return r.Header.Get("X-Token") }, Refuse: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusTooManyRequests) }}
+	routes.Handle("/test/", host.Authenticated(by, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, err := host.ReadBody(w, r)
 		if refused, ok := errors.AsType[*BodyError](err); ok {
 			w.WriteHeader(refused.Status)

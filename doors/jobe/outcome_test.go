@@ -16,8 +16,11 @@ import (
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/events"
+	"github.com/rockpool/rockpool/runtime/guard"
+	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/language"
 )
 
@@ -141,6 +144,58 @@ func TestErrorsOfRuns(t *testing.T) {
 		if got := strings.TrimSpace(answer.Body.String()); answer.Code != test.status || got != test.answer {
 			t.Errorf("%v: %d %s, want %d %s", test.err, answer.Code, got, test.status, test.answer)
 		}
+	}
+}
+
+// TestTooManyRequests: a run of a caller that has as many requests as it may gets outcome 21, another request 503.
+func TestTooManyRequests(t *testing.T) {
+	a := &api{Host: doors.Host{Logger: zap.NewNop()}}
+	for _, test := range []struct {
+		method string
+		status int
+		answer string
+	}{
+		{http.MethodPost, 200, `{"run_id":"","outcome":21,"cmpinfo":"","stdout":"","stderr":""}`},
+		{http.MethodGet, 503, `"x"`}, {http.MethodPut, 503, `"x"`},
+	} {
+		answer := httptest.NewRecorder()
+		a.refuseCaller(answer, httptest.NewRequest(test.method, "/", nil), runtime.Errorf(runtime.CodeQuotaExceeded, "x"))
+		if got := strings.TrimSpace(answer.Body.String()); answer.Code != test.status || got != test.answer {
+			t.Errorf("%s: %d %s, want %d %s", test.method, answer.Code, got, test.status, test.answer)
+		}
+	}
+}
+
+// beginning is a door whose requests begin a run, and end.
+type beginning struct {
+	door
+	used peers.Usage
+}
+
+func (b *beginning) Register(host doors.Host, routes *doors.Routes) {
+	a := &api{Host: host, files: newCache(1)}
+	by := doors.Authentication{Shown: func(*http.Request) string { return "" }}
+	routes.Handle("/", host.Authenticated(by, a.answering(func(w http.ResponseWriter, r *http.Request) (any, error) {
+		_, _, err := a.start(w, r)
+		b.used = host.Peers.Usage()
+		return nil, err
+	})))
+}
+
+type anybody struct{}
+
+func (anybody) Known(*http.Request, string) (identity.Caller, error) {
+	return identity.Caller{Principal: access.Server()}, nil
+}
+
+// TestARunThatHasBegunIsAnOperation: but it holds nothing of what the request brought.
+func TestARunThatHasBegunIsAnOperation(t *testing.T) {
+	all, of, mux := peers.New(peers.Bounds{Bodies: 1 << 20}), new(beginning), http.NewServeMux()
+	doors.Open(mux, doors.Host{Guard: guard.New(nil, nil, nil), MaxBody: 1 << 20, Peers: all, Logger: zap.NewNop()}, anybody{}, new(doors.Counts), of)
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"run_spec": {"sourcecode": "`+strings.Repeat("x", 100_000)+`"}}`)))
+	if w.Code != http.StatusBadRequest || of.used.Operations != 1 || of.used.BodyBytes != 0 {
+		t.Errorf("%d %s: %+v", w.Code, w.Body, of.used)
 	}
 }
 

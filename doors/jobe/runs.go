@@ -54,7 +54,7 @@ func (a *api) start(w http.ResponseWriter, r *http.Request) (j job, _ runtime.Ba
 		return j, "", err
 	}
 	hold := doors.HoldOf(r)
-	defer hold.Release()
+	defer hold.ReleaseMemory()
 	body, err := a.ReadBody(w, r)
 	if err != nil {
 		return j, "", err
