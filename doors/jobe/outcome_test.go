@@ -59,6 +59,9 @@ func TestOutcomes(t *testing.T) {
 		{"Pascal's linker warns", "pascal", phase{end: exited(0), stderr: []byte("w")}, good, result{Outcome: success, Stdout: "out\n"}},
 		{"a runner that went while it built", "c", phase{end: ended(runtime.OutcomeRunnerGone)}, phase{}, result{Outcome: internal, Stderr: "it ended"}},
 		{"a compiler that isn't there", "c", phase{end: ended(runtime.OutcomeFailed)}, phase{}, result{Outcome: internal, Stderr: "it ended"}},
+		{"output that was lost", "nodejs", phase{}, phase{end: exited(0), stdout: []byte("a"), lost: "it is missing"}, result{Outcome: internal, Stdout: "a", Stderr: "it is missing"}},
+		{"output that was lost before its time was up", "nodejs", phase{}, phase{end: ended(runtime.OutcomeTimeLimit), stderr: []byte("b"), lost: "it is missing"}, result{Outcome: internal, Stderr: "b\nit is missing"}},
+		{"what the compiler printed was lost", "c", phase{end: exited(0), lost: "it is missing"}, good, result{Outcome: internal, Stderr: "it is missing"}},
 		{"Python's syntax", "python3", phase{}, phase{end: exited(1), stderr: []byte(python)}, result{Outcome: compileError, CmpInfo: python}},
 		{"Python's indentation", "python3", phase{}, phase{end: exited(1), stderr: []byte("  File \"x\", line 1\nIndentationError: unexpected indent\n")}, result{Outcome: compileError, CmpInfo: "  File \"x\", line 1\nIndentationError: unexpected indent\n"}},
 		{"Python's null bytes", "python3", phase{}, phase{end: exited(1), stderr: []byte("SyntaxError: source code cannot contain null bytes\n")}, result{Outcome: compileError, CmpInfo: "SyntaxError: source code cannot contain null bytes\n"}},
@@ -274,6 +277,9 @@ func TestOutputCounts(t *testing.T) {
 		if err := p.take(batch.Event{Event: events.Event{Kind: events.Output, Stream: stream, Data: []byte(strings.Repeat("x", 40))}}, &hold); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := p.take(batch.Event{Event: events.Event{Kind: events.Lost, Bytes: 40, Reason: "x"}}, &hold); err != nil || p.lost != "output is missing: x" {
+		t.Errorf("lost output: %q, %v", p.lost, err)
 	}
 	if p.size() != 80 || bounded.Usage().BodyBytes != 80 {
 		t.Errorf("%d bytes, of which %d are counted", p.size(), bounded.Usage().BodyBytes)

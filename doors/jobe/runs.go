@@ -182,6 +182,8 @@ func (p *phase) take(event batch.Event, hold *peers.Hold) error {
 			return err
 		}
 		*stream = append(*stream, event.Event.Data...)
+	case events.Lost:
+		p.lost = "output is missing: " + event.Event.Reason
 	case events.Finished:
 		p.end = event.Event.Execution.End
 	}
