@@ -1,6 +1,7 @@
 package jobe
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -37,8 +38,8 @@ type phase struct {
 func (j job) judge(build, run phase) result {
 	if j.build != nil {
 		switch build.end.Outcome {
-		case runtime.OutcomeRunnerGone, runtime.OutcomeLost, runtime.OutcomeCancelled, runtime.OutcomeFailed:
-			return result{Outcome: internal, Stderr: build.end.Message} // says nothing about the source
+		case "", runtime.OutcomeRunnerGone, runtime.OutcomeLost, runtime.OutcomeCancelled, runtime.OutcomeFailed:
+			return result{Outcome: internal, Stderr: cmp.Or(build.end.Message, run.end.Message)} // says nothing about the source
 		}
 		if build.lost != "" {
 			return result{Outcome: internal, Stderr: build.lost}

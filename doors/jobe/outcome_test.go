@@ -62,6 +62,7 @@ func TestOutcomes(t *testing.T) {
 		{"output that was lost", "nodejs", phase{}, phase{end: exited(0), stdout: []byte("a"), lost: "it is missing"}, result{Outcome: internal, Stdout: "a", Stderr: "it is missing"}},
 		{"output that was lost before its time was up", "nodejs", phase{}, phase{end: ended(runtime.OutcomeTimeLimit), stderr: []byte("b"), lost: "it is missing"}, result{Outcome: internal, Stderr: "b\nit is missing"}},
 		{"what the compiler printed was lost", "c", phase{end: exited(0), lost: "it is missing"}, good, result{Outcome: internal, Stderr: "it is missing"}},
+		{"a build that never began", "c", phase{}, phase{end: ended(runtime.OutcomeFailed)}, result{Outcome: internal, Stderr: "it ended"}},
 		{"Python's syntax", "python3", phase{}, phase{end: exited(1), stderr: []byte(python)}, result{Outcome: compileError, CmpInfo: python}},
 		{"Python's indentation", "python3", phase{}, phase{end: exited(1), stderr: []byte("  File \"x\", line 1\nIndentationError: unexpected indent\n")}, result{Outcome: compileError, CmpInfo: "  File \"x\", line 1\nIndentationError: unexpected indent\n"}},
 		{"Python's null bytes", "python3", phase{}, phase{end: exited(1), stderr: []byte("SyntaxError: source code cannot contain null bytes\n")}, result{Outcome: compileError, CmpInfo: "SyntaxError: source code cannot contain null bytes\n"}},
