@@ -192,6 +192,27 @@ func (anybody) Known(*http.Request, string) (identity.Caller, error) {
 	return identity.Caller{Principal: access.Server()}, nil
 }
 
+// TestWhatGrowsCounts: text that isn't UTF-8 becomes three times as long. It counts as long as that.
+func TestWhatGrowsCounts(t *testing.T) {
+	const size = 100_000
+	all, mux := peers.New(peers.Bounds{Bodies: 2 * size}), http.NewServeMux()
+	host := doors.Host{Guard: guard.New(nil, nil, nil), Languages: language.Default(), MaxBody: 1 << 20, Peers: all, Logger: zap.NewNop()}
+	doors.Open(mux, host, anybody{}, new(doors.Counts), new(beginning))
+	for body, status := range map[string]int{
+		`"sourcecode": "` + strings.Repeat("x", size):                                           http.StatusBadRequest,
+		`"sourcecode": "` + strings.Repeat("\xff", size):                                        http.StatusServiceUnavailable,
+		`"sourcecode": "", "input": "` + strings.Repeat("\xff", size):                           http.StatusServiceUnavailable,
+		`"parameters": {"runargs": ["` + strings.Repeat("\xff", size) + `"]}, "sourcecode": "`:  http.StatusServiceUnavailable,
+		`"parameters": {"main_class": "` + strings.Repeat("\xff", size) + `"}, "sourcecode": "`: http.StatusServiceUnavailable,
+	} {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"run_spec": {"language_id": "unknown", `+body+`"}}`)))
+		if w.Code != status || all.Usage().BodyBytes != 0 {
+			t.Errorf("%.40q: %d %.80s, %d bytes are held", body, w.Code, w.Body, all.Usage().BodyBytes)
+		}
+	}
+}
+
 // TestARunThatHasBegunIsAnOperation: but it holds nothing of what the request brought.
 func TestARunThatHasBegunIsAnOperation(t *testing.T) {
 	all, of, mux := peers.New(peers.Bounds{Bodies: 1 << 20}), new(beginning), http.NewServeMux()

@@ -49,15 +49,30 @@ func (a *api) run(w http.ResponseWriter, r *http.Request) (any, error) {
 
 // start begins what a request asks for. What the request has brought isn't held any longer.
 func (a *api) start(w http.ResponseWriter, r *http.Request) (j job, _ runtime.BatchID, err error) {
-	p, err := a.caller(r.Context())
+	defer doors.HoldOf(r).ReleaseMemory()
+	j, in, of, err := a.read(w, r)
 	if err != nil {
 		return j, "", err
 	}
+	var b runtime.Batch
+	err = attempt(func(waitFor int) (err error) {
+		in.WaitFor = &waitFor
+		b, _, err = a.Guard.RunBatch(r.Context(), in, of)
+		return err
+	})
+	return j, b.ID, err
+}
+
+// read returns what a request asks for. It is held once: a run may wait for a runner.
+func (a *api) read(w http.ResponseWriter, r *http.Request) (j job, in engine.RunInput, of engine.BatchInput, err error) {
+	p, err := a.caller(r.Context())
+	if err != nil {
+		return j, in, of, err
+	}
 	hold := doors.HoldOf(r)
-	defer hold.ReleaseMemory()
 	body, err := a.ReadBody(w, r)
 	if err != nil {
-		return j, "", err
+		return j, in, of, err
 	}
 	var s spec
 	err = hold.Turn(r.Context(), len(body), func() error {
@@ -67,34 +82,31 @@ func (a *api) start(w http.ResponseWriter, r *http.Request) (j job, _ runtime.Ba
 		}
 		return nil
 	})
+	if err == nil {
+		err = hold.Grow(int64(s.size() - len(body)))
+	}
 	if err != nil {
-		return j, "", err
+		return j, in, of, err
 	}
 	recipe, _ := a.recipe(s.language)
 	env, there, err := a.Guard.FirstEnvironment(r.Context(), recipe.Environments)
 	if err != nil {
-		return j, "", err
+		return j, in, of, err
 	}
 	if !there {
-		return j, "", bad("Language '%s' is not known", s.language)
+		return j, in, of, unknownLanguage(s.language)
 	}
 	j = newJob(s, recipe, a.dialect(recipe))
 	files, err := a.filesOf(p.Tenant, s, j.fileName, hold)
 	if err != nil {
-		return j, "", err
+		return j, in, of, err
 	}
-	in := engine.RunInput{EnvironmentID: env.ID, Files: files, Command: j.run, CommandLine: j.shown, Caller: "jobe " + p.ID}
-	of := engine.BatchInput{Cases: []engine.CaseInput{{Stdin: []byte(s.input), Bounds: s.parameters.bounds(j.dialect, env.OutputLimit)}}}
+	in = engine.RunInput{EnvironmentID: env.ID, Files: files, Command: j.run, CommandLine: j.shown, Caller: "jobe " + p.ID}
+	of = engine.BatchInput{Cases: []engine.CaseInput{{Stdin: []byte(s.input), Bounds: s.parameters.bounds(j.dialect, env.OutputLimit)}}}
 	if j.build != nil {
 		of.Build = &engine.BuildInput{Command: j.build, Bounds: s.parameters.buildBounds(j.dialect, env.OutputLimit)}
 	}
-	var b runtime.Batch
-	err = attempt(func(waitFor int) (err error) {
-		in.WaitFor = &waitFor
-		b, _, err = a.Guard.RunBatch(r.Context(), in, of)
-		return err
-	})
-	return j, b.ID, err
+	return j, in, of, nil
 }
 
 // filesOf returns the files of a run, the source first. One of the cache may take the source's place.
