@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/rockpool/rockpool/doors"
@@ -208,10 +209,27 @@ func overloaded(err error) (any, error) {
 	case runtime.CodeNoRunnerAvailable, runtime.CodeQuotaExceeded, runtime.CodeLimitExceeded, runtime.CodeClusterUnavailable:
 		return result{Outcome: overload}, nil
 	case runtime.CodeInvalidInput, runtime.CodeEnvironmentNotFound: // the latter was deleted just now
-		return nil, bad("%s", err.Error())
+		return nil, bad("%s", message(err))
 	case runtime.CodeRunnerGone, runtime.CodeStorageFull, runtime.CodeFileError, runtime.CodeSlowConsumer, runtime.CodeConflict,
 		runtime.CodeExecutionNotFound, runtime.CodeBatchNotFound, runtime.CodeTicketNotFound:
 		return result{Outcome: internal, Stderr: runtime.MessageOf(err)}, nil
 	}
 	return nil, err
+}
+
+// message returns what clients may know of an error. It has their name for what is wrong.
+func message(err error) string {
+	var e *runtime.Error
+	if !errors.As(err, &e) {
+		return ""
+	}
+	for _, field := range []struct{ ours, theirs string }{
+		{"files.0.", "sourcefilename"}, {"files", "file_list"}, {"cases.0.stdin", "input"}, {"cases.0.limits.outputBytes", "streamsize"},
+		{"build.limits.outputBytes", "streamsize"}, {"build.command", "compileargs, linkargs"}, {"command", "interpreterargs, runargs"},
+	} {
+		if strings.HasPrefix(e.Field, field.ours) {
+			return field.theirs + ": " + e.Message
+		}
+	}
+	return e.Message
 }
