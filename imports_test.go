@@ -120,7 +120,7 @@ var mayImport = map[string][]string{
 	"nomad/outcome":     {"agent", "nomad/connection", "nomad/job", "runtime"},
 	"nomad/record":      {"nomad/connection", "nomad/job", "runtime"},
 
-	"doors":      {"graph/transport/peers", "runtime", "runtime/access", "runtime/guard", "runtime/identity", "runtime/language", "runtime/timing", "runtime/versions"},
+	"doors":      {"graph/transport/arriving", "graph/transport/peers", "runtime", "runtime/access", "runtime/guard", "runtime/identity", "runtime/language", "runtime/timing", "runtime/versions"},
 	"doors/jobe": {"doors", "graph/transport/peers", "runtime", "runtime/access", "runtime/batch", "runtime/engine", "runtime/events", "runtime/language"},
 	"doors/mcp":  {"doors", "graph/transport/peers", "runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/language"},
 
@@ -133,7 +133,8 @@ var mayImport = map[string][]string{
 	"graph/model":              {"graph/pagination", "runtime", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events"},
 	"graph/pagination":         {"runtime"},
 	"graph/presenter":          {"graph/transport", "graph/transport/response", "runtime"},
-	"graph/transport":          {"graph/transport/peers", "graph/transport/response", "graph/transport/socket", "runtime", "runtime/access"},
+	"graph/transport":          {"graph/transport/arriving", "graph/transport/peers", "graph/transport/response", "graph/transport/socket", "runtime", "runtime/access"},
+	"graph/transport/arriving": {"graph/transport/peers", "runtime"},
 	"graph/transport/framing":  {"runtime"},
 	"graph/transport/peers":    {"graph/transport/framing", "graph/transport/response", "graph/transport/socket", "runtime"},
 	"graph/transport/response": {"runtime"},
@@ -145,7 +146,7 @@ var mayImport = map[string][]string{
 
 	"config/quantity": {},
 
-	"server":           {"agent/embedded", "client", "config", "doors", "doors/jobe", "doors/mcp", "doors/poseidon", "graph", "graph/download", "graph/transport", "graph/transport/peers", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/finding", "runtime/identity", "runtime/language", "runtime/pool", "runtime/quota", "runtime/store", "server/accesslog", "server/metrics", "server/peering", "server/secure", "server/signin", "web"},
+	"server":           {"agent/embedded", "client", "config", "doors", "doors/jobe", "doors/mcp", "doors/poseidon", "graph", "graph/download", "graph/transport", "graph/transport/arriving", "graph/transport/peers", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/finding", "runtime/identity", "runtime/language", "runtime/pool", "runtime/quota", "runtime/store", "server/accesslog", "server/metrics", "server/peering", "server/secure", "server/signin", "web"},
 	"server/accesslog": {"runtime/linefile"},
 	"server/metrics":   {"doors", "graph/transport/peers", "local", "local/scheduler", "nomad", "nomad/outcome", "runtime", "runtime/engine", "runtime/tasks", "runtime/timing"},
 	"server/peering":   {"graph/transport/socket"},
@@ -214,6 +215,7 @@ var mayImport = map[string][]string{
 	"test/nomadtest":             {"test/need", "test/repository"},
 	"test/nomadtest/cmd":         {"test/nomadtest"},
 	"test/port":                  {},
+	"test/pipes":                 {},
 	"test/postgrestest":          {"test/need"},
 	"test/repository":            {},
 	"test/sandboxtest":           {"test/need", "test/repository"},

@@ -1,9 +1,11 @@
 package doors
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,10 +13,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rockpool/rockpool/graph/transport/arriving"
 	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/identity"
+	"github.com/rockpool/rockpool/test/pipes"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -47,7 +51,7 @@ func TestBodies(t *testing.T) {
 				if err != nil || text != body {
 					t.Errorf("%d bytes, of which %d are announced: %d, %v", size, length, len(text), err)
 				}
-				if len(w.set) != 2 || !w.set[0].Equal(time.Now().Add(bodyTime)) || !w.set[1].IsZero() {
+				if len(w.set) != 2 || !w.set[0].Equal(time.Now().Add(arriving.DefaultSilence)) || !w.set[1].IsZero() {
 					t.Errorf("deadlines %v", w.set)
 				}
 			}
@@ -79,10 +83,15 @@ func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 type reader struct{ testDoor }
 
 func (*reader) Register(host Host, routes *Routes) {
-	by := Authentication{Shown: func(r *http.Request) string { return r.Header.Get("X-Token") }, Refuse: func(http.ResponseWriter, *http.Request, error) {}}
-	routes.Handle("POST /test/", host.Authenticated(by, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	by := Authentication{Shown: func(r *http.Request) string { return r.Header.Get("X-Token") }, Refuse: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusTooManyRequests) }}
+	routes.Handle("/test/", host.Authenticated(by, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, err := host.ReadBody(w, r)
+		if refused, ok := errors.AsType[*BodyError](err); ok {
+			w.WriteHeader(refused.Status)
+			return
+		}
 		if err != nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
 			fmt.Fprint(w, runtime.CodeOf(err))
 			return
 		}
@@ -148,4 +157,81 @@ func TestSlowBodies(t *testing.T) {
 		}
 	}
 	wait.For(t, "nothing is held", func() bool { return all.Usage().BodyBytes == 0 })
+}
+
+// TestRefusedBodiesAreAnswered: whatever a client still has to send, its answer comes, and its connection doesn't stay. One
+// whose body has come to its end goes on.
+func TestRefusedBodiesAreAnswered(t *testing.T) {
+	const (
+		rest  = 5 * time.Second // for what nobody wants any more
+		idle  = 2 * rest
+		most  = 100_000
+		large = "Content-Length: 90000\r\n\r\n"
+	)
+	chunk := func(size int) string { return fmt.Sprintf("%x\r\n%s\r\n", size, strings.Repeat("x", size)) }
+	const chunked = "Transfer-Encoding: chunked\r\n\r\n"
+	for name, test := range map[string]struct {
+		head, body      string
+		every           time.Duration // a byte comes after the body
+		status          int
+		answered, ended time.Duration // since it began
+	}{
+		"it stalls":                           {large, "abc", 0, http.StatusRequestTimeout, arriving.DefaultSilence, arriving.DefaultSilence},
+		"it trickles":                         {large, "", 7 * time.Second, http.StatusRequestTimeout, arriving.MaxTime, arriving.MaxTime},
+		"it is too long":                      {fmt.Sprintf("Content-Length: %d\r\n\r\n", most+1), "", 0, http.StatusRequestEntityTooLarge, 0, 0},
+		"it is too long, in chunks":           {chunked, chunk(most+1) + "0\r\n\r\n", 0, http.StatusRequestEntityTooLarge, 0, idle},
+		"it is too long, and stalls":          {chunked, chunk(most + 1), 0, http.StatusRequestEntityTooLarge, rest, rest},
+		"it finds no memory":                  {large, strings.Repeat("x", 90_000), 0, http.StatusServiceUnavailable, 0, idle},
+		"it finds no memory, and stalls":      {large, strings.Repeat("x", 60_000), 0, http.StatusServiceUnavailable, rest, rest},
+		"it finds no memory, and trickles":    {large, strings.Repeat("x", 60_000), 300 * time.Millisecond, http.StatusServiceUnavailable, rest, rest},
+		"a chunk finds no memory, and stalls": {chunked, chunk(60_000), 0, http.StatusServiceUnavailable, rest, rest},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			bounds := peers.Bounds{Bodies: 10 * most, TokenBodies: 10 * most}
+			if test.status == http.StatusServiceUnavailable {
+				bounds.TokenBodies = 30_000
+			}
+			mux, all := http.NewServeMux(), peers.New(bounds)
+			Open(mux, Host{MaxBody: most, Peers: all}, anybody{}, new(Counts), &reader{})
+			listener := make(pipes.Listener)
+			server := &http.Server{Handler: arriving.BoundUnread(mux), IdleTimeout: idle}
+			served, sent := make(chan struct{}), make(chan struct{})
+			go func() { defer close(served); _ = server.Serve(listener) }()
+			client, conn := net.Pipe()
+			listener <- conn
+			began := time.Now()
+			go func() {
+				defer close(sent)
+				_, err := io.WriteString(client, "POST /test/ HTTP/1.1\r\nHost: x\r\nX-Token: a\r\n"+test.head+test.body)
+				synctest.Wait()
+				if used := all.Usage().BodyBytes; used != 0 {
+					t.Errorf("%s: %d bytes are held", name, used)
+				}
+				for err == nil && test.every > 0 {
+					time.Sleep(test.every)
+					_, err = io.WriteString(client, "x")
+				}
+			}()
+			in := bufio.NewReader(client)
+			_ = client.SetDeadline(began.Add(2 * arriving.MaxTime))
+			answer, err := http.ReadResponse(in, nil)
+			if err != nil || answer.StatusCode != test.status {
+				t.Fatalf("%s: %+v, %v", name, answer, err)
+			}
+			if took := time.Since(began); took != test.answered {
+				t.Errorf("%s: the answer took %v, not %v", name, took, test.answered)
+			}
+			_, _ = io.Copy(io.Discard, answer.Body)
+			_, err = in.ReadByte()
+			if took := time.Since(began).Truncate(time.Second); err != io.EOF || took != test.ended { // net/http may add half a second
+				t.Errorf("%s: the connection ended after %v with %v, not after %v", name, took, err, test.ended)
+			}
+			<-sent
+			close(listener)
+			_ = server.Close()
+			<-served
+			_ = client.Close()
+			synctest.Wait()
+		})
+	}
 }

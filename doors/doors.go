@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/rockpool/rockpool/graph/transport/arriving"
 	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/identity"
@@ -49,12 +50,13 @@ type Callers interface {
 
 // An Authentication is how a system's clients show who they are.
 type Authentication struct {
-	Shown  func(r *http.Request) string // the token of ours that a request shows; "": none
+	Shown func(r *http.Request) string // the token of ours that a request shows; "": none
+	// Refuse answers a request of an unknown caller, or, with QUOTA_EXCEEDED, of one who has as many as it may.
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)
 }
 
-// Authenticated serves next to callers who are known. The context of next's request has the caller, and ends when
-// the caller's token does.
+// Authenticated serves next to callers who are known. Each request is an operation of its caller, but a DELETE: that takes
+// nothing, and makes room. The context of next's request has the caller, and ends when the caller's token does.
 func (h Host) Authenticated(by Authentication, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, err := h.callers.Known(r, by.Shown(r))
@@ -65,8 +67,15 @@ func (h Host) Authenticated(by Authentication, next http.Handler) http.Handler {
 		caller.Door = h.door
 		ctx, release := caller.Bind(context.WithValue(r.Context(), callerKey{}, caller))
 		defer release()
-		ctx, releaseHold := h.holding(ctx)
-		defer releaseHold()
+		ctx, hold := h.holding(ctx)
+		defer hold.Release()
+		if r.Method != http.MethodDelete {
+			if err := hold.Operate(); err != nil {
+				arriving.New(w, r, arriving.DefaultSilence).Rest()
+				by.Refuse(w, r, err)
+				return
+			}
+		}
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }

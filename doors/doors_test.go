@@ -2,12 +2,15 @@ package doors
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"go.uber.org/zap"
 
+	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/identity"
 )
@@ -38,6 +41,43 @@ type testCallers struct{ book *identity.Book }
 
 func (c testCallers) Known(_ *http.Request, text string) (identity.Caller, error) {
 	return c.book.Authenticate(text)
+}
+
+// TestRequestsAreOperations: a request counts from before its body is read until it is answered. One that ends something is
+// never refused.
+func TestRequestsAreOperations(t *testing.T) {
+	all := peers.New(peers.Bounds{TokenOperations: 1})
+	mux := http.NewServeMux()
+	Open(mux, Host{MaxBody: 100, Peers: all}, anybody{}, new(Counts), &reader{})
+	request := func(method, token string, body io.Reader) int {
+		r := httptest.NewRequestWithContext(t.Context(), method, "/test/", body)
+		r.Header.Set("X-Token", token)
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, r)
+		return w.Code
+	}
+	from, to := io.Pipe()
+	first := make(chan int, 1)
+	go func() { first <- request(http.MethodPost, "one", from) }()
+	if _, err := to.Write([]byte("x")); err != nil { // it is being read
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		method, token string
+		want          int
+	}{{http.MethodPost, "one", http.StatusTooManyRequests}, {http.MethodPost, "other", http.StatusOK}, {http.MethodDelete, "one", http.StatusOK}} {
+		body := strings.NewReader("all of it is read")
+		if got := request(test.method, test.token, body); got != test.want || body.Len() > 0 {
+			t.Errorf("%+v is answered with %d, and %d bytes are unread", test, got, body.Len())
+		}
+	}
+	_ = to.Close()
+	if got := <-first; got != http.StatusOK {
+		t.Errorf("the first is answered with %d", got)
+	}
+	if got := request(http.MethodPost, "one", strings.NewReader("")); got != http.StatusOK || all.Usage().Operations != 0 {
+		t.Errorf("afterwards: %d, %+v", got, all.Usage())
+	}
 }
 
 func TestRequestsAreAuthenticatedAndCounted(t *testing.T) {

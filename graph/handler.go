@@ -74,9 +74,6 @@ func RefuseFraming(next http.Handler) http.Handler {
 	return framing.Refuse(presenter.RefuseTyped, next)
 }
 
-// BoundUnread bounds how long a body is waited for that a handler doesn't read.
-func BoundUnread(next http.Handler) http.Handler { return transport.BoundUnread(next) }
-
 // maxComplexity bounds one operation; see complexity.
 const maxComplexity = 50_000
 

@@ -12,6 +12,7 @@ import (
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/graph"
+	"github.com/rockpool/rockpool/graph/transport/arriving"
 	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/server/accesslog"
 	"github.com/rockpool/rockpool/server/metrics"
@@ -83,7 +84,7 @@ func (s *Server) newHTTP(streams context.Context, known *peers.Peers, requests r
 	options.SignIn, options.Session = people, people.Secret
 	api := graph.RefuseFraming(web.Handler(graph.Handler(s.Engine, options)))
 	server := &http.Server{
-		Handler:           s.face(known, graph.BoundUnread(requests.count(requests.lasting(streams, api)))),
+		Handler:           s.face(known, arriving.BoundUnread(requests.count(requests.lasting(streams, api)))),
 		BaseContext:       func(net.Listener) context.Context { return streams },
 		ConnContext:       graph.ConnContext,
 		ReadHeaderTimeout: 10 * time.Second, // with the handshake of TLS

@@ -37,7 +37,7 @@ func (door) Path() string { return root }
 // Register implements doors.Door.
 func (door) Register(host doors.Host, routes *doors.Routes) {
 	a := &api{Host: host, files: newCache(maxCachedBytes), defaults: language.Default()}
-	shown := doors.Authentication{Shown: func(r *http.Request) string { return r.Header.Get("X-API-KEY") }, Refuse: refuseKey}
+	shown := doors.Authentication{Shown: func(r *http.Request) string { return r.Header.Get("X-API-KEY") }, Refuse: a.refuseCaller}
 	for pattern, handler := range map[string]handler{
 		"GET " + root + "languages": a.languages, "GET " + root + "languages/{$}": a.languages,
 		"HEAD " + root + "files/{id}": a.headFile, "PUT " + root + "files/{id}": a.putFile,
@@ -47,8 +47,17 @@ func (door) Register(host doors.Host, routes *doors.Routes) {
 	}
 }
 
-// refuseKey answers a request whose key isn't a token's.
-func refuseKey(w http.ResponseWriter, r *http.Request, _ error) {
+// refuseCaller answers a request whose key isn't a token's, or whose caller has as many requests as it may.
+func (a *api) refuseCaller(w http.ResponseWriter, r *http.Request, err error) {
+	if runtime.CodeOf(err) == runtime.CodeQuotaExceeded {
+		a.answering(func(http.ResponseWriter, *http.Request) (any, error) {
+			if r.Method == http.MethodPost { // a run
+				return overloaded(err)
+			}
+			return nil, err
+		}).ServeHTTP(w, r)
+		return
+	}
 	text := "Unknown API key"
 	if r.Header.Get("X-API-KEY") == "" {
 		text = "Missing API key"

@@ -1,6 +1,7 @@
 package jobe
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -30,14 +31,18 @@ type result struct {
 type phase struct {
 	end            runtime.End // zero: it didn't end
 	stdout, stderr []byte
+	lost           string // why output is missing; "": it's all there
 }
 
 // judge returns the result of a job from its phases.
 func (j job) judge(build, run phase) result {
 	if j.build != nil {
 		switch build.end.Outcome {
-		case runtime.OutcomeRunnerGone, runtime.OutcomeLost, runtime.OutcomeCancelled, runtime.OutcomeFailed:
-			return result{Outcome: internal, Stderr: build.end.Message} // says nothing about the source
+		case "", runtime.OutcomeRunnerGone, runtime.OutcomeLost, runtime.OutcomeCancelled, runtime.OutcomeFailed:
+			return result{Outcome: internal, Stderr: cmp.Or(build.end.Message, run.end.Message)} // says nothing about the source
+		}
+		if build.lost != "" {
+			return result{Outcome: internal, Stderr: build.lost}
 		}
 		if text, failed := j.compileErrors(build); failed {
 			return result{Outcome: compileError, CmpInfo: text}
@@ -46,6 +51,9 @@ func (j job) judge(build, run phase) result {
 	stdout, stderr := printable(run.stdout), printable(run.stderr)
 	if j.dialect.stderr != nil {
 		stderr = j.dialect.stderr(stderr)
+	}
+	if run.lost != "" { // whatever is missing, the answer can't be graded
+		return result{Outcome: internal, Stdout: stdout, Stderr: add(stderr, run.lost)}
 	}
 	switch run.end.Outcome {
 	case runtime.OutcomeExited:

@@ -16,8 +16,11 @@ import (
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/events"
+	"github.com/rockpool/rockpool/runtime/guard"
+	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/language"
 )
 
@@ -56,6 +59,10 @@ func TestOutcomes(t *testing.T) {
 		{"Pascal's linker warns", "pascal", phase{end: exited(0), stderr: []byte("w")}, good, result{Outcome: success, Stdout: "out\n"}},
 		{"a runner that went while it built", "c", phase{end: ended(runtime.OutcomeRunnerGone)}, phase{}, result{Outcome: internal, Stderr: "it ended"}},
 		{"a compiler that isn't there", "c", phase{end: ended(runtime.OutcomeFailed)}, phase{}, result{Outcome: internal, Stderr: "it ended"}},
+		{"output that was lost", "nodejs", phase{}, phase{end: exited(0), stdout: []byte("a"), lost: "it is missing"}, result{Outcome: internal, Stdout: "a", Stderr: "it is missing"}},
+		{"output that was lost before its time was up", "nodejs", phase{}, phase{end: ended(runtime.OutcomeTimeLimit), stderr: []byte("b"), lost: "it is missing"}, result{Outcome: internal, Stderr: "b\nit is missing"}},
+		{"what the compiler printed was lost", "c", phase{end: exited(0), lost: "it is missing"}, good, result{Outcome: internal, Stderr: "it is missing"}},
+		{"a build that never began", "c", phase{}, phase{end: ended(runtime.OutcomeFailed)}, result{Outcome: internal, Stderr: "it ended"}},
 		{"Python's syntax", "python3", phase{}, phase{end: exited(1), stderr: []byte(python)}, result{Outcome: compileError, CmpInfo: python}},
 		{"Python's indentation", "python3", phase{}, phase{end: exited(1), stderr: []byte("  File \"x\", line 1\nIndentationError: unexpected indent\n")}, result{Outcome: compileError, CmpInfo: "  File \"x\", line 1\nIndentationError: unexpected indent\n"}},
 		{"Python's null bytes", "python3", phase{}, phase{end: exited(1), stderr: []byte("SyntaxError: source code cannot contain null bytes\n")}, result{Outcome: compileError, CmpInfo: "SyntaxError: source code cannot contain null bytes\n"}},
@@ -130,7 +137,16 @@ func TestErrorsOfRuns(t *testing.T) {
 		{runtime.Errorf(runtime.CodeBatchNotFound, "x"), 200, `{"run_id":"","outcome":20,"cmpinfo":"","stdout":"","stderr":"x"}`},
 		{runtime.Errorf(runtime.CodeExecutionNotFound, "x"), 200, `{"run_id":"","outcome":20,"cmpinfo":"","stdout":"","stderr":"x"}`},
 		{&doors.BodyError{Status: 413, Message: "x"}, 413, `"x"`},
-		{runtime.Invalid("cases.0.args.0", "x"), 400, `"cases.0.args.0: x"`},
+		{runtime.Invalid("command.3", "x"), 400, `"interpreterargs, runargs: x"`},
+		{runtime.Invalid("build.command", "x"), 400, `"compileargs, linkargs: x"`},
+		{runtime.Invalid("files.0.path", "x"), 400, `"sourcefilename: x"`},
+		{runtime.Invalid("files.3.path", "x"), 400, `"file_list: x"`},
+		{runtime.Invalid("files", "x"), 400, `"file_list: x"`},
+		{runtime.Invalid("cases.0.stdin", "x"), 400, `"input: x"`},
+		{runtime.Invalid("cases.0.limits.outputBytes", "x"), 400, `"streamsize: x"`},
+		{runtime.Invalid("build.limits.outputBytes", "x"), 400, `"streamsize: x"`},
+		{runtime.Invalid("of the engine", "x"), 400, `"x"`},
+		{runtime.Wrap(runtime.CodeEnvironmentNotFound, errors.New("a secret of the host"), "x"), 400, `"x"`},
 		{runtime.Errorf(runtime.CodeForbidden, "x"), 403, `"x"`},
 		{errors.New("a secret of the host"), 500, `"Server exception: the server's log has the detail"`},
 		{bad("y <&>"), 400, `"y <&>"`},
@@ -141,6 +157,79 @@ func TestErrorsOfRuns(t *testing.T) {
 		if got := strings.TrimSpace(answer.Body.String()); answer.Code != test.status || got != test.answer {
 			t.Errorf("%v: %d %s, want %d %s", test.err, answer.Code, got, test.status, test.answer)
 		}
+	}
+}
+
+// TestTooManyRequests: a run of a caller that has as many requests as it may gets outcome 21, another request 503.
+func TestTooManyRequests(t *testing.T) {
+	a := &api{Host: doors.Host{Logger: zap.NewNop()}}
+	for _, test := range []struct {
+		method string
+		status int
+		answer string
+	}{
+		{http.MethodPost, 200, `{"run_id":"","outcome":21,"cmpinfo":"","stdout":"","stderr":""}`},
+		{http.MethodGet, 503, `"x"`}, {http.MethodPut, 503, `"x"`},
+	} {
+		answer := httptest.NewRecorder()
+		a.refuseCaller(answer, httptest.NewRequest(test.method, "/", nil), runtime.Errorf(runtime.CodeQuotaExceeded, "x"))
+		if got := strings.TrimSpace(answer.Body.String()); answer.Code != test.status || got != test.answer {
+			t.Errorf("%s: %d %s, want %d %s", test.method, answer.Code, got, test.status, test.answer)
+		}
+	}
+}
+
+// beginning is a door whose requests begin a run, and end.
+type beginning struct {
+	door
+	used peers.Usage
+}
+
+func (b *beginning) Register(host doors.Host, routes *doors.Routes) {
+	a := &api{Host: host, files: newCache(1)}
+	by := doors.Authentication{Shown: func(*http.Request) string { return "" }}
+	routes.Handle("/", host.Authenticated(by, a.answering(func(w http.ResponseWriter, r *http.Request) (any, error) {
+		_, _, err := a.start(w, r)
+		b.used = host.Peers.Usage()
+		return nil, err
+	})))
+}
+
+type anybody struct{}
+
+func (anybody) Known(*http.Request, string) (identity.Caller, error) {
+	return identity.Caller{Principal: access.Server()}, nil
+}
+
+// TestWhatGrowsCounts: text that isn't UTF-8 becomes three times as long. It counts as long as that.
+func TestWhatGrowsCounts(t *testing.T) {
+	const size = 100_000
+	all, mux := peers.New(peers.Bounds{Bodies: 2 * size}), http.NewServeMux()
+	host := doors.Host{Guard: guard.New(nil, nil, nil), Languages: language.Default(), MaxBody: 1 << 20, Peers: all, Logger: zap.NewNop()}
+	doors.Open(mux, host, anybody{}, new(doors.Counts), new(beginning))
+	for body, status := range map[string]int{
+		`"sourcecode": "` + strings.Repeat("x", size):                                           http.StatusBadRequest,
+		`"sourcecode": "` + strings.Repeat("\xff", size):                                        http.StatusServiceUnavailable,
+		`"sourcecode": "", "input": "` + strings.Repeat("\xff", size):                           http.StatusServiceUnavailable,
+		`"parameters": {"runargs": ["` + strings.Repeat("\xff", size) + `"]}, "sourcecode": "`:  http.StatusServiceUnavailable,
+		`"parameters": {"main_class": "` + strings.Repeat("\xff", size) + `"}, "sourcecode": "`: http.StatusServiceUnavailable,
+	} {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"run_spec": {"language_id": "unknown", `+body+`"}}`)))
+		if w.Code != status || all.Usage().BodyBytes != 0 {
+			t.Errorf("%.40q: %d %.80s, %d bytes are held", body, w.Code, w.Body, all.Usage().BodyBytes)
+		}
+	}
+}
+
+// TestARunThatHasBegunIsAnOperation: but it holds nothing of what the request brought.
+func TestARunThatHasBegunIsAnOperation(t *testing.T) {
+	all, of, mux := peers.New(peers.Bounds{Bodies: 1 << 20}), new(beginning), http.NewServeMux()
+	doors.Open(mux, doors.Host{Guard: guard.New(nil, nil, nil), MaxBody: 1 << 20, Peers: all, Logger: zap.NewNop()}, anybody{}, new(doors.Counts), of)
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"run_spec": {"sourcecode": "`+strings.Repeat("x", 100_000)+`"}}`)))
+	if w.Code != http.StatusBadRequest || of.used.Operations != 1 || of.used.BodyBytes != 0 {
+		t.Errorf("%d %s: %+v", w.Code, w.Body, of.used)
 	}
 }
 
@@ -219,6 +308,9 @@ func TestOutputCounts(t *testing.T) {
 		if err := p.take(batch.Event{Event: events.Event{Kind: events.Output, Stream: stream, Data: []byte(strings.Repeat("x", 40))}}, &hold); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := p.take(batch.Event{Event: events.Event{Kind: events.Lost, Bytes: 40, Reason: "x"}}, &hold); err != nil || p.lost != "output is missing: x" {
+		t.Errorf("lost output: %q, %v", p.lost, err)
 	}
 	if p.size() != 80 || bounded.Usage().BodyBytes != 80 {
 		t.Errorf("%d bytes, of which %d are counted", p.size(), bounded.Usage().BodyBytes)

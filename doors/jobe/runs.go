@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/rockpool/rockpool/doors"
@@ -49,15 +50,30 @@ func (a *api) run(w http.ResponseWriter, r *http.Request) (any, error) {
 
 // start begins what a request asks for. What the request has brought isn't held any longer.
 func (a *api) start(w http.ResponseWriter, r *http.Request) (j job, _ runtime.BatchID, err error) {
-	p, err := a.caller(r.Context())
+	defer doors.HoldOf(r).ReleaseMemory()
+	j, in, of, err := a.read(w, r)
 	if err != nil {
 		return j, "", err
 	}
+	var b runtime.Batch
+	err = attempt(func(waitFor int) (err error) {
+		in.WaitFor = &waitFor
+		b, _, err = a.Guard.RunBatch(r.Context(), in, of)
+		return err
+	})
+	return j, b.ID, err
+}
+
+// read returns what a request asks for. It is held once: a run may wait for a runner.
+func (a *api) read(w http.ResponseWriter, r *http.Request) (j job, in engine.RunInput, of engine.BatchInput, err error) {
+	p, err := a.caller(r.Context())
+	if err != nil {
+		return j, in, of, err
+	}
 	hold := doors.HoldOf(r)
-	defer hold.Release()
 	body, err := a.ReadBody(w, r)
 	if err != nil {
-		return j, "", err
+		return j, in, of, err
 	}
 	var s spec
 	err = hold.Turn(r.Context(), len(body), func() error {
@@ -67,34 +83,31 @@ func (a *api) start(w http.ResponseWriter, r *http.Request) (j job, _ runtime.Ba
 		}
 		return nil
 	})
+	if err == nil {
+		err = hold.Grow(int64(s.size() - len(body)))
+	}
 	if err != nil {
-		return j, "", err
+		return j, in, of, err
 	}
 	recipe, _ := a.recipe(s.language)
 	env, there, err := a.Guard.FirstEnvironment(r.Context(), recipe.Environments)
 	if err != nil {
-		return j, "", err
+		return j, in, of, err
 	}
 	if !there {
-		return j, "", bad("Language '%s' is not known", s.language)
+		return j, in, of, unknownLanguage(s.language)
 	}
 	j = newJob(s, recipe, a.dialect(recipe))
 	files, err := a.filesOf(p.Tenant, s, j.fileName, hold)
 	if err != nil {
-		return j, "", err
+		return j, in, of, err
 	}
-	in := engine.RunInput{EnvironmentID: env.ID, Files: files, Command: j.run, CommandLine: j.shown, Caller: "jobe " + p.ID}
-	of := engine.BatchInput{Cases: []engine.CaseInput{{Stdin: []byte(s.input), Bounds: s.parameters.bounds(j.dialect, env.OutputLimit)}}}
+	in = engine.RunInput{EnvironmentID: env.ID, Files: files, Command: j.run, CommandLine: j.shown, Caller: "jobe " + p.ID}
+	of = engine.BatchInput{Cases: []engine.CaseInput{{Stdin: []byte(s.input), Bounds: s.parameters.bounds(j.dialect, env.OutputLimit)}}}
 	if j.build != nil {
 		of.Build = &engine.BuildInput{Command: j.build, Bounds: s.parameters.buildBounds(j.dialect, env.OutputLimit)}
 	}
-	var b runtime.Batch
-	err = attempt(func(waitFor int) (err error) {
-		in.WaitFor = &waitFor
-		b, _, err = a.Guard.RunBatch(r.Context(), in, of)
-		return err
-	})
-	return j, b.ID, err
+	return j, in, of, nil
 }
 
 // filesOf returns the files of a run, the source first. One of the cache may take the source's place.
@@ -182,6 +195,8 @@ func (p *phase) take(event batch.Event, hold *peers.Hold) error {
 			return err
 		}
 		*stream = append(*stream, event.Event.Data...)
+	case events.Lost:
+		p.lost = "output is missing: " + event.Event.Reason
 	case events.Finished:
 		p.end = event.Event.Execution.End
 	}
@@ -194,10 +209,27 @@ func overloaded(err error) (any, error) {
 	case runtime.CodeNoRunnerAvailable, runtime.CodeQuotaExceeded, runtime.CodeLimitExceeded, runtime.CodeClusterUnavailable:
 		return result{Outcome: overload}, nil
 	case runtime.CodeInvalidInput, runtime.CodeEnvironmentNotFound: // the latter was deleted just now
-		return nil, bad("%s", err.Error())
+		return nil, bad("%s", message(err))
 	case runtime.CodeRunnerGone, runtime.CodeStorageFull, runtime.CodeFileError, runtime.CodeSlowConsumer, runtime.CodeConflict,
 		runtime.CodeExecutionNotFound, runtime.CodeBatchNotFound, runtime.CodeTicketNotFound:
 		return result{Outcome: internal, Stderr: runtime.MessageOf(err)}, nil
 	}
 	return nil, err
+}
+
+// message returns what clients may know of an error. It has their name for what is wrong.
+func message(err error) string {
+	var e *runtime.Error
+	if !errors.As(err, &e) {
+		return ""
+	}
+	for _, field := range []struct{ ours, theirs string }{
+		{"files.0.", "sourcefilename"}, {"files", "file_list"}, {"cases.0.stdin", "input"}, {"cases.0.limits.outputBytes", "streamsize"},
+		{"build.limits.outputBytes", "streamsize"}, {"build.command", "compileargs, linkargs"}, {"command", "interpreterargs, runargs"},
+	} {
+		if strings.HasPrefix(e.Field, field.ours) {
+			return field.theirs + ": " + e.Message
+		}
+	}
+	return e.Message
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -30,6 +31,16 @@ type spec struct {
 	input      string
 	files      []namedFile
 	parameters parameters
+}
+
+// size is how many bytes the program, its input and its arguments have: up to three times the body's, where that isn't UTF-8.
+func (s spec) size() int {
+	p := s.parameters
+	bytes := len(s.source) + len(s.input) + len(p.mainClass)
+	for _, argument := range slices.Concat(p.compile, p.link, p.interpreter, p.run) {
+		bytes += len(argument)
+	}
+	return bytes
 }
 
 // A namedFile is a file of the cache, and its name beside the source.
@@ -73,6 +84,9 @@ func parseSpec(body []byte) (s spec, refused *refusal) {
 			return s, bad("run_spec is missing the required attribute '%s'", text.name)
 		}
 		*text.into = value
+	}
+	if len(s.language) > maxName { // whoever looked for it would copy it
+		return s, unknownLanguage(s.language)
 	}
 	if !validSourceName(s.fileName) {
 		return s, bad("The sourcefilename for the run_spec is illegal")
@@ -169,6 +183,15 @@ func elements(raw json.RawMessage, do func(element json.RawMessage) *refusal) (r
 }
 
 func invalidFile(element json.RawMessage) *refusal {
+	return bad("Invalid file specifier: %s", repeated(element))
+}
+
+func unknownLanguage(name string) *refusal {
+	return bad("Language '%s' is not known", repeated(name))
+}
+
+// repeated returns as much of what a client has sent as an answer repeats.
+func repeated[T string | json.RawMessage](text T) T {
 	const most = 200
-	return bad("Invalid file specifier: %s", element[:min(len(element), most)])
+	return text[:min(len(text), most)]
 }

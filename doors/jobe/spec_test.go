@@ -23,6 +23,7 @@ func TestRefusedSpecs(t *testing.T) {
 		{`{"run_spec": {"language_id": "c"}}`, "run_spec is missing the required attribute 'sourcecode'"},
 		{`{"run_spec": {"language_id": "c", "sourcecode": null}}`, "run_spec is missing the required attribute 'sourcecode'"},
 		{`{"run_spec": {"language_id": ["c"], "sourcecode": ""}}`, "the attribute 'language_id' of run_spec must be a string"},
+		{`{"run_spec": {"sourcecode": "x", "language_id": "` + strings.Repeat("x", 1000) + `"}}`, "Language '" + strings.Repeat("x", 200) + "' is not known"},
 		{spec1(`"parameters": {"cputime": 121}`), "cputime exceeds maximum allowed on this Jobe server (120 secs)"},
 		{spec1(`"parameters": {"cputime": "1e3"}`), "cputime exceeds maximum allowed on this Jobe server (120 secs)"},
 		{spec1(`"parameters": 7`), "the attribute 'parameters' of run_spec must be an object"},
@@ -59,6 +60,7 @@ func TestLargeListsTakeLittle(t *testing.T) {
 	for name, body := range map[string]string{
 		"files": spec1(`"file_list": ` + zeros), "a file": spec1(`"file_list": [` + zeros + `]`), "the same file": spec1(`"file_list": [` + strings.Repeat(`["12345678","x"],`, 1<<16) + `0]`),
 		"arguments": spec1(`"parameters": {"runargs": ["` + strings.Repeat("a ", 1<<19) + `"]}`), "no arguments": spec1(`"parameters": {"runargs": ` + zeros + `}`),
+		"a language": `{"run_spec": {"sourcecode": "x", "language_id": "` + strings.Repeat("\xff", 1<<20) + `"}}`,
 		"attributes": spec1(names.String() + `"x":0`), "parameters": spec1(`"parameters": {` + names.String() + `"cputime": 1000}`),
 	} {
 		before, after := new(goruntime.MemStats), new(goruntime.MemStats)

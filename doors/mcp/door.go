@@ -87,6 +87,10 @@ func shown(r *http.Request) string {
 }
 
 func refuse(w http.ResponseWriter, _ *http.Request, err error) {
+	if runtime.CodeOf(err) == runtime.CodeQuotaExceeded {
+		tooMuch(w, err)
+		return
+	}
 	w.Header().Set("WWW-Authenticate", `Bearer realm="rockpool"`)
 	http.Error(w, runtime.MessageOf(err), http.StatusUnauthorized)
 }
@@ -98,13 +102,9 @@ func serverOf(r *http.Request) *sdk.Server {
 	return r.Context().Value(sessionKey{}).(*session).server
 }
 
-// post serves messages: those of a session, or the first one of a new session. Each is an operation of its caller, and its
-// body takes memory until it is answered, as the API's.
+// post serves messages: those of a session, or the first one of a new session. The body of each takes memory until it is
+// answered, as the API's.
 func (d *Door) post(w http.ResponseWriter, r *http.Request, protocol http.Handler) {
-	if err := doors.HoldOf(r).Operate(); err != nil {
-		tooMuch(w, err)
-		return
-	}
 	body, err := d.host.ReadBody(w, r)
 	if refused, ok := errors.AsType[*doors.BodyError](err); ok {
 		http.Error(w, refused.Message, refused.Status)

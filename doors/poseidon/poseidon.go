@@ -56,8 +56,14 @@ func (d *door) Register(host doors.Host, routes *doors.Routes) {
 	routes.HandleFunc("GET "+root+"/health", d.health)
 	routes.HandleFunc("GET "+root+"/version", d.version)
 	by := doors.Authentication{
-		Shown:  func(r *http.Request) string { return r.Header.Get(TokenHeader) },
-		Refuse: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusUnauthorized) },
+		Shown: func(r *http.Request) string { return r.Header.Get(TokenHeader) },
+		Refuse: func(w http.ResponseWriter, r *http.Request, err error) {
+			if runtime.CodeOf(err) == runtime.CodeQuotaExceeded {
+				d.refuse(w, r, err)
+				return
+			}
+			w.WriteHeader(http.StatusUnauthorized)
+		},
 	}
 	for pattern, handle := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"GET /statistics/execution-environments": d.statistics,

@@ -95,6 +95,23 @@ func TestSubscriptions(t *testing.T) {
 	})
 }
 
+// TestOperations: a request is an operation of its token. A runner can be released all the same.
+func TestOperations(t *testing.T) {
+	b := newBounded(t, Options{}, peers.Bounds{TokenOperations: 1}).as("one", access.Operator)
+	runner := b.claim()
+	wait.For(t, "no request is left", func() bool { return b.peers.Usage().Operations == 0 })
+	other := b.peers.Hold(t.Context(), peers.Shown{Token: b.tokenID})
+	if err := other.Operate(); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.expect(500, "POST", runner+"/execute", `{"command":"true"}`, "errorCode"); got != "NOMAD_OVERLOAD" {
+		t.Error(got)
+	}
+	b.expect(204, "DELETE", runner, "", "")
+	other.Release()
+	b.expect(410, "POST", runner+"/execute", `{"command":"true"}`, "message")
+}
+
 // TestSubscriptionsOfAnAddressAndAToken: a WebSocket is one of theirs, too.
 func TestSubscriptionsOfAnAddressAndAToken(t *testing.T) {
 	for name, test := range map[string]struct {

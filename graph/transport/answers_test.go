@@ -21,8 +21,10 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
+	"github.com/rockpool/rockpool/graph/transport/arriving"
 	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/pipes"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -273,11 +275,11 @@ type following func() (Message, error)
 func (f following) Next(context.Context) (Message, error) { return f() }
 func (following) Close()                                  {}
 
-// TestMessagesHaveAnEnd: one that trickles holds its memory for bodyTime at most.
+// TestMessagesHaveAnEnd: one that trickles holds its memory for arriving.MaxTime at most.
 func TestMessagesHaveAnEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		settings := Settings{Present: func(_ context.Context, err error) *gqlerror.Error { return gqlerror.Wrap(err) }}.WithDefaults()
-		listener := make(pipes)
+		listener := make(pipes.Listener)
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { WebSocket{settings}.Do(w, r, stub{}) })}
 		served := make(chan struct{})
 		go func() { defer close(served); _ = server.Serve(listener) }()
@@ -307,7 +309,7 @@ func TestMessagesHaveAnEnd(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if took := (<-ended).Sub(began); took != bodyTime {
+		if took := (<-ended).Sub(began); took != arriving.MaxTime {
 			t.Errorf("it ended after %v", took)
 		}
 		close(listener)

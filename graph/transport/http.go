@@ -7,12 +7,12 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
+	"github.com/rockpool/rockpool/graph/transport/arriving"
 	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
@@ -60,33 +60,22 @@ func wantsEvents(r *http.Request) bool {
 
 func isUpgrade(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
 
-// bodyTime is how long a body, or a WebSocket's message, may take to arrive.
-const bodyTime = 5 * time.Minute
-
-// readBody reads a body of at most MaxBody bytes, and refuses a longer one
-// without reading it where its length was told.
-func (s Settings) readBody(w http.ResponseWriter, r *http.Request, body *arriving, h *hold) ([]byte, int, error) {
-	tooLarge := runtime.Errorf(runtime.CodeLimitExceeded, "the body must be at most %d bytes", s.MaxBody)
-	if r.ContentLength > s.MaxBody {
-		body.err = peers.ErrTooLong // what follows would have to be read
-		return nil, http.StatusRequestEntityTooLarge, tooLarge
-	}
-	body.until(time.Now().Add(bodyTime))
-	text, err := h.Read(body, r.ContentLength, s.MaxBody)
+// readBody reads a body of at most MaxBody bytes.
+func (s Settings) readBody(w http.ResponseWriter, body *arriving.Body, h *hold) ([]byte, int, error) {
+	text, err := body.Whole(&h.Hold, s.MaxBody)
 	switch {
 	case err == nil:
-		body.pause()
 		return text, 0, nil
 	case errors.Is(err, peers.ErrTooLong):
-		return nil, http.StatusRequestEntityTooLarge, tooLarge
+		return nil, http.StatusRequestEntityTooLarge, runtime.Errorf(runtime.CodeLimitExceeded, "the body must be at most %d bytes", s.MaxBody)
 	case runtime.CodeOf(err) == runtime.CodeLimitExceeded:
 		return nil, http.StatusRequestTimeout, err
 	}
-	return nil, statusOf(w, err, http.StatusServiceUnavailable, http.StatusBadRequest), body.broken(err, "the body broke off")
+	return nil, statusOf(w, err, http.StatusServiceUnavailable, http.StatusBadRequest), err
 }
 
 // readParams reads an operation from a POST's body or a GET's address.
-func (s Settings) readParams(w http.ResponseWriter, r *http.Request, body *arriving, h *hold) (*graphql.RawParams, int, error) {
+func (s Settings) readParams(w http.ResponseWriter, r *http.Request, body *arriving.Body, h *hold) (*graphql.RawParams, int, error) {
 	if r.Method == http.MethodGet {
 		params, err := addressParams(r, h)
 		return params, statusOf(w, err, http.StatusServiceUnavailable, http.StatusBadRequest), err
@@ -97,7 +86,7 @@ func (s Settings) readParams(w http.ResponseWriter, r *http.Request, body *arriv
 	} else if charset := args["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return nil, http.StatusUnsupportedMediaType, runtime.Errorf(runtime.CodeInvalidInput, "the charset must be utf-8")
 	}
-	text, status, err := s.readBody(w, r, body, h)
+	text, status, err := s.readBody(w, body, h)
 	if err != nil {
 		return nil, status, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 
+	"github.com/rockpool/rockpool/graph/transport/arriving"
 	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -39,24 +40,24 @@ func (Multipart) Supports(r *http.Request) bool {
 
 // Do answers.
 func (t Multipart) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
-	body := newArriving(w, r, t.Silence)
+	body := arriving.New(w, r, t.Silence)
 	t.serve(afterwards{w, body}, r, exec, func(h *hold) (*graphql.RawParams, int, error) { return t.read(w, r, body, h) })
 }
 
 // afterwards reads the rest of a body before an answer is written.
 type afterwards struct {
 	http.ResponseWriter
-	body *arriving
+	body *arriving.Body
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (w afterwards) WriteHeader(status int) {
-	w.body.rest()
+	w.body.Rest()
 	w.ResponseWriter.WriteHeader(status)
 }
 
 // read reads what comes before the files.
-func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *arriving, h *hold) (*graphql.RawParams, int, error) {
+func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *arriving.Body, h *hold) (*graphql.RawParams, int, error) {
 	if !slices.ContainsFunc(PreflightHeaders, func(name string) bool { return r.Header.Get(name) != "" }) {
 		return nil, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden,
 			"a multipart request needs the header %s: 1 (or %s), so that no other site's page can send it", PreflightHeaders[0], strings.Join(PreflightHeaders[1:], ", or "))
@@ -65,9 +66,9 @@ func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *arriving, 
 	if args["boundary"] == "" {
 		return nil, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput, "the Content-Type has no boundary")
 	}
-	body.until(time.Now().Add(bodyTime))
-	defer body.until(time.Time{})
-	parts := multipart.NewReader(body.buffered(), args["boundary"])
+	body.Until(time.Now().Add(arriving.MaxTime))
+	defer body.Until(time.Time{})
+	parts := multipart.NewReader(body.Buffered(), args["boundary"])
 	operations, status, err := t.field(w, body, parts, h, "operations", t.MaxBody)
 	if err != nil {
 		return nil, status, err
@@ -87,10 +88,10 @@ func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *arriving, 
 }
 
 // field reads the next part, which must have this name and at most so many bytes.
-func (t Multipart) field(w http.ResponseWriter, body *arriving, parts *multipart.Reader, h *hold, name string, most int64) ([]byte, int, error) {
+func (t Multipart) field(w http.ResponseWriter, body *arriving.Body, parts *multipart.Reader, h *hold, name string, most int64) ([]byte, int, error) {
 	part, err := parts.NextRawPart()
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, http.StatusBadRequest, body.brokenOff(err)
+		return nil, http.StatusBadRequest, body.BrokenOff(err)
 	}
 	if err != nil || part.FormName() != name {
 		return nil, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput, "the parts must be operations, map, and then the files: %s isn't where it belongs", name)
@@ -100,7 +101,7 @@ func (t Multipart) field(w http.ResponseWriter, body *arriving, parts *multipart
 	case errors.Is(err, peers.ErrTooLong):
 		return nil, http.StatusRequestEntityTooLarge, runtime.Errorf(runtime.CodeLimitExceeded, "the part %s must be at most %d bytes", name, most)
 	case err != nil:
-		return nil, statusOf(w, err, http.StatusServiceUnavailable, http.StatusBadRequest), body.brokenOff(err)
+		return nil, statusOf(w, err, http.StatusServiceUnavailable, http.StatusBadRequest), body.BrokenOff(err)
 	}
 	return text, 0, nil
 }

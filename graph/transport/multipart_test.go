@@ -8,13 +8,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
+	"github.com/rockpool/rockpool/graph/transport/arriving"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -149,61 +148,6 @@ func TestRefusedUploadsGetTheirAnswer(t *testing.T) {
 	}
 }
 
-// An endless is a body of which something comes again and again.
-type endless struct {
-	http.ResponseWriter
-	late  time.Time // when the reader's patience ends
-	reads int
-}
-
-func (e *endless) SetReadDeadline(at time.Time) error {
-	e.late = at
-	return nil
-}
-
-func (e *endless) Read(p []byte) (int, error) {
-	e.reads++
-	time.Sleep(min(100*time.Millisecond, time.Until(e.late)))
-	if !time.Now().Before(e.late) {
-		return 0, os.ErrDeadlineExceeded
-	}
-	return len(p), nil
-}
-
-// A body may take its time as long as something comes: here a piece every 100 ms,
-// with a silence of 101 ms, until a bound for the whole.
-func TestSlowBodiesAreRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := &endless{ResponseWriter: httptest.NewRecorder()}
-		a := newArriving(e, httptest.NewRequest("POST", "/", e), 101*time.Millisecond)
-		for range 1000 {
-			if n, err := a.Read(make([]byte, 1)); n != 1 || err != nil {
-				t.Fatalf("after %d pieces: %v", e.reads, err)
-			}
-		}
-		a.until(time.Now().Add(time.Second))
-		for e.reads = 0; a.err == nil; {
-			_, _ = a.Read(make([]byte, 1))
-		}
-		if e.reads != 10 || runtime.CodeOf(a.err) != runtime.CodeLimitExceeded {
-			t.Errorf("after %d pieces: %v", e.reads, a.err)
-		}
-	})
-}
-
-// TestTheRestIsReadForAWhile counts pieces that come every 100 ms.
-func TestTheRestIsReadForAWhile(t *testing.T) {
-	for silence, pieces := range map[time.Duration]int{time.Second: 10, time.Minute: 50} {
-		synctest.Test(t, func(t *testing.T) {
-			e := &endless{ResponseWriter: httptest.NewRecorder()}
-			newArriving(e, httptest.NewRequest("POST", "/", e), silence).rest()
-			if e.reads != pieces || e.Header().Get("Connection") != "close" {
-				t.Errorf("%d pieces were read, %v", e.reads, e.Header())
-			}
-		})
-	}
-}
-
 // FuzzForm reads what is before the files: nothing but a null of the variables
 // becomes a file, whatever comes.
 func FuzzForm(f *testing.F) {
@@ -220,7 +164,7 @@ func FuzzForm(f *testing.F) {
 		r.Header.Set("Apollo-Require-Preflight", "1")
 		transport := Multipart{Settings{MaxBody: 1 << 20}.WithDefaults()}
 		w := httptest.NewRecorder()
-		params, status, err := transport.read(w, r, newArriving(w, r, time.Minute), &hold{})
+		params, status, err := transport.read(w, r, arriving.New(w, r, time.Minute), &hold{})
 		if err != nil {
 			if code := runtime.CodeOf(err); status < 400 || code != runtime.CodeInvalidInput && code != runtime.CodeLimitExceeded {
 				t.Fatalf("%d %v", status, err)

@@ -4,6 +4,8 @@ import (
 	"net/http"
 
 	"github.com/99designs/gqlgen/graphql"
+
+	"github.com/rockpool/rockpool/graph/transport/arriving"
 )
 
 // POST answers queries and mutations in a JSON body; see Multipart for files. No
@@ -18,6 +20,6 @@ func (POST) Supports(r *http.Request) bool {
 
 // Do answers.
 func (t POST) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
-	body := newArriving(w, r, t.Silence)
+	body := arriving.New(w, r, t.Silence)
 	t.serve(afterwards{w, body}, r, exec, func(h *hold) (*graphql.RawParams, int, error) { return t.readParams(w, r, body, h) })
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
+	"github.com/rockpool/rockpool/graph/transport/arriving"
 	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
@@ -30,9 +31,9 @@ func (SSE) Supports(r *http.Request) bool {
 
 // Do serves one operation.
 func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
-	body := newArriving(w, r, t.Silence)
+	body := arriving.New(w, r, t.Silence)
 	if r.Method == http.MethodGet && r.ContentLength != 0 {
-		body.rest() // else its deadline would end the events
+		body.Rest() // else its deadline would end the events
 	}
 	refusing := afterwards{w, body}
 	h := t.holdOf(r.Context())

@@ -21,6 +21,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
+	"github.com/rockpool/rockpool/graph/transport/arriving"
 	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
@@ -89,7 +90,6 @@ const (
 	DefaultPatience      = 2 * time.Minute // on loopback a reader of 1 KiB/s opens its window once in 64 s
 	DefaultInitTimeout   = 10 * time.Second
 	DefaultKeepalive     = 12 * time.Second
-	DefaultSilence       = 30 * time.Second
 )
 
 // WithDefaults fills in what is zero.
@@ -101,7 +101,7 @@ func (s Settings) WithDefaults() Settings {
 	s.Patience = cmp.Or(s.Patience, DefaultPatience)
 	s.InitTimeout = cmp.Or(s.InitTimeout, DefaultInitTimeout)
 	s.Keepalive = cmp.Or(s.Keepalive, DefaultKeepalive)
-	s.Silence = cmp.Or(s.Silence, DefaultSilence)
+	s.Silence = cmp.Or(s.Silence, arriving.DefaultSilence)
 	return s
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 
+	"github.com/rockpool/rockpool/graph/transport/arriving"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -39,7 +40,7 @@ func UnmarshalUpload(v any) (Upload, error) {
 // time.
 type files struct {
 	mu     sync.Mutex // guards what follows; a mutation's fields come one after the other
-	body   *arriving
+	body   *arriving.Body
 	parts  *multipart.Reader
 	named  map[string]bool // whether the part of this name has come
 	opened map[string]bool
@@ -61,7 +62,7 @@ func (f *files) open(key string) (io.Reader, error) {
 			return nil, runtime.Invalid("file", "the map names a file %q, but the request has no part of this name after the map", key)
 		}
 		if err != nil {
-			return nil, f.body.brokenOff(err)
+			return nil, f.body.BrokenOff(err)
 		}
 		name := part.FormName()
 		if _, known := f.named[name]; known {

@@ -14,6 +14,7 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/coder/websocket"
 
+	"github.com/rockpool/rockpool/graph/transport/arriving"
 	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -161,7 +162,7 @@ func (c *connection) sayWhy(cause error, read <-chan struct{}) {
 func (c *connection) read(ctx context.Context, end context.CancelCauseFunc) error {
 	reading := context.WithoutCancel(ctx) // else the library would close at once
 	left := closing{code: closeAbnormally, reason: "the peer left"}
-	late := time.AfterFunc(bodyTime, func() { end(left) }) // runs while a message arrives
+	late := time.AfterFunc(arriving.MaxTime, func() { end(left) }) // runs while a message arrives
 	defer late.Stop()
 	for {
 		late.Stop()
@@ -177,7 +178,7 @@ func (c *connection) read(ctx context.Context, end context.CancelCauseFunc) erro
 			continue
 		}
 		h := c.holdOf(c.operating(ctx))
-		late.Reset(bodyTime)
+		late.Reset(arriving.MaxTime)
 		text, err := h.Read(reader, -1, 2*c.MaxBody) // the library ends it at MaxBody, and says why
 		refused := runtime.CodeOf(err) == runtime.CodeQuotaExceeded
 		switch {

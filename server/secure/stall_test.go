@@ -15,22 +15,9 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/rockpool/rockpool/graph/transport/socket"
+	"github.com/rockpool/rockpool/test/pipes"
 	"github.com/rockpool/rockpool/test/tlstest"
 )
-
-// A pipes is a listener for connections in memory, whose time is a test's.
-type pipes chan net.Conn
-
-func (p pipes) Accept() (net.Conn, error) {
-	conn, ok := <-p
-	if !ok {
-		return nil, net.ErrClosed
-	}
-	return conn, nil
-}
-
-func (pipes) Close() error   { return nil }
-func (pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
 // A queued is a connection whose writes don't wait.
 type queued struct {
@@ -53,7 +40,7 @@ func speak(t *testing.T, window uint32, handle http.HandlerFunc) (code http2.Err
 	if err != nil {
 		t.Fatal(err)
 	}
-	from := make(pipes, 1)
+	from := make(pipes.Listener, 1)
 	server := &http.Server{ConnContext: socket.ConnContext, ErrorLog: zap.NewStdLog(zap.NewNop()), Handler: Handler(handle)}
 	Configure(server)
 	ended := make(chan error, 1)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/pipes"
 )
 
 // A remote is a connection from an address.
@@ -27,7 +28,7 @@ func (remote) Close() error { return nil }
 // accept returns a connection that p has accepted from an address.
 func accept(t *testing.T, p *Peers, address string) net.Conn {
 	t.Helper()
-	from := make(pipes, 1)
+	from := make(pipes.Listener, 1)
 	from <- remote{address: address}
 	conn, err := p.Listen(from).Accept()
 	if err != nil {

@@ -220,10 +220,13 @@ func (h *Hold) Read(from io.Reader, size, limit int64) ([]byte, error) {
 	}
 }
 
+// ReleaseMemory gives back its memory. What it counts as goes on.
+func (h *Hold) ReleaseMemory() { h.Shrink(h.bytes) }
+
 // Release gives back all.
 func (h *Hold) Release() {
 	h.uncount()
-	h.Shrink(h.bytes)
+	h.ReleaseMemory()
 	for _, of := range []**token{&h.token, &h.owner} {
 		if *of != nil {
 			h.peers.leave(*of)

@@ -6,28 +6,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rockpool/rockpool/test/pipes"
 )
-
-// A pipes is a listener for connections in memory, whose time is a test's.
-type pipes chan net.Conn
-
-func (p pipes) Accept() (net.Conn, error) {
-	conn, ok := <-p
-	if !ok {
-		return nil, net.ErrClosed
-	}
-	return conn, nil
-}
-
-func (p pipes) Close() error { return nil }
-
-func (pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
 // TestRefusingDoesNotHoldUpClosing: a peer that doesn't hear its refusal, which takes
 // the time that it has, is waited for by Wait alone.
 func TestRefusingDoesNotHoldUpClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		from := make(pipes)
+		from := make(pipes.Listener)
 		listener := New(Bounds{Connections: 1}).Listen(from)
 		accepted := make(chan net.Conn, 1)
 		go func() {

@@ -104,9 +104,10 @@ func TestGrantsHaveSeparateBounds(t *testing.T) {
 	}
 	for _, grant := range []string{"", "a", "b"} {
 		operation, subscription := hold(grant), hold(grant)
-		if err := errors.Join(operation.Operate(), subscription.Subscribe()); err != nil {
+		if err := errors.Join(operation.Operate(), operation.Grow(10), subscription.Subscribe()); err != nil {
 			t.Errorf("%q: %v", grant, err)
 		}
+		operation.ReleaseMemory() // it counts on
 		if hold(grant).Operate() == nil || hold(grant).Subscribe() == nil {
 			t.Errorf("%q has more than its bound", grant)
 		}

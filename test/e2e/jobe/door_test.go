@@ -49,7 +49,7 @@ func TestE2EJobeRequests(t *testing.T) {
 		fmt.Sprintf(hello, `, "sourcefilename": ".profile"`):                                    "The sourcefilename for the run_spec is illegal",
 		fmt.Sprintf(hello, `, "parameters": {"cputime": 1000}`):                                 "cputime exceeds maximum allowed on this Jobe server (120 secs)",
 		fmt.Sprintf(hello, `, "file_list": [["12345678", "../../etc/x"]]`):                      `Invalid file specifier: [\"12345678\", \"../../etc/x\"]`,
-		fmt.Sprintf(hello, `, "parameters": {"runargs": ["`+strings.Repeat("x", 200_000)+`"]}`): "command.3: ",
+		fmt.Sprintf(hello, `, "parameters": {"runargs": ["`+strings.Repeat("x", 200_000)+`"]}`): "interpreterargs, runargs: ",
 	} {
 		if strings.HasSuffix(why, ": ") {
 			if status, answer := m.do(t, http.MethodPost, "runs", strings.NewReader(body)); status != http.StatusBadRequest || !strings.HasPrefix(string(answer), `"`+why) {

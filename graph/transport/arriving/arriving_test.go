@@ -1,29 +1,19 @@
-package transport
+package arriving
 
 import (
 	"bufio"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/pipes"
 )
-
-// A pipes is a listener for connections in memory, whose time is a test's.
-type pipes chan net.Conn
-
-func (p pipes) Accept() (net.Conn, error) {
-	conn, ok := <-p
-	if !ok {
-		return nil, net.ErrClosed
-	}
-	return conn, nil
-}
-
-func (p pipes) Close() error { return nil }
-
-func (pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
 // TestBodiesThatNobodyReadsAreGivenUp: the answer of a handler that reads none comes
 // within restTime, and the connection ends, however the body was announced. A
@@ -44,7 +34,7 @@ func TestBodiesThatNobodyReadsAreGivenUp(t *testing.T) {
 		"its length is 0":          {"Content-Length: 0\r\n\r\n", "", 0, idle},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			listener := make(pipes)
+			listener := make(pipes.Listener)
 			server := &http.Server{Handler: BoundUnread(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(http.StatusUnauthorized)
 			})), IdleTimeout: idle}
@@ -75,6 +65,61 @@ func TestBodiesThatNobodyReadsAreGivenUp(t *testing.T) {
 			_, err = in.ReadByte()
 			if took := time.Since(began).Truncate(time.Second); err != io.EOF || took != test.ended { // net/http may add half a second
 				t.Errorf("%s: the connection ended after %v with %v, not after %v", name, took, err, test.ended)
+			}
+		})
+	}
+}
+
+// An endless is a body of which something comes again and again.
+type endless struct {
+	http.ResponseWriter
+	late  time.Time // when the reader's patience ends
+	reads int
+}
+
+func (e *endless) SetReadDeadline(at time.Time) error {
+	e.late = at
+	return nil
+}
+
+func (e *endless) Read(p []byte) (int, error) {
+	e.reads++
+	time.Sleep(min(100*time.Millisecond, time.Until(e.late)))
+	if !time.Now().Before(e.late) {
+		return 0, os.ErrDeadlineExceeded
+	}
+	return len(p), nil
+}
+
+// A body may take its time as long as something comes: here a piece every 100 ms,
+// with a silence of 101 ms, until a bound for the whole.
+func TestSlowBodiesAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &endless{ResponseWriter: httptest.NewRecorder()}
+		a := New(e, httptest.NewRequest("POST", "/", e), 101*time.Millisecond)
+		for range 1000 {
+			if n, err := a.Read(make([]byte, 1)); n != 1 || err != nil {
+				t.Fatalf("after %d pieces: %v", e.reads, err)
+			}
+		}
+		a.Until(time.Now().Add(time.Second))
+		for e.reads = 0; a.err == nil; {
+			_, _ = a.Read(make([]byte, 1))
+		}
+		if e.reads != 10 || runtime.CodeOf(a.err) != runtime.CodeLimitExceeded {
+			t.Errorf("after %d pieces: %v", e.reads, a.err)
+		}
+	})
+}
+
+// TestTheRestIsReadForAWhile counts pieces that come every 100 ms.
+func TestTheRestIsReadForAWhile(t *testing.T) {
+	for silence, pieces := range map[time.Duration]int{time.Second: 10, time.Minute: 50} {
+		synctest.Test(t, func(t *testing.T) {
+			e := &endless{ResponseWriter: httptest.NewRecorder()}
+			New(e, httptest.NewRequest("POST", "/", e), silence).Rest()
+			if e.reads != pieces || e.Header().Get("Connection") != "close" {
+				t.Errorf("%d pieces were read, %v", e.reads, e.Header())
 			}
 		})
 	}
