@@ -36,6 +36,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type bed struct {
 	t      testing.TB
 	url    string
+	serves http.Handler
 	door   *Door
 	engine *engine.Engine
 	book   *identity.Book
@@ -85,7 +86,8 @@ func newBed(t testing.TB, change func(d *Door)) *bed {
 	var lasting sync.WaitGroup
 	ends, end := context.WithCancelCause(context.Background())
 	life := doors.Life{Ends: ends, Enter: func() func() { lasting.Add(1); return lasting.Done }}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { mux.ServeHTTP(w, r.WithContext(life.In(r.Context()))) }))
+	b.serves = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { mux.ServeHTTP(w, r.WithContext(life.In(r.Context()))) })
+	server := httptest.NewServer(b.serves)
 	b.url = server.URL + "/mcp"
 	b.ends = func() {
 		end(errors.New("the server is stopping"))

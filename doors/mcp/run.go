@@ -166,9 +166,18 @@ func (c *call) run(id runtime.RunnerID, in engine.StartInput, stdin *string) (ou
 	if err != nil {
 		return ran{}, err
 	}
+	cancelled := make(chan struct{})
+	cancel := func() {
+		defer close(cancelled)
+		_, _ = c.door.host.Guard.Cancel(context.WithoutCancel(c.ctx), x.ID) // one that has ended needs none
+	}
+	stop := context.AfterFunc(c.ctx, cancel) // not only below: a client that doesn't read may keep this call from there
 	defer func() {
-		if err != nil {
-			_, _ = c.door.host.Guard.Cancel(context.WithoutCancel(c.ctx), x.ID) // err is the cause; one that has ended needs none
+		switch {
+		case !stop():
+			<-cancelled
+		case err != nil:
+			cancel()
 		}
 	}()
 	feeding, fed := context.WithCancel(c.ctx)

@@ -143,24 +143,26 @@ func (s *session) initialized() bool {
 	return s.opened && s.connection.InitializeParams() != nil
 }
 
-// run waits for the session's end, and releases what it holds. Its calls end first: their contexts have.
+// run waits for the session's end, and releases what it holds: at once, since a client that doesn't read keeps its calls. What
+// they claim from now on hold drops.
 func (s *session) run(ctx context.Context) {
 	<-ctx.Done()
 	s.end(context.Cause(ctx)) // where the server stops
 	s.door.forget(s)
 	s.mu.Lock()
-	connection := s.connection
+	connection, runners := s.connection, s.runners
+	s.runners = map[runtime.RunnerID]bool{}
 	if s.idle != nil {
 		s.idle.Stop()
 	}
 	s.mu.Unlock()
-	if connection != nil {
-		_ = connection.Close() // it waits for the calls
-	}
-	for id := range s.runners { // no call is left that would change it
+	for id := range runners {
 		s.release(id)
 	}
 	close(s.released)
+	if connection != nil {
+		_ = connection.Close() // it waits for the calls
+	}
 }
 
 // hold makes a runner one of the session's. A session that has ended releases it.
