@@ -10,6 +10,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/audit"
@@ -101,7 +102,12 @@ func TestOutputThatIsNotTextIsBase64Too(t *testing.T) {
 	var done wrote
 	a.call("write_files", object{"session": session.Session, "files": []object{{"path": "bytes", "base64": base64.StdEncoding.EncodeToString(data)}}}, &done)
 	var read content
-	a.call("read_file", object{"session": session.Session, "path": "bytes"}, &read)
+	if text := textIn(a.call("read_file", object{"session": session.Session, "path": "bytes"}, &read)); text != inBase64 {
+		t.Errorf("the text has it, too: %s", text)
+	}
+	if text := (ran{Stdout: "\uFFFDa", StdoutBase64: "//5hAA=="}).String(); !strings.HasSuffix(text, "stdout ("+inBase64+"):\n\uFFFDa\n") {
+		t.Error(text)
+	}
 	if read.Base64 != base64.StdEncoding.EncodeToString(data) || read.Text != "" || read.Size != 4 || done.Written != 1 {
 		t.Errorf("%+v %+v", read, done)
 	}
@@ -385,7 +391,7 @@ func FuzzArguments(f *testing.F) {
 		}
 		raw := []byte(strings.ReplaceAll(arguments, `"S"`, `"`+session.Session+`"`))
 		s := b.door.sessionOf(a)
-		result := s.call(s.ctx, chosen, &sdk.CallToolRequest{Params: &sdk.CallToolParamsRaw{Name: chosen.spec.Name, Arguments: raw}})
+		result := s.call(s.ctx, &request{hold: new(peers.Hold)}, chosen, &sdk.CallToolRequest{Params: &sdk.CallToolParamsRaw{Name: chosen.spec.Name, Arguments: raw}})
 		var got struct{ Error problem }
 		decodeContent(t, result, &got)
 		if result.IsError != (got.Error.Code != "") || got.Error.Code == runtime.CodeInternal {

@@ -87,8 +87,7 @@ func runProgram(c *call, in runInput) (out ran, said answer, err error) {
 	if out.Outcome != runtime.OutcomeRunnerGone {
 		said.images = c.collect(runner.ID, before, &out)
 	}
-	said.text = out.String()
-	return out, said, nil
+	return out, out.said(said.images), nil
 }
 
 func execute(c *call, in executeInput) (out ran, said answer, err error) {
@@ -108,8 +107,7 @@ func execute(c *call, in executeInput) (out ran, said answer, err error) {
 		return out, said, err
 	}
 	out, err = c.runAll(runner.ID, what)
-	said.text = out.String()
-	return out, said, err
+	return out, out.said(nil), err
 }
 
 // claim claims a runner for the session.
@@ -267,6 +265,11 @@ func report(x runtime.Execution, output *printed) ran {
 	return out
 }
 
+// said returns the result for models, and for people.
+func (r ran) said(images []*sdk.ImageContent) answer {
+	return answer{text: r.String(), images: images, otherwise: fmt.Sprintf("the program has run; read_output has the output of execution %s", r.Execution)}
+}
+
 // String is a result for models, and for people.
 func (r ran) String() string {
 	var b strings.Builder
@@ -285,14 +288,15 @@ func (r ran) String() string {
 	}
 	fmt.Fprintf(&b, " (execution %s)\n", r.Execution)
 	for _, s := range []struct{ name, text, encoded string }{{"stdout", r.Stdout, r.StdoutBase64}, {"stderr", r.Stderr, r.StderrBase64}} {
-		switch {
-		case s.encoded != "":
-			fmt.Fprintf(&b, "\n%s isn't UTF-8; as base64:\n%s\n", s.name, s.encoded)
-		case s.text != "":
-			fmt.Fprintf(&b, "\n%s:\n%s", s.name, s.text)
-			if !strings.HasSuffix(s.text, "\n") {
-				b.WriteByte('\n')
-			}
+		if s.text == "" {
+			continue
+		}
+		if s.encoded != "" {
+			s.name += " (" + inBase64 + ")"
+		}
+		fmt.Fprintf(&b, "\n%s:\n%s", s.name, s.text)
+		if !strings.HasSuffix(s.text, "\n") {
+			b.WriteByte('\n')
 		}
 	}
 	if r.LostBytes > 0 {

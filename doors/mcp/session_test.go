@@ -239,7 +239,7 @@ func TestCallsWhoseClientLeftAreCounted(t *testing.T) {
 	if s.endIdle() {
 		t.Error("a session with calls is idle")
 	}
-	if _, err := s.answers(&sdk.RequestExtra{Header: http.Header{requestKey: {"of one that has ended"}}}); !errors.Is(err, errLeft) {
+	if _, _, err := s.begins(&sdk.RequestExtra{Header: http.Header{requestKey: {"of one that has ended"}}}); !errors.Is(err, errLeft) {
 		t.Errorf("a call begins whose client has left: %v", err)
 	}
 	s.end(errDeleted)
@@ -319,7 +319,7 @@ func TestCallsAreBoundedAsTheAPIs(t *testing.T) {
 	}
 	held := b.peers.Hold(t.Context(), peers.Shown{Token: otherID})
 	defer held.Release()
-	if err := held.Grow(maxHeld / 2); err != nil { // another request's
+	if err := held.Grow(maxHeld - 100<<10); err != nil { // another request's
 		t.Fatal(err)
 	}
 	if status, _ := b.send(http.MethodPost, other, "", large); status != http.StatusTooManyRequests {
