@@ -162,7 +162,7 @@ func (c *call) run(id runtime.RunnerID, in engine.StartInput, stdin *string) (ou
 	in.RunnerID = id
 	x, err := c.door.host.Guard.Start(c.ctx, in)
 	if err != nil {
-		return ran{}, err
+		return ran{}, named(err, in.Variables)
 	}
 	cancelled := make(chan struct{})
 	cancel := func() {
@@ -223,7 +223,9 @@ func (c *call) follow(id runtime.ExecutionID) (runtime.Execution, *printed, erro
 		case events.Started:
 			output.at = event.Cursor
 		case events.Output, events.Lost:
-			c.progress.output(event.Text())
+			if c.progress.wanted() {
+				c.progress.output(event.Text())
+			}
 			output.add(event)
 		}
 	}
@@ -231,6 +233,9 @@ func (c *call) follow(id runtime.ExecutionID) (runtime.Execution, *printed, erro
 
 // event waits for the next event, and says what there is to say meanwhile.
 func (c *call) event(reader *events.Reader) (events.Event, error) {
+	if !c.progress.wanted() {
+		return reader.Next(c.ctx)
+	}
 	for {
 		due := c.progress.due(time.Now())
 		if due == 0 {

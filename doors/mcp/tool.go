@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
@@ -112,7 +113,7 @@ func decode(arguments json.RawMessage, into any) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &wrong) && wrong.Field != "":
-		return runtime.Invalid(embedded.Replace(wrong.Field), "must be %s, not %s", typeName(wrong.Type.Kind().String()), wrong.Value)
+		return runtime.Invalid(pathAt(arguments, wrong.Offset), "must be %s, not %s", typeName(wrong.Type.Kind().String()), wrong.Value)
 	}
 	if _, name, unknown := strings.Cut(err.Error(), "unknown field "); unknown {
 		return runtime.Invalid(strings.Trim(name, `"`), "isn't an argument of this tool; its schema has those that are")
@@ -120,8 +121,56 @@ func decode(arguments json.RawMessage, into any) error {
 	return runtime.Invalid("arguments", "must be a JSON object: %s", err)
 }
 
-// embedded are the structs of which arguments are made, which no agent knows.
-var embedded = strings.NewReplacer("program.", "", "place.", "")
+// pathAt returns the path of the value of JSON at which a decoder stopped, as files.0.path: its error leaves the indexes out.
+func pathAt(text []byte, offset int64) string {
+	type level struct {
+		name string // of the value that is read
+		list bool
+		next int  // index, of a list
+		key  bool // comes next, of an object
+	}
+	var levels []level
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	for {
+		token, err := decoder.Token()
+		if token == json.Delim(']') || token == json.Delim('}') {
+			levels = levels[:len(levels)-1]
+		}
+		var top *level
+		if len(levels) > 0 {
+			top = &levels[len(levels)-1]
+		}
+		switch {
+		case token == json.Delim(']'), token == json.Delim('}'):
+			if top != nil {
+				top.key = true
+			}
+			continue
+		case top != nil && top.list:
+			top.name = strconv.Itoa(top.next)
+			top.next++
+		case top != nil && top.key:
+			top.name, _ = token.(string)
+			top.key = false
+			continue
+		case top != nil:
+			top.key = true
+		}
+		if err != nil || decoder.InputOffset() >= offset {
+			var names []string
+			for _, l := range levels {
+				names = append(names, l.name)
+			}
+			return strings.Join(names, ".")
+		}
+		switch token {
+		case json.Delim('['):
+			levels = append(levels, level{list: true})
+		case json.Delim('{'):
+			levels = append(levels, level{key: true})
+		}
+	}
+}
 
 func typeName(kind string) string {
 	switch kind {
