@@ -283,9 +283,9 @@ func TestSessionThatEndsBeforeItsFirstMessage(t *testing.T) {
 	}
 	s.connected(connection, "initialize")
 	s.done()
-	if err := connection.Wait(); err != nil {
-		t.Error(err)
-	}
+	closed := make(chan error, 1)
+	go func() { closed <- connection.Wait() }() // the error says which end of the pipe was closed first
+	wait.Receive(t, closed, "the connection's end")
 }
 
 // TestCallsAreBoundedAsTheAPIs: what calls take counts as one token's, with its other requests.
