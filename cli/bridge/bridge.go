@@ -59,7 +59,7 @@ func New(send Sender, out io.Writer) *Bridge {
 func (b *Bridge) Run(ctx context.Context, in io.Reader) error {
 	calling, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer b.leave(context.WithoutCancel(ctx))
+	defer func() { b.leave(context.WithoutCancel(ctx), b.session()) }()
 	lines, ended := make(chan []byte), make(chan error, 1)
 	go func() { // it ends with in, which nothing interrupts
 		scanner := bufio.NewScanner(in)
@@ -85,17 +85,29 @@ func (b *Bridge) Run(ctx context.Context, in io.Reader) error {
 			calls.Wait()
 			return err
 		case line := <-lines:
-			m := parse(line)
-			if m.Method == "initialize" || len(m.ID) == 0 { // the order matters
-				b.await(calling, m)
+			m, wrong := parse(line), malformed(line)
+			switch {
+			case len(bytes.TrimSpace(line)) == 0:
+			case wrong != nil:
+				for _, refusal := range wrong {
+					b.write(refusal)
+				}
+			case m.Method == "initialize":
+				before := b.session()
 				b.pass(calling, m)
-				continue
+				if before != "" && before != b.session() {
+					calls.Go(func() { b.leave(context.WithoutCancel(ctx), before) })
+				}
+			case m.Method == "notifications/initialized": // before all that follows
+				b.pass(calling, m)
+			default:
+				follows, begun := b.followed(m), b.begin(m)
+				calls.Go(func() {
+					defer begun()
+					await(calling, follows)
+					b.pass(calling, m)
+				})
 			}
-			begun := b.begin(m)
-			calls.Go(func() {
-				defer begun()
-				b.pass(calling, m)
-			})
 		}
 	}
 }
@@ -122,15 +134,65 @@ func parse(line []byte) message {
 
 // answers reports whether it is the answer to a call.
 func (m message) answers(call message) bool {
-	return len(call.ID) > 0 && bytes.Equal(m.ID, call.ID) && (m.Result != nil || m.Error != nil)
+	return len(call.ID) > 0 && key(m.ID) == key(call.ID) && (m.Result != nil || m.Error != nil)
+}
+
+// key returns an id in one spelling: the server may write another than the client, as 1 for 1.0.
+func key(id json.RawMessage) string {
+	var value any
+	if json.Unmarshal(id, &value) != nil {
+		return string(id)
+	}
+	text, _ := json.Marshal(value)
+	return string(text)
+}
+
+// malformed returns the errors for a line that is no message; nil: it is one. A batch gets one for each of its calls.
+func malformed(line []byte) (refusals [][]byte) {
+	if !json.Valid(line) {
+		return [][]byte{refusal(nil, invalidJSON, "the line isn't JSON")}
+	}
+	var batch []json.RawMessage
+	if json.Unmarshal(line, &batch) != nil || batch == nil {
+		if m := parse(line); len(m.ID) == 0 && m.Method == "" {
+			return [][]byte{refusal(nil, invalidRequest, "the line is no message of JSON-RPC")}
+		}
+		return nil
+	}
+	const each = "send each message in a line of its own, not in a list"
+	for _, one := range batch {
+		if m := parse(one); len(m.ID) > 0 {
+			refusals = append(refusals, refusal(m.ID, invalidRequest, each))
+		}
+	}
+	if refusals == nil {
+		refusals = [][]byte{refusal(nil, invalidRequest, each)}
+	}
+	return refusals
+}
+
+// Codes of JSON-RPC's errors.
+const (
+	invalidJSON    = -32700
+	invalidRequest = -32600
+	serverError    = -32000
+)
+
+// refusal returns an answer with an error; without an id, to what has none.
+func refusal(id json.RawMessage, code int, text string) []byte {
+	answer, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": code, "message": text}})
+	return answer
 }
 
 // begin notes a call, which waits until begun.
 func (b *Bridge) begin(m message) (begun func()) {
+	if len(m.ID) == 0 {
+		return func() {}
+	}
 	began := make(chan struct{})
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.begun[string(m.ID)] = began
+	b.begun[key(m.ID)] = began
 	return func() { b.hasBegun(m) }
 }
 
@@ -138,20 +200,24 @@ func (b *Bridge) begin(m message) (begun func()) {
 func (b *Bridge) hasBegun(m message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if began := b.begun[string(m.ID)]; began != nil {
+	if began := b.begun[key(m.ID)]; began != nil {
 		close(began)
-		delete(b.begun, string(m.ID))
+		delete(b.begun, key(m.ID))
 	}
 }
 
-// await waits, before a cancellation, until the server has its call: it would ignore one that comes before.
-func (b *Bridge) await(ctx context.Context, m message) {
+// followed returns what is closed once the server has the call of a cancellation: it would ignore one that comes before. nil:
+// there is nothing to wait for.
+func (b *Bridge) followed(m message) <-chan struct{} {
 	if m.Method != "notifications/cancelled" {
-		return
+		return nil
 	}
 	b.mu.Lock()
-	begun := b.begun[string(m.Params.RequestID)]
-	b.mu.Unlock()
+	defer b.mu.Unlock()
+	return b.begun[key(m.Params.RequestID)]
+}
+
+func await(ctx context.Context, begun <-chan struct{}) {
 	if begun != nil {
 		select {
 		case <-begun:
@@ -163,9 +229,6 @@ func (b *Bridge) await(ctx context.Context, m message) {
 
 // pass sends a message, and writes what comes of it.
 func (b *Bridge) pass(ctx context.Context, m message) {
-	if len(bytes.TrimSpace(m.line)) == 0 {
-		return
-	}
 	id, err := b.deliver(ctx, m, b.write)
 	if errors.Is(err, errForgotten) && m.Method != "initialize" {
 		if err = b.reopen(ctx, id); err == nil {
@@ -173,8 +236,7 @@ func (b *Bridge) pass(ctx context.Context, m message) {
 		}
 	}
 	if err != nil && len(m.ID) > 0 && ctx.Err() == nil {
-		refusal, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": map[string]any{"code": -32000, "message": err.Error()}})
-		b.write(refusal)
+		b.write(refusal(m.ID, serverError, err.Error()))
 	}
 }
 
@@ -309,11 +371,15 @@ func (b *Bridge) reopen(ctx context.Context, forgotten string) error {
 	return err
 }
 
-// leave ends the session.
-func (b *Bridge) leave(ctx context.Context) {
+// session returns the id of the session; "": there is none.
+func (b *Bridge) session() string {
 	b.mu.Lock()
-	id := b.id
-	b.mu.Unlock()
+	defer b.mu.Unlock()
+	return b.id
+}
+
+// leave ends a session.
+func (b *Bridge) leave(ctx context.Context, id string) {
 	if id == "" {
 		return
 	}

@@ -100,6 +100,7 @@ func newClient(t *testing.T, d *door) *client {
 		for scanner := bufio.NewScanner(read); scanner.Scan(); {
 			c.lines <- scanner.Text()
 		}
+		close(c.lines)
 	}()
 	t.Cleanup(func() { stop(); _ = write.Close(); server.Close() })
 	return c
@@ -283,4 +284,86 @@ func TestCancellationsFollowTheirCalls(t *testing.T) {
 		}
 	}
 	c.sees(`"id":7`)
+}
+
+// TestLinesThatAreNoMessagesAreRefused: the client would wait for ever. The door gets none of them.
+func TestLinesThatAreNoMessagesAreRefused(t *testing.T) {
+	d := &door{}
+	c := newClient(t, d)
+	for line, wants := range map[string][]string{
+		`{"id":1,`: {`"code":-32700,`, `"id":null`},
+		`3`:        {`"code":-32600,`, `"id":null`},
+		`{}`:       {`"code":-32600,`, `"id":null`},
+		`[]`:       {`"code":-32600,`, `"id":null`},
+		`[3]`:      {`"code":-32600,`, `"id":null`},
+		`[{"jsonrpc":"2.0","id":7,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/initialized"}]`: {`"code":-32600,`, `"id":7`},
+	} {
+		c.says(line)
+		got := wait.Receive(t, c.lines, line)
+		for _, want := range wants {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: %s, not %s", line, got, want)
+			}
+		}
+	}
+	c.says(`[{"jsonrpc":"2.0","id":8,"method":"ping"},{"jsonrpc":"2.0","id":"9","method":"ping"}]`)
+	c.sees(`"id":8`, `"id":"9"`)
+	if d.mu.Lock(); len(d.seen) != 0 {
+		t.Errorf("the door has got %q", d.seen)
+	}
+	d.mu.Unlock()
+}
+
+// TestIDsAreComparedByValue: servers write them otherwise than clients.
+func TestIDsAreComparedByValue(t *testing.T) {
+	for id, same := range map[string]string{`"a<b"`: `"a\u003cb"`, `1.0`: `1`, `"\u0061"`: `"a"`} {
+		c := newClient(t, &door{serve: func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{}}`, same)
+		}})
+		c.says(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/list"}`)
+		c.sees(`"result"`)
+		_ = c.in.Close()
+		if err := wait.Receive(t, c.ended, "the bridge's end"); err != nil {
+			t.Error(err)
+		}
+		if more := wait.Receive(t, c.lines, "the end of the lines"); more != "" {
+			t.Errorf("%s has another answer: %s", id, more)
+		}
+	}
+	if key([]byte(`1`)) == key([]byte(`"1"`)) {
+		t.Error("a number is a text")
+	}
+}
+
+// TestNotificationsKeepNoCalls: one that the server doesn't answer stops nothing.
+func TestNotificationsKeepNoCalls(t *testing.T) {
+	held := make(chan struct{})
+	c := newClient(t, &door{serve: func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if m := parse(body); m.Method == "notifications/roots/list_changed" {
+			<-held
+		} else {
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID)
+		}
+	}})
+	defer close(held)
+	c.says(`{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
+	c.says(`{"jsonrpc":"2.0","id":7,"method":"tools/list"}`)
+	c.sees(`"id":7`)
+}
+
+// TestAnotherInitializeEndsTheSession: else its runners would wait for their timeouts.
+func TestAnotherInitializeEndsTheSession(t *testing.T) {
+	d := &door{}
+	c := newClient(t, d)
+	c.says(`{"jsonrpc":"2.0","id":1,"method":"initialize"}`)
+	c.says(`{"jsonrpc":"2.0","id":2,"method":"initialize"}`)
+	c.sees(`"id":1`, `"id":2`)
+	if session := wait.Receive(t, d.deleted, "the first session's end"); session != "s1" {
+		t.Error(session)
+	}
+	_ = c.in.Close()
+	if session := wait.Receive(t, d.deleted, "the second session's end"); session != "s2" {
+		t.Error(session)
+	}
 }

@@ -49,7 +49,7 @@ type bed struct {
 // The bounds of a token.
 const (
 	maxOperations = 8
-	maxHeld       = 1<<20 + 100<<10 // bytes
+	maxHeld       = 256 << 20 // bytes
 )
 
 const firstToken = "the first administrator's token"

@@ -20,6 +20,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/rockpool/rockpool/doors"
+	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 )
@@ -110,6 +111,9 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, protocol http.Handle
 		http.Error(w, refused.Message, refused.Status)
 		return
 	}
+	if err == nil {
+		err = doors.HoldOf(r).Grow(bodyCopies * (int64(len(body)) - peers.FreeBody))
+	}
 	if err != nil {
 		tooMuch(w, err)
 		return
@@ -190,7 +194,7 @@ func (d *Door) find(id string, of owner) *session {
 // crash leave some behind. Where all have as many as there may be, it ends one of the owner that has the most. LIMIT_EXCEEDED
 // where none is idle.
 func (d *Door) open(ctx context.Context, of owner) (*session, error) {
-	s := &session{door: d, id: uuid.NewString(), owner: of, released: make(chan struct{}), runners: map[runtime.RunnerID]bool{}, served: map[string]*sync.WaitGroup{}, used: time.Now()}
+	s := &session{door: d, id: uuid.NewString(), owner: of, released: make(chan struct{}), runners: map[runtime.RunnerID]bool{}, served: map[string]*request{}, used: time.Now()}
 	lasting, release := doors.Outlasting(ctx)
 	s.ctx, s.end = context.WithCancelCause(lasting)
 	s.server = d.newServer(s)
@@ -264,12 +268,12 @@ func (d *Door) newServer(s *session) *sdk.Server {
 	})
 	for _, t := range d.tools {
 		server.AddTool(t.spec, func(ctx context.Context, request *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-			done, err := s.answers(request.Extra)
+			of, done, err := s.begins(request.Extra)
 			if err != nil {
 				return nil, err
 			}
 			defer done()
-			return s.call(ctx, t, request), nil
+			return s.call(ctx, of, t, request), nil
 		})
 	}
 	server.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {

@@ -40,7 +40,7 @@ type madeFile struct {
 func (f madeFile) body() string {
 	switch {
 	case f.Base64 != "":
-		return ", as base64:\n" + f.Base64
+		return ": " + inBase64
 	case f.Note != "":
 		return ": " + f.Note
 	case f.Text != "":
@@ -48,6 +48,9 @@ func (f madeFile) body() string {
 	}
 	return ""
 }
+
+// inBase64 is what a text has in place of base64.
+const inBase64 = "it isn't UTF-8; the structured content has it as base64"
 
 // A version of a file is another one after a change.
 type version struct {
@@ -71,7 +74,7 @@ func (c *call) snapshot(id runtime.RunnerID) (map[string]version, error) {
 }
 
 // collect puts the files that a program made or changed into its result. It returns those that are images.
-func (c *call) collect(id runtime.RunnerID, before map[string]version, out *ran) (images []sdk.Content) {
+func (c *call) collect(id runtime.RunnerID, before map[string]version, out *ran) (images []*sdk.ImageContent) {
 	after, err := c.snapshot(id)
 	if err != nil {
 		out.FilesNote = "the files that it made are unknown: " + runtime.MessageOf(err)
@@ -97,7 +100,7 @@ func (c *call) collect(id runtime.RunnerID, before map[string]version, out *ran)
 		case !image && (made.Size > maxMade || made.Size > int64(room)):
 			made.Note = "its content is left out, because it is large: run the program in a session (open_session, execute), and use read_file"
 		default:
-			data, err := c.read(id, path, 0, maxImage)
+			data, _, err := c.read(id, path, 0, maxImage)
 			switch kind := http.DetectContentType(data); {
 			case err != nil:
 				made.Note = "it can't be read: " + runtime.MessageOf(err)
@@ -120,14 +123,19 @@ func isImage(path string) bool {
 	return slices.ContainsFunc([]string{".png", ".jpg", ".jpeg", ".gif", ".webp"}, func(end string) bool { return strings.HasSuffix(strings.ToLower(path), end) })
 }
 
-// read returns at most so many bytes of a file from an offset on.
-func (c *call) read(id runtime.RunnerID, path string, offset int64, most int) ([]byte, error) {
-	_, content, err := c.door.host.Guard.OpenFile(c.ctx, id, path, offset)
+// read returns at most so many bytes of a file from an offset on, and the file's size. They take memory.
+func (c *call) read(id runtime.RunnerID, path string, offset int64, most int) (data []byte, size int64, err error) {
+	info, content, err := c.door.host.Guard.OpenFile(c.ctx, id, path, offset)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	data, err := io.ReadAll(io.LimitReader(content, int64(most)))
-	return data, errors.Join(err, content.Close())
+	length := min(int64(most), info.Size-offset)
+	if err := c.request.grow(length); err != nil {
+		return nil, 0, errors.Join(err, content.Close())
+	}
+	data = make([]byte, length)
+	_, err = io.ReadFull(content, data)
+	return data, info.Size, errors.Join(err, content.Close())
 }
 
 type writeInput struct {
@@ -185,35 +193,31 @@ func readFile(c *call, in readInput) (out content, said answer, err error) {
 	if err != nil {
 		return out, said, err
 	}
-	info, opened, err := c.door.host.Guard.OpenFile(c.ctx, runner.ID, in.Path, in.Offset)
+	data, size, err := c.read(runner.ID, in.Path, in.Offset, most)
 	if err != nil {
 		return out, said, err
 	}
-	data, err := io.ReadAll(io.LimitReader(opened, int64(most)))
-	if err := errors.Join(err, opened.Close()); err != nil {
-		return out, said, err
+	if kind := http.DetectContentType(data); isImage(in.Path) && in.Offset == 0 && int64(len(data)) == size && strings.HasPrefix(kind, "image/") {
+		said.images = []*sdk.ImageContent{{Data: data, MIMEType: kind}}
 	}
-	if kind := http.DetectContentType(data); isImage(in.Path) && in.Offset == 0 && int64(len(data)) == info.Size && strings.HasPrefix(kind, "image/") {
-		said.images = []sdk.Content{&sdk.ImageContent{Data: data, MIMEType: kind}}
-	}
-	if end := in.Offset + int64(len(data)); end < info.Size {
+	if end := in.Offset + int64(len(data)); end < size {
 		if whole := len(trimEnd(data)); whole > 0 {
 			data, end = data[:whole], in.Offset+int64(whole)
 		}
 		out.NextOffset = &end
 	}
-	out.Size = info.Size
+	out.Size = size
 	if len(said.images) > 0 {
-		said.text = fmt.Sprintf("an image of %d bytes", info.Size)
+		said.text = fmt.Sprintf("an image of %d bytes", size)
 		return out, said, nil
 	}
 	out.Text, out.Base64 = textOf(data)
 	said.text = out.Text
 	if out.Base64 != "" {
-		said.text = "it isn't UTF-8; as base64:\n" + out.Base64
+		said.text = inBase64
 	}
 	if out.NextOffset != nil {
-		said.text += fmt.Sprintf("\n[… %d of %d bytes; call read_file with offset %d for the rest …]", len(data), info.Size, *out.NextOffset)
+		said.text += fmt.Sprintf("\n[… %d of %d bytes; call read_file with offset %d for the rest …]", len(data), size, *out.NextOffset)
 	}
 	return out, said, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/audit"
@@ -101,7 +102,12 @@ func TestOutputThatIsNotTextIsBase64Too(t *testing.T) {
 	var done wrote
 	a.call("write_files", object{"session": session.Session, "files": []object{{"path": "bytes", "base64": base64.StdEncoding.EncodeToString(data)}}}, &done)
 	var read content
-	a.call("read_file", object{"session": session.Session, "path": "bytes"}, &read)
+	if text := textIn(a.call("read_file", object{"session": session.Session, "path": "bytes"}, &read)); text != inBase64 {
+		t.Errorf("the text has it, too: %s", text)
+	}
+	if text := (ran{Stdout: "\uFFFDa", StdoutBase64: "//5hAA=="}).String(); !strings.HasSuffix(text, "stdout ("+inBase64+"):\n\uFFFDa\n") {
+		t.Error(text)
+	}
 	if read.Base64 != base64.StdEncoding.EncodeToString(data) || read.Text != "" || read.Size != 4 || done.Written != 1 {
 		t.Errorf("%+v %+v", read, done)
 	}
@@ -198,7 +204,7 @@ func TestOutputIsCutAbove24KiB(t *testing.T) {
 }
 
 func TestLiveOutputSaysThatThereIsMore(t *testing.T) {
-	var p progress
+	p := progress{token: 1}
 	p.output(strings.Repeat("x", maxLive-1) + "ü")
 	p.output("late")
 	if want := strings.Repeat("x", maxLive-1); p.pending != want || !p.cut {
@@ -333,7 +339,12 @@ func TestErrorsSayWhatToDoNext(t *testing.T) {
 		{"run_program", object{"environment": "shell", "shell": "true", "files": []object{{"path": "a"}}}, runtime.CodeInvalidInput, "files.0"},
 		{"run_program", object{"environment": "shell", "shell": "true", "files": []object{{"path": "a", "base64": "!"}}}, runtime.CodeInvalidInput, "files.0.base64"},
 		{"run_program", object{"environment": "shell", "shell": "true", "files": []object{{"path": "", "text": "!"}}}, runtime.CodeInvalidInput, "files.0.path"},
-		{"run_program", object{"environment": "shell", "shell": "true", "variables": object{"A=B": "x"}}, runtime.CodeInvalidInput, "variables.0.name"},
+		{"run_program", object{"environment": "shell", "shell": "true", "variables": object{"A=B": "x"}}, runtime.CodeInvalidInput, "variables.A=B"},
+		{"run_program", object{"environment": "shell", "shell": "true", "variables": object{"C": "x", "A=B": "x", "A": "x", "B": 3}}, runtime.CodeInvalidInput, "variables.B"},
+		{"run_program", object{"environment": "shell", "shell": "true", "files": []object{{"path": "a", "text": "x"}, {"path": 3, "text": "x"}}}, runtime.CodeInvalidInput, "files.1.path"},
+		{"run_program", object{"environment": "shell", "shell": "true", "files": []any{3}}, runtime.CodeInvalidInput, "files.0"},
+		{"run_program", object{"environment": "shell", "command": []any{"true", []string{"a"}}}, runtime.CodeInvalidInput, "command.1"},
+		{"run_program", object{"language": "python3", "source": "x", "files": []object{{"path": "a", "text": "x"}, {"path": "/workspace/./main.py", "text": "x"}}}, runtime.CodeInvalidInput, "files.1.path"},
 		{"open_session", object{"environment": "shell", "inactivityTimeout": 0}, runtime.CodeInvalidInput, "inactivityTimeout"},
 		{"execute", object{"session": "nope", "shell": "true"}, runtime.CodeRunnerGone, ""},
 		{"read_file", object{"session": session.Session, "path": "nope"}, runtime.CodeFileError, ""},
@@ -388,7 +399,7 @@ func FuzzArguments(f *testing.F) {
 		}
 		raw := []byte(strings.ReplaceAll(arguments, `"S"`, `"`+session.Session+`"`))
 		s := b.door.sessionOf(a)
-		result := s.call(s.ctx, chosen, &sdk.CallToolRequest{Params: &sdk.CallToolParamsRaw{Name: chosen.spec.Name, Arguments: raw}})
+		result := s.call(s.ctx, &request{hold: new(peers.Hold)}, chosen, &sdk.CallToolRequest{Params: &sdk.CallToolParamsRaw{Name: chosen.spec.Name, Arguments: raw}})
 		var got struct{ Error problem }
 		decodeContent(t, result, &got)
 		if result.IsError != (got.Error.Code != "") || got.Error.Code == runtime.CodeInternal {
@@ -407,4 +418,34 @@ func entriesText(page audit.Page) string {
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+// TestNothingIsCopiedForProgressThatNobodyWants and no timer runs for it.
+func TestNothingIsCopiedForProgressThatNobodyWants(t *testing.T) {
+	b := newBed(t, nil)
+	a := b.agent(firstToken)
+	var session opened
+	a.call("open_session", object{"environment": "shell"}, &session)
+	s := b.door.sessionOf(a)
+	c := &call{session: s, request: &request{hold: new(peers.Hold)}, ctx: s.ctx}
+	shell := "lines 1000"
+	out, err := c.run(runtime.RunnerID(session.Session), engine.StartInput{Shell: &shell}, nil)
+	if err != nil || out.Stdout == "" || c.progress != (progress{}) {
+		t.Errorf("%v: %+v, %+v", err, out, c.progress)
+	}
+}
+
+func TestPathAt(t *testing.T) {
+	text := `{"a": [1, {"b": {}, "c": [[], "x"]}], "d": true}`
+	for want, value := range map[string]string{"a": `[`, "a.0": `1`, "a.1": `{"b"`, "a.1.b": `{}`, "a.1.c": `[[`, "a.1.c.1": `"x"`, "d": "true"} {
+		at := strings.Index(text, value)
+		if value != "[[" && strings.Trim(value, "[{}") == value { // the error of a list or an object is at its beginning
+			at += len(value)
+		} else {
+			at++
+		}
+		if got := pathAt([]byte(text), int64(at)); got != want {
+			t.Errorf("%s has the path %s, not %s", value, got, want)
+		}
+	}
 }

@@ -2,8 +2,11 @@ package mcp
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -16,12 +19,13 @@ import (
 // Bounds of arguments, which the tools' schemas say.
 const (
 	maxTimeLimit = 3600 // seconds
-	maxWait      = 45   // seconds that a claim waits for a runner: clients and proxies end requests that are silent for a minute
+	workspace    = "/workspace/"
+	maxWait      = 45 // seconds that a claim waits for a runner: clients and proxies end requests that are silent for a minute
 )
 
 // A program is what run_program and execute run.
 type program struct {
-	Source    string            `json:"source,omitempty" jsonschema:"the program's text, in the language"`
+	Source    string            `json:"source,omitempty" jsonschema:"the program's text, in the language; it is written as main.py, main.c and so on, in place of a file of that name in /workspace"`
 	Command   []string          `json:"command,omitempty" jsonschema:"instead of source: the command to run, as a list of arguments"`
 	Shell     string            `json:"shell,omitempty" jsonschema:"instead of source: a command line for sh"`
 	Args      []string          `json:"args,omitempty" jsonschema:"arguments for the program; with source"`
@@ -108,11 +112,32 @@ func (p program) plan(in *language.Recipe) (plan, error) {
 		return made, runtime.Invalid("language", "give the language of source; list_environments has those that there are")
 	default:
 		source := runtime.FileWrite{Path: in.SourceFile([]byte(p.Source)), Data: []byte(p.Source), Mode: 0o666}
+		for i, f := range p.Files {
+			if strings.TrimPrefix(path.Clean(f.Path), workspace) == source.Path {
+				return made, runtime.Invalid(fmt.Sprintf("files.%d.path", i), "must be another: source is written as %s", source.Path)
+			}
+		}
 		made.files = append(made.files, source)
 		filled := language.Program{File: source.Path, Args: p.Args}
 		made.build, made.start.Command = in.BuildCommand(filled), in.RunCommand(filled)
 	}
 	return made, nil
+}
+
+// named returns an error with the name of a variable in place of its index: agents give variables as an object.
+func named(err error, variables []runtime.Variable) error {
+	refused, is := errors.AsType[*runtime.Error](err)
+	if !is {
+		return err
+	}
+	rest, is := strings.CutPrefix(refused.Field, "variables.")
+	index, _, _ := strings.Cut(rest, ".")
+	if i, err := strconv.Atoi(index); is && err == nil && i < len(variables) {
+		renamed := *refused
+		renamed.Field = "variables." + variables[i].Name
+		return &renamed
+	}
+	return err
 }
 
 // A place is where a program runs.

@@ -31,6 +31,9 @@ type progress struct {
 	bytes   int  // of all output
 }
 
+// wanted reports whether the client wishes progress. Without, nothing is copied for it.
+func (p *progress) wanted() bool { return p.token != nil }
+
 // output takes more output.
 func (p *progress) output(text string) {
 	p.bytes += len(text)
@@ -54,12 +57,13 @@ func (p *progress) due(now time.Time) time.Duration {
 
 // say sends a notification, with the output that waits for one or, without any, with a message.
 func (p *progress) say(ctx context.Context, message string) {
+	if !p.wanted() {
+		return
+	}
 	message = p.take(message)
 	p.last = time.Now()
 	p.sent++
-	if p.token != nil {
-		_ = p.to.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: p.token, Progress: p.sent, Message: message}) // a client that has left gets none
-	}
+	_ = p.to.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: p.token, Progress: p.sent, Message: message}) // a client that has left gets none
 }
 
 // take returns the output that waits or, without any, a message.

@@ -87,8 +87,7 @@ func runProgram(c *call, in runInput) (out ran, said answer, err error) {
 	if out.Outcome != runtime.OutcomeRunnerGone {
 		said.images = c.collect(runner.ID, before, &out)
 	}
-	said.text = out.String()
-	return out, said, nil
+	return out, out.said(said.images), nil
 }
 
 func execute(c *call, in executeInput) (out ran, said answer, err error) {
@@ -108,8 +107,7 @@ func execute(c *call, in executeInput) (out ran, said answer, err error) {
 		return out, said, err
 	}
 	out, err = c.runAll(runner.ID, what)
-	said.text = out.String()
-	return out, said, err
+	return out, out.said(nil), err
 }
 
 // claim claims a runner for the session.
@@ -164,11 +162,20 @@ func (c *call) run(id runtime.RunnerID, in engine.StartInput, stdin *string) (ou
 	in.RunnerID = id
 	x, err := c.door.host.Guard.Start(c.ctx, in)
 	if err != nil {
-		return ran{}, err
+		return ran{}, named(err, in.Variables)
 	}
+	cancelled := make(chan struct{})
+	cancel := func() {
+		defer close(cancelled)
+		_, _ = c.door.host.Guard.Cancel(context.WithoutCancel(c.ctx), x.ID) // one that has ended needs none
+	}
+	stop := context.AfterFunc(c.ctx, cancel) // not only below: a client that doesn't read may keep this call from there
 	defer func() {
-		if err != nil {
-			_, _ = c.door.host.Guard.Cancel(context.WithoutCancel(c.ctx), x.ID) // err is the cause; one that has ended needs none
+		switch {
+		case !stop():
+			<-cancelled
+		case err != nil:
+			cancel()
 		}
 	}()
 	feeding, fed := context.WithCancel(c.ctx)
@@ -216,7 +223,9 @@ func (c *call) follow(id runtime.ExecutionID) (runtime.Execution, *printed, erro
 		case events.Started:
 			output.at = event.Cursor
 		case events.Output, events.Lost:
-			c.progress.output(event.Text())
+			if c.progress.wanted() {
+				c.progress.output(event.Text())
+			}
 			output.add(event)
 		}
 	}
@@ -224,6 +233,9 @@ func (c *call) follow(id runtime.ExecutionID) (runtime.Execution, *printed, erro
 
 // event waits for the next event, and says what there is to say meanwhile.
 func (c *call) event(reader *events.Reader) (events.Event, error) {
+	if !c.progress.wanted() {
+		return reader.Next(c.ctx)
+	}
 	for {
 		due := c.progress.due(time.Now())
 		if due == 0 {
@@ -258,6 +270,11 @@ func report(x runtime.Execution, output *printed) ran {
 	return out
 }
 
+// said returns the result for models, and for people.
+func (r ran) said(images []*sdk.ImageContent) answer {
+	return answer{text: r.String(), images: images, otherwise: fmt.Sprintf("the program has run; read_output has the output of execution %s", r.Execution)}
+}
+
 // String is a result for models, and for people.
 func (r ran) String() string {
 	var b strings.Builder
@@ -276,14 +293,15 @@ func (r ran) String() string {
 	}
 	fmt.Fprintf(&b, " (execution %s)\n", r.Execution)
 	for _, s := range []struct{ name, text, encoded string }{{"stdout", r.Stdout, r.StdoutBase64}, {"stderr", r.Stderr, r.StderrBase64}} {
-		switch {
-		case s.encoded != "":
-			fmt.Fprintf(&b, "\n%s isn't UTF-8; as base64:\n%s\n", s.name, s.encoded)
-		case s.text != "":
-			fmt.Fprintf(&b, "\n%s:\n%s", s.name, s.text)
-			if !strings.HasSuffix(s.text, "\n") {
-				b.WriteByte('\n')
-			}
+		if s.text == "" {
+			continue
+		}
+		if s.encoded != "" {
+			s.name += " (" + inBase64 + ")"
+		}
+		fmt.Fprintf(&b, "\n%s:\n%s", s.name, s.text)
+		if !strings.HasSuffix(s.text, "\n") {
+			b.WriteByte('\n')
 		}
 	}
 	if r.LostBytes > 0 {

@@ -11,6 +11,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/zap"
 
+	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -36,8 +37,8 @@ type session struct {
 	connection *sdk.ServerSession
 	opened     bool // the client has sent initialize
 	runners    map[runtime.RunnerID]bool
-	busy       int                        // requests
-	served     map[string]*sync.WaitGroup // their calls, by what requestKey has
+	busy       int                 // requests
+	served     map[string]*request // by what requestKey has
 	used       time.Time
 	idle       *time.Timer
 }
@@ -77,32 +78,32 @@ const requestKey = "rockpool request"
 
 // serve serves a request, and waits for its calls: they go on where the client has left, and take what the request took.
 func (s *session) serve(w http.ResponseWriter, r *http.Request, protocol http.Handler) {
-	key, calls := uuid.NewString(), new(sync.WaitGroup)
+	key, serving := uuid.NewString(), &request{hold: doors.HoldOf(r)}
 	r.Header = r.Header.Clone()
 	r.Header[requestKey] = []string{key}
 	s.mu.Lock()
-	s.served[key] = calls
+	s.served[key] = serving
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
 		delete(s.served, key)
 		s.mu.Unlock()
-		calls.Wait()
+		serving.calls.Wait()
 	}()
 	protocol.ServeHTTP(w, r)
 }
 
-// answers makes a call's request wait for it, until done. An error: the request has ended.
-func (s *session) answers(of *sdk.RequestExtra) (done func(), err error) {
+// begins makes a call's request wait for it, until done. An error: the request has ended.
+func (s *session) begins(of *sdk.RequestExtra) (served *request, done func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, key := range of.Header[requestKey] {
-		if calls := s.served[key]; calls != nil {
-			calls.Add(1)
-			return calls.Done, nil
+		if served := s.served[key]; served != nil {
+			served.calls.Add(1)
+			return served, served.calls.Done, nil
 		}
 	}
-	return nil, errLeft
+	return nil, nil, errLeft
 }
 
 func (s *session) lastUse() time.Time {
@@ -143,24 +144,26 @@ func (s *session) initialized() bool {
 	return s.opened && s.connection.InitializeParams() != nil
 }
 
-// run waits for the session's end, and releases what it holds. Its calls end first: their contexts have.
+// run waits for the session's end, and releases what it holds: at once, since a client that doesn't read keeps its calls. What
+// they claim from now on hold drops.
 func (s *session) run(ctx context.Context) {
 	<-ctx.Done()
 	s.end(context.Cause(ctx)) // where the server stops
 	s.door.forget(s)
 	s.mu.Lock()
-	connection := s.connection
+	connection, runners := s.connection, s.runners
+	s.runners = map[runtime.RunnerID]bool{}
 	if s.idle != nil {
 		s.idle.Stop()
 	}
 	s.mu.Unlock()
-	if connection != nil {
-		_ = connection.Close() // it waits for the calls
-	}
-	for id := range s.runners { // no call is left that would change it
+	for id := range runners {
 		s.release(id)
 	}
 	close(s.released)
+	if connection != nil {
+		_ = connection.Close() // it waits for the calls
+	}
 }
 
 // hold makes a runner one of the session's. A session that has ended releases it.

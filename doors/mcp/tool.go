@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,14 +28,16 @@ type tool struct {
 // A call is one use of a tool. Its context ends when the client cancels the request, and with the session.
 type call struct {
 	*session
+	request  *request
 	ctx      context.Context
 	progress progress
 }
 
-// An answer is what a tool answers with: structured content, and the same as text.
+// An answer is what a tool answers with beside structured content: the same as text, but for base64.
 type answer struct {
-	text   string
-	images []sdk.Content
+	text      string
+	images    []*sdk.ImageContent
+	otherwise string // what was done, and where the answer is found if there is no memory for it; "": nothing was
 }
 
 // define returns a tool. Change completes the schema of its arguments.
@@ -57,14 +60,14 @@ func define[In, Out any](name, title, description string, hints sdk.ToolAnnotati
 		spec: &sdk.Tool{Name: name, Title: title, Description: description, Annotations: &hints, InputSchema: input, OutputSchema: output},
 		run: func(c *call, arguments json.RawMessage) (*sdk.CallToolResult, error) {
 			var in In
-			if err := decode(arguments, &in); err != nil {
+			if err := c.request.turn(c.ctx, len(arguments), func() error { return decode(arguments, &in) }); err != nil {
 				return nil, err
 			}
 			out, said, err := run(c, in)
 			if err != nil {
 				return nil, err
 			}
-			return &sdk.CallToolResult{StructuredContent: out, Content: append([]sdk.Content{&sdk.TextContent{Text: said.text}}, said.images...)}, nil
+			return c.result(out, said)
 		},
 	}
 }
@@ -110,7 +113,7 @@ func decode(arguments json.RawMessage, into any) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &wrong) && wrong.Field != "":
-		return runtime.Invalid(embedded.Replace(wrong.Field), "must be %s, not %s", typeName(wrong.Type.Kind().String()), wrong.Value)
+		return runtime.Invalid(pathAt(arguments, wrong.Offset), "must be %s, not %s", typeName(wrong.Type.Kind().String()), wrong.Value)
 	}
 	if _, name, unknown := strings.Cut(err.Error(), "unknown field "); unknown {
 		return runtime.Invalid(strings.Trim(name, `"`), "isn't an argument of this tool; its schema has those that are")
@@ -118,8 +121,56 @@ func decode(arguments json.RawMessage, into any) error {
 	return runtime.Invalid("arguments", "must be a JSON object: %s", err)
 }
 
-// embedded are the structs of which arguments are made, which no agent knows.
-var embedded = strings.NewReplacer("program.", "", "place.", "")
+// pathAt returns the path of the value of JSON at which a decoder stopped, as files.0.path: its error leaves the indexes out.
+func pathAt(text []byte, offset int64) string {
+	type level struct {
+		name string // of the value that is read
+		list bool
+		next int  // index, of a list
+		key  bool // comes next, of an object
+	}
+	var levels []level
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	for {
+		token, err := decoder.Token()
+		if token == json.Delim(']') || token == json.Delim('}') {
+			levels = levels[:len(levels)-1]
+		}
+		var top *level
+		if len(levels) > 0 {
+			top = &levels[len(levels)-1]
+		}
+		switch {
+		case token == json.Delim(']'), token == json.Delim('}'):
+			if top != nil {
+				top.key = true
+			}
+			continue
+		case top != nil && top.list:
+			top.name = strconv.Itoa(top.next)
+			top.next++
+		case top != nil && top.key:
+			top.name, _ = token.(string)
+			top.key = false
+			continue
+		case top != nil:
+			top.key = true
+		}
+		if err != nil || decoder.InputOffset() >= offset {
+			var names []string
+			for _, l := range levels {
+				names = append(names, l.name)
+			}
+			return strings.Join(names, ".")
+		}
+		switch token {
+		case json.Delim('['):
+			levels = append(levels, level{list: true})
+		case json.Delim('{'):
+			levels = append(levels, level{key: true})
+		}
+	}
+}
 
 func typeName(kind string) string {
 	switch kind {
@@ -136,7 +187,7 @@ func typeName(kind string) string {
 }
 
 // call runs a tool, and counts it.
-func (s *session) call(ctx context.Context, t tool, request *sdk.CallToolRequest) (result *sdk.CallToolResult) {
+func (s *session) call(ctx context.Context, of *request, t tool, request *sdk.CallToolRequest) (result *sdk.CallToolResult) {
 	began := time.Now()
 	defer func() {
 		if panicked := recover(); panicked != nil {
@@ -147,8 +198,10 @@ func (s *session) call(ctx context.Context, t tool, request *sdk.CallToolRequest
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })()
-	c := &call{session: s, ctx: ctx, progress: progress{token: request.Params.GetProgressToken(), to: request.Session}}
-	result, err := t.run(c, request.Params.Arguments)
+	c := &call{session: s, request: of, ctx: ctx, progress: progress{token: request.Params.GetProgressToken(), to: request.Session}}
+	arguments := request.Params.Arguments
+	request.Params.Arguments = nil // the call may take long
+	result, err := t.run(c, arguments)
 	if err != nil {
 		return s.failed(ctx, t.spec.Name, err)
 	}
@@ -227,7 +280,10 @@ func next(err *runtime.Error) string {
 	case runtime.CodeNoRunnerAvailable:
 		return "Close sessions that you don't need with close_session, or try again in a minute."
 	case runtime.CodeQuotaExceeded:
-		if err.Exceeded != nil && err.Exceeded.RetryAfter > 0 {
+		if err.Exceeded == nil {
+			return "" // no tenant's quota: the message says it
+		}
+		if err.Exceeded.RetryAfter > 0 {
 			return fmt.Sprintf("Try again in %d s.", int(err.Exceeded.RetryAfter.Seconds())+1)
 		}
 		return "Close sessions that you don't need with close_session, then try again."

@@ -116,12 +116,15 @@ type chunk struct {
 	Reason    string `json:"reason,omitempty" jsonschema:"why they weren't"`
 }
 
+// chunkMemory is what a chunk takes beside its data, as in the API.
+const chunkMemory = 1400
+
 func readOutput(c *call, in outputInput) (out page, said answer, err error) {
 	most, err := bytesArgument(in.MaxBytes, defaultRead, maxReadOutput)
 	if err != nil {
 		return out, said, err
 	}
-	read, next, end, err := c.door.host.Guard.Output(c.ctx, runtime.ExecutionID(in.Execution), in.Cursor, most, func([]byte) error { return nil })
+	read, next, end, err := c.door.host.Guard.Output(c.ctx, runtime.ExecutionID(in.Execution), in.Cursor, most, func(data []byte) error { return c.request.grow(int64(len(data) + chunkMemory)) })
 	if err != nil {
 		return out, said, err
 	}
