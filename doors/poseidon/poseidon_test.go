@@ -202,6 +202,18 @@ func TestBodies(t *testing.T) {
 		b.expect(400, "POST", runner+"/execute", body, "message")
 	}
 	b.expect(200, "POST", runner+"/execute", `{"command":"x","environment":{"CODEOCEAN":"no"}}`, "websocketUrl") // it is ours
+	long := strings.Repeat("x", 257)
+	for range 20 { // the same one each time
+		for body, want := range map[string]string{
+			`{"A":"","B":"","2 bad":"","1 bad":"","C":""}`: `environment."1 bad": must be 1 to 256 letters`,
+			`{"A":"","` + long + `":""}`:                   `environment."` + long[:64] + `": must be 1 to 256 letters`,
+			`{"A":"","B":"\u0000"}`:                        `environment."B": must be at most`,
+		} {
+			if got := b.expect(400, "POST", runner+"/execute", `{"command":"x","environment":`+body+`}`, "message"); !strings.HasPrefix(got, want) {
+				t.Fatalf("%s is answered with %q", body, got)
+			}
+		}
+	}
 }
 
 // TestBodiesCount: the memory of a body counts as its token's. What finds none is answered as an overload.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 	"go.uber.org/zap"
@@ -240,6 +241,33 @@ func TestAClientThatLeavesWhileItsStdinWaits(t *testing.T) {
 			}
 			wait.For(t, "no memory is held", func() bool { return b.peers.Usage().BodyBytes == 0 })
 		})
+	}
+}
+
+// TestGrantsStartNothing: they couldn't end what they start. Nothing waits for a grant.
+func TestGrantsStartNothing(t *testing.T) {
+	b := newBed(t, Options{}).as("one", access.Operator)
+	runner := b.claim()
+	url := b.execute(runner, "cat")
+	caller, err := b.book.Authenticate(b.token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grant := access.Grant{
+		Runner: runtime.RunnerID(strings.TrimPrefix(runner, "/runners/")),
+		Rights: []access.Right{access.Watch, access.Stdin, access.Cancel, access.FilesRead, access.FilesWrite, access.Execute},
+	}
+	text, _, err := b.book.Sign(caller.Principal, grant, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted := b
+	granted.token = text
+	granted.expect(http.StatusNoContent, "PATCH", runner+"/files", `{}`, "")
+	granted.expect(http.StatusForbidden, "POST", runner+"/execute", `{"command":"cat"}`, "message")
+	granted.expect(http.StatusForbidden, "GET", url[strings.Index(url, root)+len(root):], "", "message")
+	if n := b.door.pending.count(); n != 1 {
+		t.Errorf("%d executions wait", n)
 	}
 }
 
