@@ -5,8 +5,10 @@
 package poseidon
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -196,9 +198,18 @@ func (d *door) read(w http.ResponseWriter, r *http.Request, into any) error {
 		return err
 	}
 	if err != nil {
-		return status{http.StatusBadRequest, "the body isn't the JSON that it must be: " + err.Error()}
+		return status{http.StatusBadRequest, "the body isn't the JSON that it must be: " + whyNot(err)}
 	}
 	return nil
+}
+
+// whyNot says what is wrong with JSON. The decoder's own text repeats what a client sent, however long that is.
+func whyNot(err error) string {
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
+		return err.Error() // a place, and one character at most
+	}
+	return fmt.Sprintf("%s can't be a JSON %.40s", cmp.Or(wrong.Field, "the body"), wrong.Value) // "number 1e999"
 }
 
 func answer(w http.ResponseWriter, code int, body any) {

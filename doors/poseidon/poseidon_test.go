@@ -202,6 +202,14 @@ func TestBodies(t *testing.T) {
 		b.expect(400, "POST", runner+"/execute", body, "message")
 	}
 	b.expect(200, "POST", runner+"/execute", `{"command":"x","environment":{"CODEOCEAN":"no"}}`, "websocketUrl") // it is ours
+	for body, want := range map[string]string{
+		`{"timeLimit":` + strings.Repeat("1", 900<<10) + `}`: "timeLimit can't be a JSON number " + strings.Repeat("1", 33),
+		`{"command":{}}`: "command can't be a JSON object", "[]": "the body can't be a JSON array", "{": "unexpected end of JSON input",
+	} {
+		if got := b.expect(400, "POST", runner+"/execute", body, "message"); got != "the body isn't the JSON that it must be: "+want {
+			t.Errorf("%.99s is answered with %.999q", body, got)
+		}
+	}
 	long := strings.Repeat("x", 257)
 	for range 20 { // the same one each time
 		for body, want := range map[string]string{
@@ -228,6 +236,17 @@ func TestBodiesCount(t *testing.T) {
 	}
 	if got := b.refused(500, "PATCH", "/runners/unknown/files", patch, "errorCode"); got != "NOMAD_OVERLOAD" {
 		t.Error(got)
+	}
+}
+
+// TestPathsThatCannotBe: there is no such file. After a 400 CodeOcean would destroy the runner.
+func TestPathsThatCannotBe(t *testing.T) {
+	b := newBed(t, Options{})
+	runner := b.claim()
+	for _, path := range []string{strings.Repeat("n", 300), strings.Repeat("n/", 3000), "a%00b"} {
+		for _, route := range []string{"/files", "/files/raw"} {
+			b.expect(424, "GET", runner+route+"?path="+path, "", "message")
+		}
 	}
 }
 
