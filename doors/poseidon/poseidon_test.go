@@ -100,11 +100,18 @@ func TestPoolsAreShownAndAlert(t *testing.T) {
 	if _, _, err := b.engine.PutEnvironment(t.Context(), engine.PutEnvironmentInput{ID: "word", PoolSize: new(1)}); err != nil {
 		t.Fatal(err)
 	}
-	b.token = ""
+	other := b.as("other", access.Observer)
 	wait.For(t, "the alert", func() bool {
 		status, got := b.call("GET", "/health", "")
 		return status == 503 && reflect.DeepEqual(got, map[string]any{"message": "the prewarming pool is depleting: environments 1", "errorCode": "PREWARMING_POOL_DEPLETING"})
 	})
+	for _, shown := range []string{"", "a token that isn't known"} { // the server isn't healthy, and whose environment it is stays a secret
+		b.token = shown
+		if status, got := b.call("GET", "/health", ""); status != 503 || !reflect.DeepEqual(got, map[string]any{"message": "the prewarming pool is depleting", "errorCode": "PREWARMING_POOL_DEPLETING"}) {
+			t.Errorf("a caller with %q is answered with %d: %v", shown, status, got)
+		}
+	}
+	other.expect(204, "GET", "/health", "", "") // its own are well
 	b.token = token
 	if status, got := b.call("POST", "/runners", `{"executionEnvironmentId":1}`); status != 500 || got.(map[string]any)["errorCode"] != "NOMAD_OVERLOAD" {
 		t.Errorf("without an idle runner a claim is answered with %d: %v", status, got)
