@@ -1,6 +1,7 @@
 package jobe
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -38,6 +39,8 @@ func (j job) judge(build, run phase) result {
 		switch build.end.Outcome {
 		case runtime.OutcomeRunnerGone, runtime.OutcomeLost, runtime.OutcomeCancelled, runtime.OutcomeFailed:
 			return result{Outcome: internal, Stderr: build.end.Message} // says nothing about the source
+		case "":
+			return result{Outcome: internal, Stderr: cmp.Or(run.end.Message, "the build's output was lost")}
 		}
 		if text, failed := j.compileErrors(build); failed {
 			return result{Outcome: compileError, CmpInfo: text}

@@ -55,6 +55,8 @@ func TestOutcomes(t *testing.T) {
 		{"a remark", "c", phase{end: exited(0), stdout: []byte("w")}, good, result{Outcome: success, Stdout: "out\n"}},
 		{"Pascal's linker warns", "pascal", phase{end: exited(0), stderr: []byte("w")}, good, result{Outcome: success, Stdout: "out\n"}},
 		{"a runner that went while it built", "c", phase{end: ended(runtime.OutcomeRunnerGone)}, phase{}, result{Outcome: internal, Stderr: "it ended"}},
+		{"a build that didn't end", "c", phase{stderr: []byte("e")}, phase{end: ended(runtime.OutcomeFailed)}, result{Outcome: internal, Stderr: "it ended"}},
+		{"a build whose end was lost", "c", phase{}, phase{end: exited(0)}, result{Outcome: internal, Stderr: "the build's output was lost"}},
 		{"a compiler that isn't there", "c", phase{end: ended(runtime.OutcomeFailed)}, phase{}, result{Outcome: internal, Stderr: "it ended"}},
 		{"Python's syntax", "python3", phase{}, phase{end: exited(1), stderr: []byte(python)}, result{Outcome: compileError, CmpInfo: python}},
 		{"Python's indentation", "python3", phase{}, phase{end: exited(1), stderr: []byte("  File \"x\", line 1\nIndentationError: unexpected indent\n")}, result{Outcome: compileError, CmpInfo: "  File \"x\", line 1\nIndentationError: unexpected indent\n"}},
