@@ -207,7 +207,7 @@ func TestAClientThatLeavesWhileItsStdinWaits(t *testing.T) {
 		"cut":                            func(conn net.Conn) { _ = conn.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t, Options{})
+			b := newBounded(t, Options{}, peers.Bounds{TokenBodies: 1 << 30})
 			b.door.keepalive = wait.Limit
 			url := b.execute(b.claim(), "sleep 1000")
 			var conn net.Conn
