@@ -39,7 +39,7 @@ func (j job) judge(build, run phase) result {
 	if j.build != nil {
 		switch build.end.Outcome {
 		case "", runtime.OutcomeRunnerGone, runtime.OutcomeLost, runtime.OutcomeCancelled, runtime.OutcomeFailed:
-			return result{Outcome: internal, Stderr: cmp.Or(build.end.Message, run.end.Message)} // says nothing about the source
+			return result{Outcome: internal, Stderr: cmp.Or(build.end.Message, run.end.Message, "the build's output was lost")} // says nothing about the source
 		}
 		if build.lost != "" {
 			return result{Outcome: internal, Stderr: build.lost}

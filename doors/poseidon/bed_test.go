@@ -1,6 +1,7 @@
 package poseidon
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -81,7 +82,7 @@ func newBounded(t testing.TB, options Options, bounds peers.Bounds) bed {
 	if err := book.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	bounds.Bodies, bounds.TokenBodies = 1<<30, maxHeld
+	bounds.Bodies, bounds.TokenBodies = 1<<30, cmp.Or(bounds.TokenBodies, maxHeld)
 	mux, bounded := http.NewServeMux(), peers.New(bounds)
 	host := doors.Host{Guard: guard.New(eng, book, nil), Version: "1.2.3", MaxBody: 1 << 20, Peers: bounded, Logger: zap.NewNop()}
 	opened := New(options).(*door)

@@ -62,7 +62,7 @@ func (d *door) files(w http.ResponseWriter, r *http.Request) error {
 		list, entries, err = append(list, listed(dir, entry)), nil, nil
 	}
 	if err != nil {
-		return err
+		return noFile(err)
 	}
 	for _, entry := range entries {
 		if !hidden(entry.Path) {
@@ -71,6 +71,15 @@ func (d *door) files(w http.ResponseWriter, r *http.Request) error {
 	}
 	answer(w, http.StatusOK, map[string]any{"files": list})
 	return nil
+}
+
+// noFile returns the error for a file that can't be read. A path that none can have is as that of one that isn't there: after
+// a 400 CodeOcean destroys the runner.
+func noFile(err error) error {
+	if runtime.CodeOf(err) == runtime.CodeInvalidInput {
+		return status{http.StatusFailedDependency, message(err)}
+	}
+	return err
 }
 
 // hidden reports whether ls leaves out a path.
@@ -165,11 +174,8 @@ func (d *door) download(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	info, stream, err := d.Guard.OpenFile(r.Context(), runner.ID, at(runner, r.URL.Query().Get("path")), 0)
-	if runtime.CodeOf(err) == runtime.CodeInvalidInput { // there can be no such file
-		return status{http.StatusFailedDependency, message(err)}
-	}
 	if err != nil {
-		return err
+		return noFile(err)
 	}
 	defer stream.Close()
 	header := w.Header()

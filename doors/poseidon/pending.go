@@ -1,6 +1,9 @@
 package poseidon
 
 import (
+	"errors"
+	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -122,12 +125,14 @@ func (p *pending) drop(runner runtime.RunnerID) {
 // shell runs a command line with bash where there is one, as CodeOcean expects, or with sh. The command line is an argument.
 const shell = `command -v bash >/dev/null && exec bash -c "$1"; exec sh -c "$1"`
 
-// mayExecute returns the caller, who may start executions and follow them.
-func (d *door) mayExecute(r *http.Request) (access.Principal, error) {
-	if _, err := d.Guard.Allowed(r.Context(), "executionEvents"); err != nil {
-		return access.Principal{}, err
+// mayExecute returns the caller, who may do all that a WebSocket does for it. A grant can't: it can't release.
+func (d *door) mayExecute(r *http.Request) (caller access.Principal, err error) {
+	for _, op := range []access.Operation{"startExecution", "executionEvents", "writeStdin", "signalExecution", "releaseRunner"} {
+		if caller, err = d.Guard.Allowed(r.Context(), op); err != nil {
+			return caller, err
+		}
 	}
-	return d.Guard.Allowed(r.Context(), "startExecution")
+	return caller, nil
 }
 
 // execute keeps what is to be started, until its WebSocket comes.
@@ -157,13 +162,13 @@ func (d *door) execute(w http.ResponseWriter, r *http.Request) error {
 	if runtime.ValidateCommandLine(asked.Command) == nil {
 		in.CommandLine = asked.Command // to show
 	}
-	for name, value := range asked.Environment {
+	for _, name := range slices.Sorted(maps.Keys(asked.Environment)) { // so that the same request gets the same error
 		if name != "CODEOCEAN" {
-			in.Variables = append(in.Variables, runtime.Variable{Name: name, Value: value})
+			in.Variables = append(in.Variables, runtime.Variable{Name: name, Value: asked.Environment[name]})
 		}
 	}
 	if err := in.Validate(); err != nil { // now: there is no other time to answer 400
-		return err
+		return byName(err, in.Variables)
 	}
 	id, err := d.pending.add(in)
 	if err != nil {
@@ -175,4 +180,17 @@ func (d *door) execute(w http.ResponseWriter, r *http.Request) error {
 	}
 	answer(w, http.StatusOK, map[string]string{"websocketUrl": address.String()})
 	return nil
+}
+
+// byName names the variable in an error: a client sends an object, and knows no index.
+func byName(err error, variables []runtime.Variable) error {
+	var e *runtime.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	var i int
+	if _, none := fmt.Sscanf(e.Field, "variables.%d.", &i); none != nil {
+		return err
+	}
+	return status{http.StatusBadRequest, fmt.Sprintf("environment.%.64q: %s", variables[i].Name, e.Message)}
 }

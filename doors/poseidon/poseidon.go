@@ -5,8 +5,10 @@
 package poseidon
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -53,10 +55,14 @@ func (*door) Path() string { return root + "/" }
 // Register implements doors.Door.
 func (d *door) Register(host doors.Host, routes *doors.Routes) {
 	d.Host = host
-	routes.HandleFunc("GET "+root+"/health", d.health)
+	shown := func(r *http.Request) string { return r.Header.Get(TokenHeader) }
+	routes.Handle("GET "+root+"/health", host.Authenticated(doors.Authentication{
+		Shown:  shown,
+		Refuse: func(w http.ResponseWriter, r *http.Request, _ error) { d.health(w, r) }, // a probe has no token
+	}, http.HandlerFunc(d.health)))
 	routes.HandleFunc("GET "+root+"/version", d.version)
 	by := doors.Authentication{
-		Shown: func(r *http.Request) string { return r.Header.Get(TokenHeader) },
+		Shown: shown,
 		Refuse: func(w http.ResponseWriter, r *http.Request, err error) {
 			if runtime.CodeOf(err) == runtime.CodeQuotaExceeded {
 				d.refuse(w, r, err)
@@ -88,9 +94,14 @@ func (d *door) Register(host doors.Host, routes *doors.Routes) {
 	}
 }
 
-// health reports pools that have too few idle runners, to everybody: a probe shows no token.
+// health reports the caller's pools that have too few idle runners. A caller without a token learns only whether the server has
+// such a pool: its environment is a tenant's.
 func (d *door) health(w http.ResponseWriter, r *http.Request) {
-	alerts, err := d.Guard.PoolAlerts(access.With(r.Context(), access.Server()))
+	ctx, known := r.Context(), access.Of(r.Context()).Kind != ""
+	if !known {
+		ctx = access.With(ctx, access.Server())
+	}
+	alerts, err := d.Guard.PoolAlerts(ctx)
 	if err != nil {
 		d.refuse(w, r, err)
 		return
@@ -105,7 +116,11 @@ func (d *door) health(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	answer(w, http.StatusServiceUnavailable, serverError{"the prewarming pool is depleting: environments " + strings.Join(depleted, ","), "PREWARMING_POOL_DEPLETING"})
+	which := ""
+	if known {
+		which = ": environments " + strings.Join(depleted, ",")
+	}
+	answer(w, http.StatusServiceUnavailable, serverError{"the prewarming pool is depleting" + which, "PREWARMING_POOL_DEPLETING"})
 }
 
 func (d *door) version(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.Version) }
@@ -202,9 +217,18 @@ func (d *door) read(w http.ResponseWriter, r *http.Request, into any) error {
 		return err
 	}
 	if err != nil {
-		return status{http.StatusBadRequest, "the body isn't the JSON that it must be: " + err.Error()}
+		return status{http.StatusBadRequest, "the body isn't the JSON that it must be: " + whyNot(err)}
 	}
 	return nil
+}
+
+// whyNot says what is wrong with JSON. The decoder's own text repeats what a client sent, however long that is.
+func whyNot(err error) string {
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
+		return err.Error() // a place, and one character at most
+	}
+	return fmt.Sprintf("%s can't be a JSON %.40s", cmp.Or(wrong.Field, "the body"), wrong.Value) // "number 1e999"
 }
 
 func answer(w http.ResponseWriter, code int, body any) {

@@ -100,11 +100,18 @@ func TestPoolsAreShownAndAlert(t *testing.T) {
 	if _, _, err := b.engine.PutEnvironment(t.Context(), engine.PutEnvironmentInput{ID: "word", PoolSize: new(1)}); err != nil {
 		t.Fatal(err)
 	}
-	b.token = ""
+	other := b.as("other", access.Observer)
 	wait.For(t, "the alert", func() bool {
 		status, got := b.call("GET", "/health", "")
 		return status == 503 && reflect.DeepEqual(got, map[string]any{"message": "the prewarming pool is depleting: environments 1", "errorCode": "PREWARMING_POOL_DEPLETING"})
 	})
+	for _, shown := range []string{"", "a token that isn't known"} { // the server isn't healthy, and whose environment it is stays a secret
+		b.token = shown
+		if status, got := b.call("GET", "/health", ""); status != 503 || !reflect.DeepEqual(got, map[string]any{"message": "the prewarming pool is depleting", "errorCode": "PREWARMING_POOL_DEPLETING"}) {
+			t.Errorf("a caller with %q is answered with %d: %v", shown, status, got)
+		}
+	}
+	other.expect(204, "GET", "/health", "", "") // its own are well
 	b.token = token
 	if status, got := b.call("POST", "/runners", `{"executionEnvironmentId":1}`); status != 500 || got.(map[string]any)["errorCode"] != "NOMAD_OVERLOAD" {
 		t.Errorf("without an idle runner a claim is answered with %d: %v", status, got)
@@ -202,6 +209,26 @@ func TestBodies(t *testing.T) {
 		b.expect(400, "POST", runner+"/execute", body, "message")
 	}
 	b.expect(200, "POST", runner+"/execute", `{"command":"x","environment":{"CODEOCEAN":"no"}}`, "websocketUrl") // it is ours
+	for body, want := range map[string]string{
+		`{"timeLimit":` + strings.Repeat("1", 900<<10) + `}`: "timeLimit can't be a JSON number " + strings.Repeat("1", 33),
+		`{"command":{}}`: "command can't be a JSON object", "[]": "the body can't be a JSON array", "{": "unexpected end of JSON input",
+	} {
+		if got := b.expect(400, "POST", runner+"/execute", body, "message"); got != "the body isn't the JSON that it must be: "+want {
+			t.Errorf("%.99s is answered with %.999q", body, got)
+		}
+	}
+	long := strings.Repeat("x", 257)
+	for range 20 { // the same one each time
+		for body, want := range map[string]string{
+			`{"A":"","B":"","2 bad":"","1 bad":"","C":""}`: `environment."1 bad": must be 1 to 256 letters`,
+			`{"A":"","` + long + `":""}`:                   `environment."` + long[:64] + `": must be 1 to 256 letters`,
+			`{"A":"","B":"\u0000"}`:                        `environment."B": must be at most`,
+		} {
+			if got := b.expect(400, "POST", runner+"/execute", `{"command":"x","environment":`+body+`}`, "message"); !strings.HasPrefix(got, want) {
+				t.Fatalf("%s is answered with %q", body, got)
+			}
+		}
+	}
 }
 
 // TestBodiesCount: the memory of a body counts as its token's. What finds none is answered as an overload.
@@ -216,6 +243,17 @@ func TestBodiesCount(t *testing.T) {
 	}
 	if got := b.refused(500, "PATCH", "/runners/unknown/files", patch, "errorCode"); got != "NOMAD_OVERLOAD" {
 		t.Error(got)
+	}
+}
+
+// TestPathsThatCannotBe: there is no such file. After a 400 CodeOcean would destroy the runner.
+func TestPathsThatCannotBe(t *testing.T) {
+	b := newBed(t, Options{})
+	runner := b.claim()
+	for _, path := range []string{strings.Repeat("n", 300), strings.Repeat("n/", 3000), "a%00b"} {
+		for _, route := range []string{"/files", "/files/raw"} {
+			b.expect(424, "GET", runner+route+"?path="+path, "", "message")
+		}
 	}
 }
 

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 	"go.uber.org/zap"
@@ -181,15 +183,108 @@ func TestAHandshakeThatFailsUsesUpNothing(t *testing.T) {
 	}
 }
 
-func TestALongMessageEndsTheProgram(t *testing.T) {
-	b := newBed(t, Options{})
-	ws := b.open(b.execute(b.claim(), "cat"))
-	if got := reads(t, ws); got != `{"type":"start"}` {
-		t.Fatalf("it begins with %s", got)
+// TestStdinThatIsNotRead: the client that sends too much of it learns why its program ends.
+func TestStdinThatIsNotRead(t *testing.T) {
+	for name, test := range map[string]struct {
+		bounds  peers.Bounds
+		message string
+	}{
+		"of one program": {peers.Bounds{TokenBodies: 1 << 30}, "the program doesn't read its stdin: at most 4 MiB of it may wait"},
+		"of one token":   {peers.Bounds{TokenBodies: 1 << 20}, "--body-memory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBounded(t, Options{}, test.bounds).as("one", access.Operator)
+			ws := b.open(b.execute(b.claim(), "sleep 1000"))
+			if got := reads(t, ws); got != `{"type":"start"}` {
+				t.Fatalf("it begins with %s", got)
+			}
+			sent := make(chan struct{})
+			go func() {
+				defer close(sent)
+				for ws.Write(t.Context(), websocket.MessageText, make([]byte, 300<<10)) == nil { // until it is closed
+				}
+			}()
+			got, code := frames(t, ws)
+			<-sent
+			if len(got) != 1 || !strings.HasPrefix(got[0], `{"type":"error","data":"`) || !strings.Contains(got[0], test.message) || code != websocket.StatusNormalClosure {
+				t.Errorf("it gets %q, and %d", got, code)
+			}
+			if x, err := b.engine.Execution(t.Context(), b.execution(), wait.Limit); err != nil || x.End.Signal != "SIGQUIT" {
+				t.Errorf("it is %+v, %v", x, err)
+			}
+			wait.For(t, "no memory is held", func() bool { return b.peers.Usage().BodyBytes == 0 })
+		})
 	}
-	_ = ws.Write(t.Context(), websocket.MessageText, make([]byte, maxInput+1)) // it may close before it has all
-	if x, err := b.engine.Execution(context.WithoutCancel(t.Context()), b.execution(), wait.Limit); err != nil || x.End.Signal != "SIGQUIT" {
-		t.Errorf("it is %+v, %v", x, err)
+}
+
+// TestAClientThatLeavesWhileItsStdinWaits: what its program doesn't read counts, and hides no end.
+func TestAClientThatLeavesWhileItsStdinWaits(t *testing.T) {
+	for name, leave := range map[string]func(net.Conn){
+		"closed, but not its connection": func(conn net.Conn) { _, _ = conn.Write([]byte{0x88, 0x80, 0, 0, 0, 0}) },
+		"cut":                            func(conn net.Conn) { _ = conn.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBounded(t, Options{}, peers.Bounds{TokenBodies: 1 << 30})
+			b.door.keepalive = wait.Limit
+			url := b.execute(b.claim(), "sleep 1000")
+			var conn net.Conn
+			ws, _, err := websocket.Dial(t.Context(), url, &websocket.DialOptions{HTTPHeader: http.Header{TokenHeader: {b.token}}, HTTPClient: &http.Client{Transport: &http.Transport{
+				DialContext: func(ctx context.Context, network, address string) (_ net.Conn, err error) {
+					conn, err = new(net.Dialer).DialContext(ctx, network, address)
+					return conn, err
+				},
+			}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ws.CloseNow()
+			if got := reads(t, ws); got != `{"type":"start"}` {
+				t.Fatalf("it begins with %s", got)
+			}
+			ctx, cancel := context.WithTimeout(ws.CloseRead(t.Context()), wait.Limit)
+			defer cancel()
+			for b.peers.Usage().BodyBytes < 1<<20 { // more than is on its way to the program
+				err := ws.Write(ctx, websocket.MessageText, make([]byte, 60<<10))
+				if err == nil {
+					err = ws.Ping(ctx) // which is answered once all was read
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			leave(conn)
+			if x, err := b.engine.Execution(t.Context(), b.execution(), wait.Limit); err != nil || x.End.Signal != "SIGQUIT" {
+				t.Errorf("it is %+v, %v", x, err)
+			}
+			wait.For(t, "no memory is held", func() bool { return b.peers.Usage().BodyBytes == 0 })
+		})
+	}
+}
+
+// TestGrantsStartNothing: they couldn't end what they start. Nothing waits for a grant.
+func TestGrantsStartNothing(t *testing.T) {
+	b := newBed(t, Options{}).as("one", access.Operator)
+	runner := b.claim()
+	url := b.execute(runner, "cat")
+	caller, err := b.book.Authenticate(b.token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grant := access.Grant{
+		Runner: runtime.RunnerID(strings.TrimPrefix(runner, "/runners/")),
+		Rights: []access.Right{access.Watch, access.Stdin, access.Cancel, access.FilesRead, access.FilesWrite, access.Execute},
+	}
+	text, _, err := b.book.Sign(caller.Principal, grant, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted := b
+	granted.token = text
+	granted.expect(http.StatusNoContent, "PATCH", runner+"/files", `{}`, "")
+	granted.expect(http.StatusForbidden, "POST", runner+"/execute", `{"command":"cat"}`, "message")
+	granted.expect(http.StatusForbidden, "GET", url[strings.Index(url, root)+len(root):], "", "message")
+	if n := b.door.pending.count(); n != 1 {
+		t.Errorf("%d executions wait", n)
 	}
 }
 

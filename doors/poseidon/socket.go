@@ -27,8 +27,6 @@ const (
 	keepalive = 12 * time.Second // a peer that is quiet for this long gets a ping
 	closeTime = time.Second      // for the last frames, and then for the peer's answer to a close
 	quitGrace = 3 * time.Second  // for a program to end by SIGQUIT, when its reader has left
-	maxInput  = 256 << 10        // bytes of a message
-	maxQueued = 4                // messages that the program hasn't read
 )
 
 // errTold says that something failed, and that the peer knows what.
@@ -90,8 +88,8 @@ func (d *door) accept(w http.ResponseWriter, r *http.Request, start starter) {
 	if err != nil {
 		return // Accept has answered
 	}
-	ws.SetReadLimit(maxInput)
-	(&connection{door: d, ws: ws, conn: hijack.Conn, input: make(chan []byte, maxQueued), read: make(chan struct{})}).serve(r.Context(), start)
+	ws.SetReadLimit(-1) // input bounds what waits
+	(&connection{door: d, ws: ws, conn: hijack.Conn, input: newInput(doors.HoldOf(r)), read: make(chan struct{})}).serve(r.Context(), start)
 }
 
 // A connection is one WebSocket, and the execution on it.
@@ -99,7 +97,7 @@ type connection struct {
 	*door
 	ws    *websocket.Conn // only reads
 	conn  *socket.Conn
-	input chan []byte
+	input *input
 	read  chan struct{} // closed when nothing more is read
 }
 
@@ -108,10 +106,11 @@ func (c *connection) serve(ctx context.Context, start starter) {
 	following, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(following, func() { c.conn.Hurry(c.closeTime) })()
+	c.input.fail = end
 	kept := make(chan struct{})
 	go func() { // it reads until the peer closes, whatever happens here
 		defer close(c.read)
-		end(c.receive(following))
+		end(c.receive(context.WithoutCancel(ctx))) // else the library would close at once
 	}()
 	go func() {
 		defer close(kept)
@@ -122,6 +121,9 @@ func (c *connection) serve(ctx context.Context, start starter) {
 		err = c.run(following, x)
 	} else {
 		err = c.failed(following, err)
+	}
+	if refused := c.input.refused(); err != nil && refused != nil {
+		err = c.failed(ctx, refused)
 	}
 	end(nil)
 	switch {
@@ -152,17 +154,16 @@ func (c *connection) send(text []byte) error {
 	return err
 }
 
-// receive takes in messages, which are stdin.
+// receive takes in messages, which are stdin. It returns when the peer has left.
 func (c *connection) receive(ctx context.Context) error {
-	reading := context.WithoutCancel(ctx) // else the library would close at once
+	piece := make([]byte, inputPiece)
 	for {
-		_, data, err := c.ws.Read(reading)
+		_, message, err := c.ws.Reader(ctx)
+		if err == nil {
+			_, err = io.CopyBuffer(c.input, message, piece)
+		}
 		if err != nil {
 			return errLeft
-		}
-		select {
-		case c.input <- data:
-		case <-ctx.Done(): // what comes after the end is dropped
 		}
 	}
 }
@@ -236,18 +237,21 @@ func (c *connection) failed(ctx context.Context, err error) error {
 	return errTold
 }
 
-// feed hands on input. A program that doesn't read makes its client wait. What can't be handed on is dropped.
+// feed hands on input as the program reads it. What can't be handed on is dropped.
 func (c *connection) feed(ctx context.Context, id runtime.ExecutionID) {
+	piece := make([]byte, inputPiece)
 	sent, dropping := int64(0), false
-	for {
-		var data []byte
-		select {
-		case data = <-c.input:
-		case <-ctx.Done():
-			return
+	for ctx.Err() == nil {
+		n := c.input.take(piece)
+		if n == 0 {
+			select {
+			case <-c.input.more:
+			case <-ctx.Done():
+			}
+			continue
 		}
-		for !dropping {
-			taken, err := c.Guard.WriteStdin(ctx, engine.StdinInput{ExecutionID: id, Data: data, Offset: &sent}) // at which a retry goes on
+		for !dropping && ctx.Err() == nil {
+			taken, err := c.Guard.WriteStdin(ctx, engine.StdinInput{ExecutionID: id, Data: piece[:n], Offset: &sent}) // at which a retry goes on
 			if err == nil {
 				sent = taken
 				break

@@ -98,15 +98,10 @@ func (a *Access) UploadFile(ctx context.Context, id runtime.RunnerID, path strin
 		return err
 	})
 	var broken *agent.ContentError
-	var refused *runtime.Error
-	switch {
-	case errors.As(err, &broken):
+	if errors.As(err, &broken) {
 		return runtime.File{}, contentError(broken)
-	case errors.As(err, &refused) && refused.Field == "write.0":
-		named := *refused
-		named.Field = "path"
-		return runtime.File{}, &named
-	case err != nil:
+	}
+	if err != nil {
 		return runtime.File{}, err
 	}
 	if updated.File != nil {
