@@ -114,6 +114,13 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, protocol http.Handle
 	if err == nil {
 		err = doors.HoldOf(r).Grow(bodyCopies * (int64(len(body)) - peers.FreeBody))
 	}
+	if err == nil {
+		err = doors.HoldOf(r).Expand(body) // the SDK decodes some of it into maps
+	}
+	if code := runtime.CodeOf(err); code == runtime.CodeInvalidInput || code == runtime.CodeLimitExceeded {
+		http.Error(w, runtime.MessageOf(err), http.StatusBadRequest)
+		return
+	}
 	if err != nil {
 		tooMuch(w, err)
 		return

@@ -147,6 +147,7 @@ func TestBadRequests(t *testing.T) {
 		{http.MethodPost, firstToken, "", " \r\n\t[" + initialize + "]", http.StatusBadRequest},
 		{http.MethodPost, firstToken, "", strings.Repeat(" ", 1<<20) + initialize, http.StatusRequestEntityTooLarge},
 		{http.MethodPost, firstToken, "", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, http.StatusOK}, // with an error
+		{http.MethodPost, firstToken, "", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"a":[` + strings.Repeat("0,", 100_000) + `0]}}}`, http.StatusBadRequest},
 	} {
 		if status, text := b.send(test.method, test.token, test.session, test.body); status != test.status {
 			t.Errorf("%+v: %d %s", test.method, status, text)

@@ -209,6 +209,12 @@ func (d *door) read(w http.ResponseWriter, r *http.Request, into any) error {
 	if refused, ok := errors.AsType[*doors.BodyError](err); ok {
 		return status{refused.Status, refused.Message}
 	}
+	if err == nil {
+		err = doors.HoldOf(r).Expand(body)
+	}
+	if code := runtime.CodeOf(err); code == runtime.CodeInvalidInput || code == runtime.CodeLimitExceeded {
+		return status{http.StatusBadRequest, runtime.MessageOf(err)}
+	}
 	if err != nil {
 		return err
 	}

@@ -194,7 +194,7 @@ func TestBodies(t *testing.T) {
 	runner := b.claim()
 	wait.For(t, "an idle runner", func() bool { pool, _ := b.engine.PoolStatus("1"); return pool.Idle > 0 })
 	for _, path := range []string{runner, "/runners/unknown"} {
-		for _, body := range []string{"", "{", "[]", `"x"`, "{}x", `{"copy":[{"path":"x","content":"%"}]}`, `{"delete":"x"}`} {
+		for _, body := range []string{"", "{", "[]", `"x"`, "{}x", "\xff", `{"x":[` + strings.Repeat("0,", 100_000) + `0]}`, `{"copy":[{"path":"x","content":"%"}]}`, `{"delete":"x"}`} {
 			if got := b.expect(400, "PATCH", path+"/files", body, "message"); got == "" {
 				t.Errorf("%q has no message", body)
 			}

@@ -382,7 +382,7 @@ func TestSilentBodiesAreGivenUp(t *testing.T) {
 }
 
 // TestDecodingTakesWhatIsCounted: what is left of a decoded text takes no more than
-// its bytes and valueBytes for each value, with what takes most of either.
+// its bytes and peers.ValueBytes for each value, with what takes most of either.
 func TestDecodingTakesWhatIsCounted(t *testing.T) {
 	rate := goruntime.MemProfileRate
 	goruntime.MemProfileRate = 1 // each allocation is in the profile
@@ -392,15 +392,15 @@ func TestDecodingTakesWhatIsCounted(t *testing.T) {
 	}
 	for name, variables := range map[string]string{
 		"one string":   `{"a":"` + strings.Repeat("x", 16<<20) + `"}`,
-		"numbers":      `{"a":[` + strings.Repeat("0,", maxValues-10) + `0]}`,
-		"strings":      `{"a":[` + strings.Repeat(`"y",`, maxValues-10) + `0]}`,
-		"objects":      `{"a":[` + strings.Repeat(`{"a":0},`, maxValues/2-10) + `0]}`,
-		"many members": `{"a":[` + strings.Repeat(`{"a":0,"b":0,"c":0,"d":0,"e":0,"f":0,"g":0,"h":0,"i":0},`, maxValues/10-10) + `0]}`,
-		"deep":         `{"a":[` + strings.Repeat(strings.Repeat(`[`, 90)+strings.Repeat(`]`, 90)+`,`, maxValues/91-10) + `0]}`,
-		"objects deep": `{"a":[` + strings.Repeat(strings.Repeat(`{"a":`, 90)+`0`+strings.Repeat(`}`, 90)+`,`, maxValues/91-10) + `0]}`,
+		"numbers":      `{"a":[` + strings.Repeat("0,", peers.MaxValues-10) + `0]}`,
+		"strings":      `{"a":[` + strings.Repeat(`"y",`, peers.MaxValues-10) + `0]}`,
+		"objects":      `{"a":[` + strings.Repeat(`{"a":0},`, peers.MaxValues/2-10) + `0]}`,
+		"many members": `{"a":[` + strings.Repeat(`{"a":0,"b":0,"c":0,"d":0,"e":0,"f":0,"g":0,"h":0,"i":0},`, peers.MaxValues/10-10) + `0]}`,
+		"deep":         `{"a":[` + strings.Repeat(strings.Repeat(`[`, 90)+strings.Repeat(`]`, 90)+`,`, peers.MaxValues/91-10) + `0]}`,
+		"objects deep": `{"a":[` + strings.Repeat(strings.Repeat(`{"a":`, 90)+`0`+strings.Repeat(`}`, 90)+`,`, peers.MaxValues/91-10) + `0]}`,
 	} {
 		text := []byte(`{"query":"{ x }","variables":` + variables + `}`)
-		values, err := checkJSON(text)
+		values, err := peers.Values(text)
 		if err != nil {
 			t.Fatal(name, err)
 		}
@@ -410,7 +410,7 @@ func TestDecodingTakesWhatIsCounted(t *testing.T) {
 			t.Fatal(name, err)
 		}
 		takes := leftByDecoding() - before
-		if counted := int64(len(text) + values*valueBytes); takes > counted {
+		if counted := int64(len(text) + values*peers.ValueBytes); takes > counted {
 			t.Errorf("%s: %d bytes are left of %d with %d values: %d are counted", name, takes, len(text), values, counted)
 		}
 		t.Logf("%s: %d bytes, %d values: %d are left, %d for each value beyond the text", name, len(text), values, takes, (takes-int64(len(text)))/int64(values))

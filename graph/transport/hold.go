@@ -19,7 +19,6 @@ import (
 // TestDecodingTakesWhatIsCounted.
 const (
 	freeBody   = peers.FreeBody
-	valueBytes = 352 // of memory for each JSON value, beside its text: an object in an object takes most
 	fieldBytes = 512 // of memory for each field, while an operation is carried out: 40,000 fields of runners took 515 each
 	tokenBytes = 256 // of memory for each token of a document: a list's numbers take 216 each
 
@@ -29,7 +28,7 @@ const (
 )
 
 // LeastBodies is what a budget must have for one body of at most maxBody bytes.
-func LeastBodies(maxBody int64) int64 { return maxBody + maxValues*valueBytes }
+func LeastBodies(maxBody int64) int64 { return maxBody + peers.MaxValues*peers.ValueBytes }
 
 // A hold is what one request or message has taken of the bounds. It is for one
 // goroutine at a time; resolvers take turns by charges. The zero value holds nothing and
@@ -198,22 +197,9 @@ func (h *hold) move() *hold {
 	return &moved
 }
 
-// expand takes what the values of these JSON texts need beside the texts.
-func (h *hold) expand(texts ...[]byte) error {
-	all := 0
-	for _, text := range texts {
-		values, err := checkJSON(text)
-		if err != nil {
-			return err
-		}
-		all += values
-	}
-	return h.Grow(int64(all)*valueBytes - freeBody)
-}
-
 // decodeParams reads an operation.
 func (h *hold) decodeParams(ctx context.Context, text []byte) (*graphql.RawParams, error) {
-	if err := h.expand(text); err != nil {
+	if err := h.Expand(text); err != nil {
 		return nil, err
 	}
 	var params *graphql.RawParams

@@ -101,11 +101,11 @@ func addressParams(r *http.Request, h *hold) (*graphql.RawParams, error) {
 		return nil, runtime.Errorf(runtime.CodeInvalidInput, "the address has no query: ask with ?query={…}, or by POST")
 	}
 	params := &graphql.RawParams{Query: values.Get("query"), OperationName: values.Get("operationName")}
-	if _, err := checkJSON([]byte(params.Query)); err != nil {
+	if _, err := peers.Values([]byte(params.Query)); err != nil {
 		return nil, err
 	}
 	variables, extensions := []byte(values.Get("variables")), []byte(values.Get("extensions"))
-	if err := h.expand(variables, extensions); err != nil {
+	if err := h.Expand(variables, extensions); err != nil {
 		return nil, err
 	}
 	for _, part := range []struct {

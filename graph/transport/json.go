@@ -5,59 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"unicode/utf8"
 
 	"github.com/99designs/gqlgen/graphql"
 
+	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Bounds of JSON that comes in: what is decoded takes up to 56 times the memory
-// of its text.
-const (
-	maxDepth  = 100     // nested arrays and objects
-	maxValues = 100_000 // in all of them
-)
-
-// checkJSON refuses text that isn't UTF-8, or that would take much to decode. It
-// returns how many values it has at most.
-func checkJSON(text []byte) (values int, err error) {
-	if !utf8.Valid(text) {
-		return 0, runtime.Errorf(runtime.CodeInvalidInput, "the request isn't valid UTF-8")
-	}
-	depth, quoted := 0, false
-	for i := 0; i < len(text); i++ {
-		c := text[i]
-		if quoted {
-			switch c {
-			case '\\':
-				i++
-			case '"':
-				quoted = false
-			}
-			continue
-		}
-		switch c {
-		case '"':
-			quoted = true
-		case '{', '[':
-			depth++
-			values++
-		case '}', ']':
-			depth--
-		case ',':
-			values++
-		}
-		if depth > maxDepth || values > maxValues {
-			return 0, runtime.Errorf(runtime.CodeLimitExceeded, "the request's JSON may be %d levels deep and hold %d values", maxDepth, maxValues)
-		}
-	}
-	return values, nil
-}
-
 // decode reads JSON with numbers as they stand there.
 func decode(text []byte, into any) error {
-	if _, err := checkJSON(text); err != nil {
+	if _, err := peers.Values(text); err != nil {
 		return err
 	}
 	return unmarshal(text, into)

@@ -272,7 +272,7 @@ func (c *connection) init(ctx context.Context, m message, h *hold) error {
 	if c.acting != nil {
 		return closing{closeTooManyInits, "Too many initialisation requests"}
 	}
-	if err := h.expand(m.Payload); err != nil { // handle has checked it
+	if err := h.Expand(m.Payload); err != nil { // handle has checked it
 		return closing{closeTryLater, err.Error()}
 	}
 	var payload map[string]any

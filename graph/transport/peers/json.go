@@ -1,0 +1,68 @@
+package peers
+
+import (
+	"unicode/utf8"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// Bounds of JSON that comes in: what is decoded takes up to 56 times the memory
+// of its text.
+const (
+	maxDepth  = 100     // nested arrays and objects
+	MaxValues = 100_000 // in all of them
+
+	// ValueBytes of memory are counted for each value, beside its text: an object in an object takes most. It is
+	// measured: see TestDecodingTakesWhatIsCounted.
+	ValueBytes = 352
+)
+
+// Values returns how many values a JSON text has at most. It returns INVALID_INPUT for text that isn't UTF-8, and
+// LIMIT_EXCEEDED for text that would take much to decode. It finds no other errors.
+func Values(text []byte) (values int, err error) {
+	if !utf8.Valid(text) {
+		return 0, runtime.Errorf(runtime.CodeInvalidInput, "the request isn't valid UTF-8")
+	}
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		if quoted {
+			switch c {
+			case '\\':
+				i++
+			case '"':
+				quoted = false
+			}
+			continue
+		}
+		switch c {
+		case '"':
+			quoted = true
+		case '{', '[':
+			depth++
+			values++
+		case '}', ']':
+			depth--
+		case ',':
+			values++
+		}
+		if depth > maxDepth || values > MaxValues {
+			return 0, runtime.Errorf(runtime.CodeLimitExceeded, "the request's JSON may be %d levels deep and hold %d values", maxDepth, MaxValues)
+		}
+	}
+	return values, nil
+}
+
+// Expand takes what the values of JSON texts need beside the texts, when they are decoded into maps and slices. It
+// returns the errors of Values, or QUOTA_EXCEEDED.
+func (h *Hold) Expand(texts ...[]byte) error {
+	all := 0
+	for _, text := range texts {
+		values, err := Values(text)
+		if err != nil {
+			return err
+		}
+		all += values
+	}
+	return h.Grow(int64(all)*ValueBytes - FreeBody)
+}
