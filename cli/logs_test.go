@@ -18,7 +18,7 @@ func TestLogs(t *testing.T) {
 	runner := strings.TrimSpace(s.works("runner", "claim", "a"))
 	run := func(command ...string) string {
 		t.Helper()
-		x, err := s.engine.Start(t.Context(), engine.StartInput{RunnerID: runtime.RunnerID(runner), Command: command})
+		x, err := s.engine.Start(t.Context(), engine.StartInput{RunnerID: runtime.RunnerID(runner), Command: command, TimeLimit: new(0)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -207,11 +207,20 @@ func (b Bed) Claim(t testing.TB, environment string) string {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 		defer cancel()
-		if err := client.Release(ctx, b, id); err != nil {
+		err := client.Release(ctx, b, id)
+		for isLate(err) { // released, but a busy machine hasn't removed it yet
+			err = client.Release(ctx, b, id)
+		}
+		if err != nil {
 			t.Error(err)
 		}
 	})
 	return id
+}
+
+func isLate(err error) bool {
+	var e *client.Error
+	return errors.As(err, &e) && e.Extensions.Code == runtime.CodeClusterUnavailable
 }
 
 // typed returns an input of the API that a test wrote as an object.
