@@ -22,9 +22,9 @@ func TestASecondSignalSaysWhatIsLeft(t *testing.T) {
 	const stopping = "ROCKPOOL_TEST_ON_STOP"
 	if onStop := os.Getenv(stopping); onStop != "" {
 		ctx, _ := stopOnSignals(context.Background(), cli.Streams{Err: os.Stderr}, time.Hour, leftover(onStop))
-		fmt.Println("serving")
+		_, _ = fmt.Fprintln(os.Stdout, "serving")
 		<-ctx.Done()
-		fmt.Println("stopping")
+		_, _ = fmt.Fprintln(os.Stdout, "stopping")
 		_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends, whatever becomes of it
 		return
 	}
