@@ -86,7 +86,7 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 		logger.Info("settings were read", zap.String("file", c.settings.Path), zap.Int("settings", c.settings.Len()))
 	}
 
-	ctx, stop := stopOnSignals(context.Background(), s, c.StopWithin)
+	ctx, stop := stopOnSignals(context.Background(), s, c.StopWithin, leftover(c.OnStop))
 	defer stop()
 	if c.EndWithStdin {
 		go func() { // until the program ends, since a read can't be given up
@@ -98,9 +98,9 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 }
 
 // stopOnSignals returns a context that the first SIGINT or SIGTERM ends. The
-// second, or the time to stop within after the first, ends the program. Without any
-// time it ends at once, and stops nothing.
-func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration) (context.Context, func()) {
+// second, or the time to stop within after the first, ends the program, which then says what is
+// left. Without any time it ends at once, and stops nothing.
+func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, left string) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -117,8 +117,9 @@ func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration) 
 		}
 		select {
 		case <-signals:
+			_, _ = fmt.Fprintln(s.Err, "rockpool: a second signal ended the server at once; "+left)
 		case <-time.After(within):
-			_, _ = fmt.Fprintln(s.Err, "rockpool: stopping took too long; the next start takes over what there is")
+			_, _ = fmt.Fprintln(s.Err, "rockpool: stopping took too long; "+left)
 		case <-done:
 			return
 		}
@@ -130,4 +131,12 @@ func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration) 
 		group.Wait()
 		cancel(nil)
 	}
+}
+
+// leftover says what becomes of runners when the server ends before it has stopped.
+func leftover(onStop string) string {
+	if onStop == config.StopRemoves {
+		return "runners that it hasn't removed go on running: to end them, start it with --on-stop remove again, and stop it"
+	}
+	return "the next start takes over what there is"
 }

@@ -25,7 +25,7 @@ Claude Code takes it so: claude mcp add rockpool -- rockpool mcp
 
 An agent that speaks HTTP needs no such command: its address is that of the server with /mcp. docs/doors/mcp.md has the configuration of common agents.
 
-Where no server was named and none listens at http://127.0.0.1:8080, a private one is started, which ends with the agent and leaves nothing behind.`
+Where neither a server nor a token was named and no server listens at http://127.0.0.1:8080, a private one is started, which ends with the agent and leaves nothing behind.`
 }
 
 // Run passes messages on until the agent leaves.
@@ -42,7 +42,9 @@ func (c *mcpCommand) Run(s Streams, private Private) error {
 		}
 		return bridge.New(send, s.Out).Run(ctx, s.In)
 	}
-	if c.Server == "" && private.Use != nil && connection.NobodyListens(ctx, connection.DefaultServer) {
+	if alone, err := private.wanted(ctx, c.Flags); err != nil {
+		return err
+	} else if alone {
 		return private.Use(ctx, "", "", s, pass)
 	}
 	return pass(ctx, server)

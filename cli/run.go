@@ -64,7 +64,7 @@ With --tty every key goes to the program: Ctrl-C interrupts it as on any termina
 
 On a terminal, or with ROCKPOOL_HINTS=1, a line on stderr says after a failed program what it seems to lack: an interpreter, a module, or the network. Output and exit code stay the program's.
 
-Where no server was named and none listens at http://127.0.0.1:8080, a private one is started, which ends with the run and leaves nothing behind. It runs what this machine has the programs for. That takes some tenths of a second more, each time. Without root it says what its runner goes without, such as a limit of memory.
+Where neither a server nor a token was named and no server listens at http://127.0.0.1:8080, a private one is started, which ends with the run and leaves nothing behind. It runs what this machine has the programs for. That takes some tenths of a second more, each time. Without root it says what its runner goes without, such as a limit of memory.
 
 Exit codes, with --cases 1 where a case or the build failed, else:
     the program's own, if it exited
@@ -82,6 +82,14 @@ type Private struct {
 	Use func(ctx context.Context, environment, file string, s Streams, use func(ctx context.Context, server *client.Client) error) error
 }
 
+// wanted reports whether a command with these flags is to start one.
+func (p Private) wanted(ctx context.Context, flags connection.Flags) (bool, error) {
+	if p.Use == nil {
+		return false, nil
+	}
+	return flags.Alone(ctx)
+}
+
 // Run runs a program.
 func (c *runCommand) Run(s Streams, private Private) error {
 	server, err := c.Client()
@@ -94,7 +102,9 @@ func (c *runCommand) Run(s Streams, private Private) error {
 	}
 	ctx, stop := stoppable()
 	defer stop()
-	if c.Server == "" && private.Use != nil && connection.NobodyListens(ctx, connection.DefaultServer) {
+	if alone, err := private.wanted(ctx, c.Flags); err != nil {
+		return err
+	} else if alone {
 		return private.Use(ctx, c.Env, c.Main, s, func(ctx context.Context, server *client.Client) error {
 			err := run(ctx, server)
 			var unserved *unservedError

@@ -192,6 +192,26 @@ func TestRestoreIsGivenUp(t *testing.T) {
 	}
 }
 
+// What a server removed at its end is no news to the next one.
+func TestRestoreOfWhatWasRemoved(t *testing.T) {
+	t.Parallel()
+	b := running(t)
+	held := b.begin(hostEnvironment())
+	if err := b.Mark(t.Context(), held, claimOf(1)); err != nil {
+		t.Fatal(err)
+	}
+	b.stop()
+	core, logs := observer.New(zap.InfoLevel)
+	b.config.Logger = zap.New(core)
+	b.reopened()
+	if r, ok := b.runner(held); !ok || r.State != runtime.RunnerGone {
+		t.Errorf("the runner that was held is %+v", r)
+	}
+	if said := logs.FilterMessageSnippet("isn't there").All(); len(said) > 0 {
+		t.Errorf("it is said to be lost: %+v", said)
+	}
+}
+
 // A runner that was found again is found the next time, too, and its root
 // stays while that of no runner goes.
 func TestRestoreTwice(t *testing.T) {

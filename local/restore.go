@@ -162,7 +162,7 @@ func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) 
 	}
 	e.place.Lose()
 	e.removing, e.forget = true, !e.runner.Claim.Held()
-	if e.runner.State != runtime.RunnerStarting {
+	if runtime.RunnerStarting.Before(e.runner.State) && e.runner.State.Before(runtime.RunnerStopping) { // the others were being made, or removed
 		log.Info("a runner of the last server isn't there any more", zap.String("was", string(e.runner.State)), zap.Error(err))
 	}
 	c.mu.Lock()

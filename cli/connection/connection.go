@@ -124,8 +124,22 @@ func Reporting(c *client.Client, patience time.Duration, report func(err error))
 	})
 }
 
-// NobodyListens reports whether no server listens at an address.
-func NobodyListens(ctx context.Context, address string) bool {
+// Alone reports whether a command may start a server for itself: neither a server nor a token was named, and no server
+// listens. With a token it returns an error instead: that server would know neither its tenant nor its quotas.
+func (f Flags) Alone(ctx context.Context) (bool, error) { return f.alone(ctx, DefaultServer) }
+
+func (f Flags) alone(ctx context.Context, address string) (bool, error) {
+	if f.Server != "" || !nobodyListens(ctx, address) {
+		return false, nil
+	}
+	if f.TokenFile != "" || os.Getenv("ROCKPOOL_TOKEN") != "" {
+		return false, fmt.Errorf("%w at %s, and with a token none is started for this command alone: start it again, name another with --server, or unset ROCKPOOL_TOKEN_FILE and ROCKPOOL_TOKEN", ErrNoServer, address)
+	}
+	return true, nil
+}
+
+// nobodyListens reports whether no server listens at an address.
+func nobodyListens(ctx context.Context, address string) bool {
 	base, err := url.Parse(address)
 	if err != nil {
 		return false

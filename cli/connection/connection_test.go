@@ -1,6 +1,9 @@
 package connection
 
 import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
@@ -29,6 +32,34 @@ func TestWhichToken(t *testing.T) {
 		}
 		if got, err := Token(given); err != nil || got != c.want {
 			t.Errorf("%+v: %q, %v", c, got, err)
+		}
+	}
+}
+
+// TestWithATokenNoServerIsStarted: a server of one's own would know nothing of the token's tenant.
+func TestWithATokenNoServerIsStarted(t *testing.T) {
+	there := httptest.NewServer(http.NotFoundHandler())
+	defer there.Close()
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	for _, c := range []struct {
+		flags   Flags
+		token   string
+		address string
+		alone   bool
+		refused bool
+	}{
+		{address: gone.URL, alone: true},
+		{address: there.URL},
+		{address: there.URL, token: "x"},
+		{address: gone.URL, flags: Flags{Server: gone.URL}, token: "x"},
+		{address: gone.URL, token: "x", refused: true},
+		{address: gone.URL, flags: Flags{TokenFile: "file"}, refused: true},
+	} {
+		t.Setenv("ROCKPOOL_TOKEN", c.token)
+		alone, err := c.flags.alone(t.Context(), c.address)
+		if alone != c.alone || errors.Is(err, ErrNoServer) != c.refused || !c.refused && err != nil {
+			t.Errorf("%+v: %t, %v", c, alone, err)
 		}
 	}
 }

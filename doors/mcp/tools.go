@@ -24,7 +24,7 @@ func tools() []tool {
 func sessionTools() []tool {
 	readOnly := sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true}
 	return []tool{
-		define("open_session", "Open a session", "Claims an isolated runner that keeps its files and processes until close_session, or until it wasn't used for inactivityTimeout seconds.",
+		define("open_session", "Open a session", "Claims an isolated runner that keeps its files until close_session, or until it wasn't used for inactivityTimeout seconds. When an execution ends, all processes that it started end.",
 			sdk.ToolAnnotations{}, func(s *jsonschema.Schema) { between(s, "inactivityTimeout", 1, maxInactivity) }, openSession),
 		define("close_session", "Close a session", "Ends a session: its runner, with all files and processes, is gone.",
 			sdk.ToolAnnotations{DestructiveHint: new(true), IdempotentHint: true}, nil, closeSession),

@@ -258,12 +258,22 @@ func TestFilesAreImages(t *testing.T) {
 	}
 	for reference, says := range map[string]string{
 		"file:pipe.tar": "neither a file", "file:pipes": "neither an OCI layout",
-		"file:layout": "several images", "file:layout#three": "no image", "file:nothing": "no nothing", "file:junk.tar": "tar", "file:../x": "without ..", "file:/etc": "without ..", "file:": "path below",
+		"file:layout": "several images", "file:layout#three": "no image", "file:nothing": "no nothing in the server's directory of image files, which is image-files in the data directory", "file:junk.tar": "tar", "file:../x": "without ..", "file:/etc": "without ..", "file:": "path below",
 		"file:saved.tar#x": "example.org/one:1", "file:etc/passwd": "no etc/passwd",
 	} {
 		if _, err := b.Resolve(t.Context(), reference); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(imagetest.MessageOf(err), says) {
 			t.Errorf("%s: %v", reference, err)
 		}
+	}
+	there := b.config.Files + "-away"
+	if err := os.Rename(b.config.Files, there); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Resolve(t.Context(), "file:saved.tar"); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(imagetest.MessageOf(err), "make it on the server's machine") {
+		t.Errorf("without the directory: %v", err)
+	}
+	if err := os.Rename(there, b.config.Files); err != nil {
+		t.Fatal(err)
 	}
 	// A file that is another one when it is pulled.
 	pin, err := b.Resolve(t.Context(), "file:saved.tar")

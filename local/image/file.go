@@ -28,12 +28,15 @@ type blobs interface {
 	Close() error
 }
 
+// whereFiles is where a user finds the directory. Its path is the operator's to know.
+const whereFiles = "image-files in the data directory, unless --image-files names another"
+
 // openFile opens a layout's directory, or an archive, below dir. The caller closes
 // it when it has read the source.
 func openFile(ctx context.Context, dir string, ref reference) (*source, io.Closer, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fault.Broken("the server has no directory of image files, which --image-files names", err)
+		return nil, nil, fault.Broken("the server's directory of image files isn't there: make it on the server's machine, and put the file into it. It is "+whereFiles, err)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -41,7 +44,7 @@ func openFile(ctx context.Context, dir string, ref reference) (*source, io.Close
 	defer root.Close()
 	info, err := root.Stat(ref.file)
 	if err != nil {
-		return nil, nil, fault.Broken(fmt.Sprintf("there is no %s in the server's directory of image files", ref.file), err)
+		return nil, nil, fault.Broken(fmt.Sprintf("there is no %s in the server's directory of image files, which is %s", ref.file, whereFiles), err)
 	}
 	var parts blobs
 	if info.IsDir() {

@@ -266,6 +266,9 @@ func TestFirstTokenOfAnOpenServer(t *testing.T) {
 		in.Kind, in.Name = access.KindToken, "test"
 		_, _, err := b.CreateToken(t.Context(), access.Anonymous(), in)
 		wantCode(t, what, err, runtime.CodeInvalidInput)
+		if !strings.Contains(err.Error(), "`rockpool token create admin --role ADMIN`") {
+			t.Errorf("%s: %v doesn't name the command that makes the first one", what, err)
+		}
 	}
 	grant, _, err := b.Sign(access.Anonymous(), access.Grant{Execution: "x", Rights: []access.Right{access.Watch}}, time.Hour)
 	if err != nil {

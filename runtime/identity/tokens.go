@@ -56,7 +56,7 @@ func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken
 		return access.Token{}, "", unknownTenant(in.Tenant)
 	}
 	if b.Open() && (in.Role != access.Admin || !in.AllTenants || in.Life > 0) {
-		return access.Token{}, "", runtime.Invalid("role", "must be ADMIN, for all tenants and without an expiry, for the first token of a server: from then on it needs tokens")
+		return access.Token{}, "", runtime.Invalid("role", "must be ADMIN, for all tenants and without an expiry, for the first token of a server: from then on it needs tokens. Make that one first: `rockpool token create admin --role ADMIN`")
 	}
 	if in.Kind == access.KindSession {
 		if err := b.endOldest(ctx, in.Subject); err != nil {

@@ -330,6 +330,12 @@ func TestE2EPrivateServer(t *testing.T) {
 	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", "--server", "http://127.0.0.1:1", "--env", "shell", "--", "true"); code != 125 || !strings.Contains(errs, "no server listens") {
 		t.Errorf("a server that was named isn't there: %q %d", errs, code)
 	}
+	t.Setenv("ROCKPOOL_TOKEN", "of another server")
+	for _, command := range [][]string{{"run", "--env", "shell", "--", "true"}, {"mcp"}} {
+		if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), command...); code != 125 || !strings.Contains(errs, "no server listens") || !strings.Contains(errs, "with a token") {
+			t.Errorf("%s with a token: %q %d", command[0], errs, code)
+		}
+	}
 }
 
 // TestE2EPrivateServerEndsAtCtrlC ends one with a signal to all of the
