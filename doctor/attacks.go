@@ -75,7 +75,7 @@ func (c *Command) runAttacks(ctx context.Context, settings config.Config, s cli.
 		if whole := len(report.Results) == len(rows); whole || !report.OK() {
 			switch err := Record(report).Store(kept); {
 			case errors.Is(err, fs.ErrNotExist):
-				say("no server has had the data directory %s yet, so the report isn't kept for one's health", kept)
+				say("no server's health shows this report, since none has had the data directory %s yet: name a server's with --data (or ROCKPOOL_DATA)", kept)
 			case err != nil:
 				say("the report can't be kept for the server: %v", err)
 			}

@@ -84,6 +84,19 @@ func (listeningDoor) Path() string { return "/listening/" }
 
 func (d listeningDoor) Register(host doors.Host, _ *doors.Routes) { *d.host = host }
 
+func TestAClosedDoorSaysHowItOpens(t *testing.T) {
+	fake := clustertest.NewFake()
+	b := newBedWith(t, fake, fake, bedOptions{Options: Options{ClosedDoors: []doors.Door{listeningDoor{}}}})
+	answer, err := http.Get(b.server.URL + "/listening/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if text, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusNotFound || !strings.Contains(string(text), "--doors listening ") {
+		t.Errorf("%s: %s", answer.Status, text)
+	}
+}
+
 func TestDoorsHaveTheLanguagesOfTheAPI(t *testing.T) {
 	var host doors.Host
 	own := language.Of(language.Recipe{ID: "own", Version: []string{"echo", "1.2"}, VersionPattern: "(.*)", Environments: []runtime.EnvironmentID{"e"}})

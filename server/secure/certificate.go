@@ -104,13 +104,13 @@ func (c *Certificates) check() {
 }
 
 func (c *Certificates) stamps() (all stamps, err error) {
-	for i, name := range []string{c.files.Cert, c.files.Key, c.files.ClientCA} {
-		if name == "" {
+	for i, file := range []struct{ setting, name string }{{"tls-cert", c.files.Cert}, {"tls-key", c.files.Key}, {"tls-client-ca", c.files.ClientCA}} {
+		if file.name == "" {
 			continue
 		}
 		var s syscall.Stat_t
-		if err := syscall.Stat(name, &s); err != nil {
-			return all, &os.PathError{Op: "stat", Path: name, Err: err}
+		if err := syscall.Stat(file.name, &s); err != nil {
+			return all, fmt.Errorf("--%s is %q, but must be a file that can be read: %w", file.setting, file.name, err)
 		}
 		all[i] = stamp{s.Dev, s.Ino, s.Size, s.Mtim, s.Ctim}
 	}
