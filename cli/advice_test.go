@@ -78,7 +78,7 @@ func TestRefusedCommandsNameTheFlag(t *testing.T) {
 	s.fails("hint: `rockpool whoami`", "env", "put", "a")
 	s.fails("--file: open missing.yaml", "env", "put", "-f", "missing.yaml")
 	s.fails("--file: stat missing.txt", "run", "--env", "a", "--file", "missing.txt", "--", "true")
-	s.fails("a command of the runner's after --", "run", "--env", "a", "missing.py")
+	s.fails("put it after --", "run", "--env", "a", "missing.py")
 	s.token = "missing.token"
 	s.fails("--token-file (or ROCKPOOL_TOKEN_FILE): open missing.token", "env", "list")
 }

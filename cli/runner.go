@@ -78,8 +78,12 @@ func (c *runnerList) Run(s Streams) error {
 		return err
 	}
 	if len(all) == 0 && c.Env != "" {
-		if _, err := client.GetPool(ctx, server, c.Env); err != nil {
-			return advice.Unknown(ctx, server, c.Env, err)
+		out, err := client.GetEnvironment(ctx, server, c.Env)
+		if err != nil {
+			return err
+		}
+		if out.Environment == nil {
+			return advice.NoEnvironment(ctx, server, c.Env)
 		}
 	}
 	t := output.Table{Head: []string{"RUNNER", "ENVIRONMENT", "STATE", "CREATED", "EXPIRES", "LABELS", "MESSAGE"}}

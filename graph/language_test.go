@@ -1,9 +1,12 @@
 package graph
 
 import (
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/rockpool/rockpool/doors"
@@ -87,7 +90,7 @@ func (d listeningDoor) Register(host doors.Host, _ *doors.Routes) { *d.host = ho
 func TestAClosedDoorSaysHowItOpens(t *testing.T) {
 	fake := clustertest.NewFake()
 	b := newBedWith(t, fake, fake, bedOptions{Options: Options{ClosedDoors: []doors.Door{listeningDoor{}}}})
-	answer, err := http.Get(b.server.URL + "/listening/x")
+	answer, err := http.Get(b.url + "/listening/x")
 	if err != nil {
 		t.Fatal(err)
 	}
