@@ -103,9 +103,10 @@ type LostError struct {
 	Err    error
 }
 
-// Lost makes a *LostError of an error that passes; another one stays as it is.
+// Lost makes a *LostError of an error of the connection that passes; another one stays as it is.
 func Lost(c *client.Client, err error) error {
-	if err == nil || !client.Passing(err) {
+	var answered *client.Error
+	if err == nil || errors.As(err, &answered) || !client.Passing(err) {
 		return err
 	}
 	return &LostError{strings.TrimSuffix(c.URL(), "/graphql"), err}
@@ -125,10 +126,10 @@ func Cause(err error) string {
 }
 
 // Persistent returns a Sender for operations on a server that was there: it repeats those that are safe to repeat also
-// where nobody listens, since the server may be starting again.
+// where nobody listens, since the server may be starting again. Its errors are as Lost's.
 func Persistent(c *client.Client) client.Sender {
 	return c.Around(func(ctx context.Context, send func(context.Context) error) error {
-		return client.Persist(ctx, Patience, client.Passing, func() error { return send(ctx) })
+		return Lost(c, client.Persist(ctx, Patience, client.Passing, func() error { return send(ctx) }))
 	})
 }
 
