@@ -189,7 +189,7 @@ func (o *owner) expireWaiters(now time.Time) time.Time {
 }
 
 // reasonDraining is why runners can't be had meanwhile.
-const reasonDraining = "the machine is being drained: no runner starts until an ADMIN ends that with `rockpool drain --off`"
+const reasonDraining = "the machine is being drained: no runner starts until `rockpool drain --off` ends that"
 
 func (o *owner) draining() bool {
 	return o.pool.options.Draining != nil && o.pool.options.Draining()

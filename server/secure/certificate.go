@@ -104,13 +104,13 @@ func (c *Certificates) check() {
 }
 
 func (c *Certificates) stamps() (all stamps, err error) {
-	for i, file := range []struct{ setting, name string }{{"tls-cert", c.files.Cert}, {"tls-key", c.files.Key}, {"tls-client-ca", c.files.ClientCA}} {
+	for i, file := range []struct{ flag, name string }{{"--tls-cert", c.files.Cert}, {"--tls-key", c.files.Key}, {"--tls-client-ca", c.files.ClientCA}} {
 		if file.name == "" {
 			continue
 		}
 		var s syscall.Stat_t
 		if err := syscall.Stat(file.name, &s); err != nil {
-			return all, fmt.Errorf("--%s is %q, but must be a file that can be read: %w", file.setting, file.name, err)
+			return all, fmt.Errorf("read %s: %w", file.flag, &os.PathError{Op: "stat", Path: file.name, Err: err})
 		}
 		all[i] = stamp{s.Dev, s.Ino, s.Size, s.Mtim, s.Ctim}
 	}

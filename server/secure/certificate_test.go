@@ -128,9 +128,9 @@ func TestFilesThatCannotBeUsedAreNamed(t *testing.T) {
 		files Files
 		says  string
 	}{
-		{Files{Cert: "/nonesuch", Key: key}, `--tls-cert is "/nonesuch", but must be a file that can be read: no such file`},
-		{Files{Cert: cert, Key: "/nonesuch"}, "--tls-key is"},
-		{Files{Cert: cert, Key: key, ClientCA: "/nonesuch"}, "--tls-client-ca is"},
+		{Files{Cert: "/nonesuch", Key: key}, "--tls-cert: stat /nonesuch"},
+		{Files{Cert: cert, Key: "/nonesuch"}, "--tls-key: stat /nonesuch"},
+		{Files{Cert: cert, Key: key, ClientCA: "/nonesuch"}, "--tls-client-ca: stat /nonesuch"},
 		{Files{Cert: key, Key: key}, "--tls-cert"},
 		{Files{Cert: cert, Key: cert}, "--tls-key"},
 		{Files{Cert: cert, Key: key, ClientCA: key}, "--tls-client-ca"},
