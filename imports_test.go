@@ -159,7 +159,7 @@ var mayImport = map[string][]string{
 	"cli":            {"cli/advice", "cli/bridge", "cli/cases", "cli/completion", "cli/connection", "cli/copying", "cli/execution", "cli/output", "cli/terminal", "cli/top", "client", "config/quantity", "runtime", "runtime/language"},
 	"cli/advice":     {"client", "runtime"},
 	"cli/bridge":     {},
-	"cli/cases":      {"cli/connection", "cli/output", "client", "runtime"},
+	"cli/cases":      {"cli/advice", "cli/connection", "cli/output", "client", "runtime"},
 	"cli/completion": {"cli/connection", "config/quantity"},
 	"cli/connection": {"client"},
 	"cli/copying":    {"cli/connection", "cli/output", "client"},

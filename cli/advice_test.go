@@ -40,10 +40,10 @@ func TestUnknownEnvironmentsNameNearOnes(t *testing.T) {
 		s.works("env", "put", id, "--pool-size", "0")
 	}
 	const near = "did you mean python? `rockpool env list`"
-	for _, command := range [][]string{{"env", "show", "pyton"}, {"runner", "claim", "pyton"}, {"runner", "claim", "pyton", "--ticket"}, {"run", "--env", "pyton"}} {
+	for _, command := range [][]string{{"env", "show", "pyton"}, {"runner", "claim", "pyton"}, {"runner", "claim", "pyton", "--ticket"}, {"runner", "list", "--env", "pyton"}, {"run", "--env", "pyton"}} {
 		if command[0] == "run" {
 			out, errs, code := s.command("run", "--env", "pyton", "--server", s.url, "--", "true")
-			if out != "" || code != CodeOurs || !strings.Contains(errs, near) {
+			if out != "" || code != CodeOurs || !strings.Contains(errs, near) || strings.Contains(errs, "putEnvironment") {
 				t.Errorf("%d %q %q", code, out, errs)
 			}
 			continue
@@ -68,6 +68,9 @@ func TestRefusedCommandsNameTheFlag(t *testing.T) {
 	s := newServer(t)
 	admin := s.works("token", "create", "admin", "--role", "ADMIN")
 	s.fails("hint: name a file with a token with --token-file", "env", "list")
+	if _, errs, _ := s.command("env", "list"); strings.Contains(errs, "connection_init") {
+		t.Errorf("it says how WebSockets are opened: %s", errs)
+	}
 	s.as(admin)
 	s.works("tenant", "put", "physics")
 	s.as(s.works("token", "create", "c", "--role", "CLIENT", "--tenant", "physics"))
@@ -106,7 +109,13 @@ func TestEmptyListsHaveNoHead(t *testing.T) {
 			}
 		}
 	}
+	if out, errs, code := s.command("audit", "--actor", "nobody", "--json"); code != 0 || out != "" || !strings.Contains(errs, "no such entries") {
+		t.Errorf("audit --json: %d %q %q", code, out, errs)
+	}
 	s.works("env", "put", "a", "--pool-size", "0")
+	if _, errs, code := s.command("runner", "list", "--env", "a"); code != 0 || !strings.Contains(errs, "rockpool runner claim") {
+		t.Errorf("an environment without runners: %d %q", code, errs)
+	}
 	if out := s.works("env", "list"); !strings.HasPrefix(out, "ENVIRONMENT") {
 		t.Error(out)
 	}

@@ -66,7 +66,7 @@ func (c *auditCommand) Run(s Streams) error {
 	} else {
 		err = r.rest(ctx)
 	}
-	if err == nil && r.after == nil && !c.Follow && !c.JSON {
+	if err == nil && r.after == nil && !c.Follow {
 		_, _ = fmt.Fprintln(s.Err, "rockpool: no such entries: leave out a flag, or name an earlier --from")
 	}
 	if err != nil || !c.Follow {

@@ -50,10 +50,6 @@ func TestAuditCommand(t *testing.T) {
 		{"--action putTenant", all[1:2]},
 		{"--object a", all[2:3]},
 		{"--from 1h --to 0s", all},
-		{"--to 1h", nil},
-		{"--from 2999-01-01T00:00:00Z", nil},
-		{"--actor nobody", nil},
-		{"--failed", nil},
 	} {
 		if got := audit(strings.Fields(test.arguments)...); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %q, not %q", test.arguments, got, test.want)

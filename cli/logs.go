@@ -81,6 +81,7 @@ func (c *execLogs) Run(s Streams) error {
 	if c.Last != 0 {
 		last, most = new(true), c.Last
 	}
+	printed := false
 	for {
 		out, err := client.GetLines(ctx, server, c.ID, from, last, most, stream, unless(c.Search), &c.MatchCase)
 		if err != nil {
@@ -92,14 +93,18 @@ func (c *execLogs) Run(s Streams) error {
 		}
 		for _, line := range page.Lines {
 			if line.Number > to {
-				return nil
+				break
 			}
+			printed = true
 			if err := c.print(s.Out, line); err != nil {
 				return err
 			}
 		}
 		if !page.More || page.Next > to {
-			return nil
+			if !printed {
+				_, err = fmt.Fprintln(s.Err, "rockpool: no such lines: leave out a flag, or the program printed nothing")
+			}
+			return err
 		}
 		from, last = &page.Next, nil
 	}

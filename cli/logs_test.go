@@ -36,10 +36,14 @@ func TestLogs(t *testing.T) {
 		"   2500  2499\n": {"--lines", "2500-", "-n"},
 		"2498\n2499\n":    {"--last", "2"},
 		"   2120  2119\n": {"--search", "2119", "--lines", "1120-2120", "--numbers"},
-		"":                {"--stream", "stderr"},
 	} {
 		if got := s.works(append([]string{"exec", "logs", id}, args...)...); got != want {
 			t.Errorf("%q print %q, want %q", args, got, want)
+		}
+	}
+	for _, args := range [][]string{{"--stream", "stderr"}, {"--lines", "2501-2600"}} {
+		if out, errs, code := s.command(append([]string{"exec", "logs", id}, args...)...); out != "" || !strings.HasPrefix(errs, "rockpool: no such lines: ") || code != 0 {
+			t.Errorf("%q: %q %q %d", args, out, errs, code)
 		}
 	}
 	many := run("count", "1200000", "0") // more than a request counts

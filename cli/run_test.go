@@ -2,11 +2,13 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/rockpool/rockpool/cli/cases"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/language"
@@ -113,6 +115,36 @@ func TestCasesAreBuiltByTheRecipe(t *testing.T) {
 	}
 	s.fails("--build replaces `echo building x.built`", "run", "--cases", "cases", "--build", "true", "x.built")
 	s.fails("--fresh-runners doesn't go with a program that is built", "run", "--cases", "cases", "--fresh-runners", "x.built")
+}
+
+// The server doesn't know which output is wanted, so its counts aren't those of the report.
+func TestCountsOfABatchAreThoseOfItsCases(t *testing.T) {
+	s := speaking(t)
+	if err := os.Mkdir("cases", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"1.in", "2.in", "3.in"} {
+		if err := os.WriteFile(filepath.Join("cases", name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, wrong := range []string{"1", "3"} {
+		if err := os.WriteFile(filepath.Join("cases", wrong+".out"), []byte("other"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, errs, code := s.command("run", "--env", "speaking", "--cases", "cases", "--stop-on-failure", "--json", "--", "echo", "x")
+		var report cases.Report
+		if err := json.Unmarshal([]byte(out), &report); err != nil || code != 1 {
+			t.Fatal(err, out, errs, code)
+		}
+		skipped := len(report.Cases) - report.Passed() - report.Failed()
+		if b := report.Batch; report.Failed() != 1 || b.FailedCount != 1 || b.SkippedCount != skipped || b.EndedCount != 3-skipped || b.Outcome == runtime.BatchCancelled {
+			t.Errorf("%s", out)
+		}
+		if err := os.Remove(filepath.Join("cases", wrong+".out")); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestLanguagesAreListed(t *testing.T) {

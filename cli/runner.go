@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rockpool/rockpool/cli/advice"
 	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/cli/execution"
 	"github.com/rockpool/rockpool/cli/output"
@@ -75,6 +76,15 @@ func (c *runnerList) Run(s Streams) error {
 	})
 	if err != nil {
 		return err
+	}
+	if len(all) == 0 && c.Env != "" {
+		out, err := client.GetEnvironment(ctx, server, c.Env)
+		if err != nil {
+			return err
+		}
+		if out.Environment == nil {
+			return advice.NoEnvironment(ctx, server, c.Env)
+		}
 	}
 	t := output.Table{Head: []string{"RUNNER", "ENVIRONMENT", "STATE", "CREATED", "EXPIRES", "LABELS", "MESSAGE"}}
 	for _, r := range all {

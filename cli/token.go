@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime"
 )
 
 type tokenCommands struct {
@@ -157,8 +159,31 @@ func (c *tokenRevoke) Run(s Streams) error {
 	}
 	return each(s, c.Format, c.IDs, "revoked", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.RevokeToken(ctx, server, id, &c.AlsoMade)
-		return err == nil && (out.RevokeToken.Revoked || out.RevokeToken.MadeRevoked > 0), err
+		if err != nil {
+			return false, notAnID(ctx, server, id, err)
+		}
+		return out.RevokeToken.Revoked || out.RevokeToken.MadeRevoked > 0, nil
 	})
+}
+
+// notAnID returns an error about a token that isn't there, with where its id is.
+func notAnID(ctx context.Context, server client.Sender, id string, err error) error {
+	var refused *client.Error
+	if !errors.As(err, &refused) || refused.Extensions.Code != runtime.CodeInvalidInput {
+		return err
+	}
+	var named []string
+	if out, err := client.GetTokens(ctx, server, new(false)); err == nil { // else the caller's own error is the news
+		for _, token := range out.Tokens {
+			if token.Name == id && token.RevokedAt == nil {
+				named = append(named, token.Id)
+			}
+		}
+	}
+	if len(named) == 0 {
+		return errors.New("there is no token with this id; `rockpool token list` shows the ids")
+	}
+	return fmt.Errorf("that is a name: give the id, %s", strings.Join(named, " or "))
 }
 
 type tokenGrant struct {

@@ -84,7 +84,12 @@ func TestTokenAndTenantCommands(t *testing.T) {
 		t.Error(text)
 	}
 	s.fails("isn't there", "token", "revoke", made.Token.ID)
-	s.fails("no token", "token", "revoke", "nobody's")
+	s.fails("nobody's: there is no token with this id; `rockpool token list` shows the ids", "token", "revoke", "nobody's")
+	var named struct{ Token struct{ ID string } }
+	if err := json.Unmarshal([]byte(s.works("token", "create", "moodle", "--role", "ADMIN", "--json")), &named); err != nil {
+		t.Fatal(err)
+	}
+	s.fails("moodle: that is a name: give the id, "+named.Token.ID, "token", "revoke", "moodle")
 	var leaked, child struct {
 		Secret string
 		Token  struct{ ID, CreatedBy string }

@@ -268,12 +268,12 @@ func Persist(ctx context.Context, patience time.Duration, again func(error) bool
 
 // Passing reports whether err is of a connection that broke, of a server that
 // is starting or stopping or serves as much as it may, or of a reader that was too slow
-// for it.
+// for it. A certificate that isn't trusted doesn't pass, nor does a server that doesn't speak TLS.
 func Passing(err error) bool {
 	var refused *Error
 	var untrusted *tls.CertificateVerificationError
 	if !errors.As(err, &refused) {
-		return !errors.As(err, &untrusted)
+		return !errors.As(err, &untrusted) && !errors.Is(err, http.ErrSchemeMismatch)
 	}
 	switch refused.Extensions.Code {
 	case runtime.CodeClusterUnavailable, runtime.CodeQuotaExceeded, runtime.CodeSlowConsumer:

@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +29,7 @@ func TestPersist(t *testing.T) {
 		{"refused", []error{refused}, 1, 0, refused},
 		{"works later", []error{broken, away, nil}, 3, 300 * time.Millisecond, nil},
 		{"refused later", []error{broken, refused}, 2, 100 * time.Millisecond, refused},
+		{"no TLS there", []error{fmt.Errorf("post: %w", http.ErrSchemeMismatch)}, 1, 0, http.ErrSchemeMismatch},
 		{"never works", []error{broken}, 8, 7100 * time.Millisecond, broken},
 	} {
 		synctest.Test(t, func(t *testing.T) {

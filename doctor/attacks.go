@@ -73,11 +73,8 @@ func (c *Command) runAttacks(ctx context.Context, settings config.Config, s cli.
 	if len(report.Results) > 0 {
 		// One that was broken off shows what didn't hold, but not that all did.
 		if whole := len(report.Results) == len(rows); whole || !report.OK() {
-			switch err := Record(report).Store(kept); {
-			case errors.Is(err, fs.ErrNotExist):
-				say("no server has had the data directory %s yet, so the report isn't kept for one's health", kept)
-			case err != nil:
-				say("the report can't be kept for the server: %v", err)
+			if err := Record(report).Store(kept); err != nil {
+				say("%s", notKept(kept, err))
 			}
 		}
 		err = errors.Join(err, c.printReport(s, report, len(rows)))
@@ -89,6 +86,14 @@ func (c *Command) runAttacks(ctx context.Context, settings config.Config, s cli.
 		return cli.ExitError(1)
 	}
 	return err
+}
+
+// notKept says why no server shows the report, after it could not be stored in a data directory.
+func notKept(data string, err error) string {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Sprintf("no server's health shows this report, since none has had the data directory %s yet: name a server's with --data (or ROCKPOOL_DATA)", data)
+	}
+	return fmt.Sprintf("the report can't be kept for the server: %v", err)
 }
 
 // printReport prints what came of the attacks, of so many that were to be tried.

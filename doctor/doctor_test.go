@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/doctor/attack"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/runtime/finding"
 )
@@ -176,5 +177,13 @@ func TestDoctorLooksForTheServerOfItsSettings(t *testing.T) {
 		if code := cli.ExitError(1); !errors.Is(err, code) || !strings.Contains(out.String(), "WARN  server") || !strings.Contains(out.String(), test.says) {
 			t.Errorf("%+v: %v\n%s", test, err, out.String())
 		}
+	}
+}
+
+func TestAReportThatIsNotKeptNamesTheFlag(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "data")
+	err := Record(attack.Report{}).Store(missing)
+	if says := notKept(missing, err); err == nil || !strings.Contains(says, "name a server's with --data (or ROCKPOOL_DATA)") {
+		t.Error(says, err)
 	}
 }

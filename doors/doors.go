@@ -6,6 +6,7 @@ package doors
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"go.uber.org/zap"
@@ -26,6 +27,13 @@ type Door interface {
 	Path() string
 	// Register adds the door's routes. What the handlers do ends with their requests' contexts.
 	Register(host Host, routes *Routes)
+}
+
+// Closed serves the paths of a door that the server doesn't open: it answers how that changes.
+func Closed(door Door) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, fmt.Sprintf("This server doesn't open the door %s: its operator starts it with --doors %[1]s (or ROCKPOOL_DOORS).", door.Name()), http.StatusNotFound)
+	})
 }
 
 // A Host is what a door needs of the server.

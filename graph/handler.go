@@ -49,10 +49,11 @@ type Options struct {
 	SignIn          http.Handler   // what is below /auth/, for everybody; nil: nothing
 	// Session returns the session of a request's cookie, if no page of another origin sent it;
 	// nil: there are no sessions.
-	Session func(r *http.Request) (secret string, ok bool)
-	Started <-chan struct{} // closed when the engine knows what there is; nil: it does
-	Doors   []doors.Door    // other systems' APIs
-	Counts  *doors.Counts   // of their requests; nil only without doors
+	Session     func(r *http.Request) (secret string, ok bool)
+	Started     <-chan struct{} // closed when the engine knows what there is; nil: it does
+	Doors       []doors.Door    // other systems' APIs
+	ClosedDoors []doors.Door    // that could be opened: callers are told how
+	Counts      *doors.Counts   // of their requests; nil only without doors
 	// Languages are the recipes of the languages; nil: Rockpool's own.
 	Languages *language.Set
 	Agents    http.Handler // what is below /agent/, for everybody; nil: nothing
@@ -126,6 +127,9 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	doors.Open(others, doors.Host{Guard: guarded, Languages: options.Languages, Versions: measured, Version: options.Version, MaxBody: settings.MaxBody, Peers: settings.Peers, Logger: options.Logger}, admission, options.Counts, options.Doors...)
 	for _, door := range options.Doors {
 		mux.Handle(door.Path(), starting{options.Started}.guard(others))
+	}
+	for _, door := range options.ClosedDoors {
+		mux.Handle(door.Path(), doors.Closed(door))
 	}
 	if options.Agents != nil {
 		mux.Handle("/agent/", options.Agents)

@@ -1,9 +1,12 @@
 package graph
 
 import (
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/rockpool/rockpool/doors"
@@ -83,6 +86,19 @@ func (listeningDoor) Name() string { return "listening" }
 func (listeningDoor) Path() string { return "/listening/" }
 
 func (d listeningDoor) Register(host doors.Host, _ *doors.Routes) { *d.host = host }
+
+func TestAClosedDoorSaysHowItOpens(t *testing.T) {
+	fake := clustertest.NewFake()
+	b := newBedWith(t, fake, fake, bedOptions{Options: Options{ClosedDoors: []doors.Door{listeningDoor{}}}})
+	answer, err := http.Get(b.url + "/listening/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if text, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusNotFound || !strings.Contains(string(text), "--doors listening ") {
+		t.Errorf("%s: %s", answer.Status, text)
+	}
+}
 
 func TestDoorsHaveTheLanguagesOfTheAPI(t *testing.T) {
 	var host doors.Host

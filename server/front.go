@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -68,6 +69,8 @@ func (s *Server) newHTTP(streams context.Context, known *peers.Peers, requests r
 	if len(c.Doors) > 0 {
 		options.Doors, options.Counts = openDoors(c.Doors, c.Cluster), new(doors.Counts)
 	}
+	closed := slices.DeleteFunc(config.AllDoors(), func(name string) bool { return slices.Contains(c.Doors, name) })
+	options.ClosedDoors = openDoors(closed, c.Cluster)
 	if s.agents != nil {
 		options.Agents = s.agents
 	}

@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/agnivade/levenshtein"
 
@@ -53,6 +55,12 @@ func rules() []rule {
 		}},
 		{"no right", code(runtime.CodeForbidden), func(Case, string) string {
 			return "`rockpool whoami` shows your role and tenant; --token-file (or ROCKPOOL_TOKEN_FILE, ROCKPOOL_TOKEN) names another token"
+		}},
+		{"no TLS", func(c Case) (string, bool) { return "", errors.Is(c.Err, http.ErrSchemeMismatch) }, func(Case, string) string {
+			return "the server there doesn't speak TLS: begin --server (or ROCKPOOL_SERVER) with http://"
+		}},
+		{"no server", func(c Case) (string, bool) { return "", errors.Is(c.Err, syscall.ECONNREFUSED) }, func(Case, string) string {
+			return "no server listens there: start one with `rockpool serve`, or name another with --server (or ROCKPOOL_SERVER)"
 		}},
 		{"no module", ended(`(?:ModuleNotFoundError: No module named '|Error: Cannot find module ')([\w@./-]{1,100})'`), noModule},
 		{"no network", noNetwork, func(c Case, _ string) string {
@@ -123,17 +131,17 @@ func noModule(c Case, module string) string {
 	return says
 }
 
-// Unknown adds to an error about an environment that isn't there up to three that the caller
-// may see and that are named nearly so.
+// Unknown replaces an error about an environment that isn't there by NoEnvironment.
 func Unknown(ctx context.Context, server client.Sender, environment string, err error) error {
 	var refused *client.Error
 	if !errors.As(err, &refused) || refused.Extensions.Code != runtime.CodeEnvironmentNotFound {
 		return err
 	}
-	return fmt.Errorf("%w%s", err, suggestion(ctx, server, environment))
+	return NoEnvironment(ctx, server, environment)
 }
 
-// NoEnvironment is the error about an environment that isn't there, with what Unknown adds.
+// NoEnvironment is the error about an environment that isn't there. It names up to three that the
+// caller may see and that are named nearly so.
 func NoEnvironment(ctx context.Context, server client.Sender, environment string) error {
 	return fmt.Errorf("there is no environment %q%s", environment, suggestion(ctx, server, environment))
 }

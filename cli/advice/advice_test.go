@@ -3,8 +3,10 @@ package advice
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rockpool/rockpool/client"
@@ -33,7 +35,9 @@ func TestRules(t *testing.T) {
 		{"no token", Case{Err: refused(runtime.CodeUnauthenticated)}, "--token-file (or ROCKPOOL_TOKEN_FILE)"},
 		{"no right", Case{Err: refused(runtime.CodeForbidden)}, "rockpool whoami"},
 		{"another error", Case{Err: refused(runtime.CodeConflict), ExitCode: 127, Stderr: "Network is unreachable"}, ""},
-		{"no server", Case{Err: errors.New("UNAUTHENTICATED")}, ""},
+		{"another kind of error", Case{Err: errors.New("UNAUTHENTICATED")}, ""},
+		{"no TLS", Case{Err: fmt.Errorf("post: %w", http.ErrSchemeMismatch)}, "with http://"},
+		{"no server", Case{Err: fmt.Errorf("post: %w", syscall.ECONNREFUSED)}, "rockpool serve"},
 		{"success", with(func(c *Case) { c.ExitCode = 0; c.Stderr = "ModuleNotFoundError: No module named 'numpy'" }), ""},
 		{"a failure", stderr("ValueError: 1\n"), ""},
 		{"127", with(func(c *Case) { c.ExitCode = 127 }), `the image "python:3" of the environment lab doesn't have the program: ` + "`rockpool env list`"},

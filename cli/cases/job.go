@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/rockpool/rockpool/cli/advice"
 	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
@@ -45,8 +46,6 @@ type Report struct {
 	Batch client.Batch `json:"batch"`
 	Build *Result      `json:"build"` // nil: there was none
 	Cases []Result     `json:"cases"`
-
-	stopped bool // by a wrong output
 }
 
 // A Result is what came of the build or of a case.
@@ -92,7 +91,7 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 	}
 	started, err := client.RunBatch(ctx, connection.Patient(j.Client, runnerPatience+connection.Patience), j.Input)
 	if err != nil {
-		return j.report, orCancelled(ctx, err)
+		return j.report, orCancelled(ctx, advice.Unknown(ctx, j.Client, j.Input.EnvironmentId, err))
 	}
 	j.batch = started.Run.Batch.Id
 	following, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -129,7 +128,7 @@ func (j *Job) follow(ctx context.Context) error {
 		j.lost = false
 		j.after = &event.Cursor
 		if finished = event.Type == "BatchFinished"; finished {
-			j.report.Batch = event.Batch
+			j.report.Batch = j.judged(event.Batch)
 			return nil
 		}
 		local = j.take(event)
@@ -154,7 +153,7 @@ func (j *Job) follow(ctx context.Context) error {
 		case local != nil:
 			return local
 		case err != nil && client.Passing(err):
-			return fmt.Errorf("the server can't be reached any more, and nobody knows how the batch ended: %w", err)
+			return fmt.Errorf("%w; nobody knows how the batch ended", connection.Lost(j.Client, err))
 		case err != nil:
 			return err
 		}
@@ -231,10 +230,23 @@ func (j *Job) ended(event client.BatchEvent) error {
 	return err
 }
 
+// judged returns a batch as this side judges it, which alone knows the wanted outputs.
+func (j *Job) judged(b client.Batch) client.Batch {
+	b.FailedCount = j.report.Failed()
+	if j.stopped {
+		b.SkippedCount = j.report.count(runtime.CaseSkipped)
+		b.EndedCount = len(j.report.Cases) - b.SkippedCount
+	}
+	if j.stopped && b.Outcome == runtime.BatchCancelled {
+		b.Outcome, b.Message = runtime.BatchStopped, "a case failed, and the later ones were skipped"
+	}
+	return b
+}
+
 // stopAfter ends the batch because of an output that only this side knows to be wrong.
 func (j *Job) stopAfter() {
 	if j.StopOnFailure && !j.stopped {
-		j.stopped, j.report.stopped = true, true
+		j.stopped = true
 		j.cancel()
 	}
 }

@@ -69,7 +69,7 @@ func (r Report) Summary() string {
 	if n := r.count(runtime.CaseSkipped); n > 0 {
 		text += fmt.Sprintf(", %d were skipped", n)
 	}
-	if r.Batch.Outcome == runtime.BatchCompleted || r.Batch.Outcome == runtime.BatchStopped || r.stopped {
+	if r.Batch.Outcome == runtime.BatchCompleted || r.Batch.Outcome == runtime.BatchStopped {
 		return text
 	}
 	return text + ": " + r.Batch.Message

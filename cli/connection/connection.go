@@ -97,6 +97,42 @@ func noServer(c *client.Client) error {
 	return fmt.Errorf("%w at %s: start one with `rockpool serve` (from the sources: `make run`), or name another with --server", ErrNoServer, c.URL())
 }
 
+// A LostError is that a server can't be reached any more that was there.
+type LostError struct {
+	Server string // its address
+	Err    error
+}
+
+// Lost makes a *LostError of an error of the connection that passes; another one stays as it is.
+func Lost(c *client.Client, err error) error {
+	var answered *client.Error
+	if err == nil || errors.As(err, &answered) || !client.Passing(err) {
+		return err
+	}
+	return &LostError{strings.TrimSuffix(c.URL(), "/graphql"), err}
+}
+
+// Error has the system's word for the cause, without the calls that met it.
+func (e *LostError) Error() string {
+	return fmt.Sprintf("the server at %s can't be reached any more: %s", e.Server, Cause(e.Err))
+}
+
+// Cause returns the system's word for why a connection broke, for example "connection refused". Other errors say all of theirs.
+func Cause(err error) string {
+	if errno := syscall.Errno(0); errors.As(err, &errno) {
+		return errno.Error()
+	}
+	return err.Error()
+}
+
+// Persistent returns a Sender for operations on a server that was there: it repeats those that are safe to repeat also
+// where nobody listens, since the server may be starting again. Its errors are as Lost's.
+func Persistent(c *client.Client) client.Sender {
+	return c.Around(func(ctx context.Context, send func(context.Context) error) error {
+		return Lost(c, client.Persist(ctx, Patience, client.Passing, func() error { return send(ctx) }))
+	})
+}
+
 // Patient returns a Sender for operations that are safe to repeat. It repeats them for a
 // while when the server is there, but doesn't answer.
 func Patient(c *client.Client, patience time.Duration) client.Sender {

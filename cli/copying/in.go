@@ -212,7 +212,12 @@ func (b *batch) flush(ctx context.Context) error {
 	if len(b.writes) == 0 {
 		return nil
 	}
-	out, err := client.UpdateFiles(ctx, connection.Patient(b.Client, connection.Patience), client.UpdateFilesInput{RunnerId: b.Runner, Write: b.writes})
+	input := client.UpdateFilesInput{RunnerId: b.Runner, Write: b.writes}
+	var out *client.UpdateFilesResponse
+	err := b.persist(ctx, client.Passing, func() (err error) {
+		out, err = client.UpdateFiles(ctx, b.Client, input)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -230,8 +235,8 @@ func (c *Copier) stream(ctx context.Context, content io.Reader, size int64, to, 
 	file, again := content.(io.ReaderAt)
 	again = again && size >= 0
 	var source *source
-	err := client.Persist(ctx, connection.Patience, func(err error) bool {
-		return again && source.failed() == nil && client.Passing(err) && !connection.Absent(err)
+	err := c.persist(ctx, func(err error) bool {
+		return again && source.failed() == nil && client.Passing(err)
 	}, func() error {
 		// A reader of its own: the last attempt's may be read from for a moment.
 		if again {
@@ -245,6 +250,24 @@ func (c *Copier) stream(ctx context.Context, content io.Reader, size int64, to, 
 	})
 	if err != nil && source.failed() != nil {
 		return fmt.Errorf("read what is to become %s: %w", to, source.failed())
+	}
+	return err
+}
+
+// persist repeats what a broken connection interrupted. The server was there, so it also waits for one that starts again.
+func (c *Copier) persist(ctx context.Context, again func(error) bool, attempt func() error) error {
+	said := false
+	err := client.Persist(ctx, connection.Patience, func(err error) bool {
+		goesOn := again(err)
+		if goesOn && !said && ctx.Err() == nil {
+			said = true
+			c.progress.end()
+			_, _ = fmt.Fprintf(c.Stderr, "rockpool: the connection broke; trying to take it up again for %v, or until Ctrl-C\n", connection.Patience)
+		}
+		return goesOn
+	}, attempt)
+	if lost := (*connection.LostError)(nil); ctx.Err() == nil && errors.As(connection.Lost(c.Client, err), &lost) {
+		return fmt.Errorf("%w; the copy isn't whole: repeat the command once the server is back", lost)
 	}
 	return err
 }

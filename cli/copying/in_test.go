@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 
 	"github.com/rockpool/rockpool/client"
 )
@@ -80,7 +82,7 @@ func TestUploadBeginsAnewWhereItCan(t *testing.T) {
 		says     string
 	}{
 		{"a file", file, int64(len(data)), 3, 4, ""},
-		{"a pipe can't begin anew", io.MultiReader(bytes.NewReader(data)), -1, 1, 1, "Post"},
+		{"a pipe can't begin anew", io.MultiReader(bytes.NewReader(data)), -1, 1, 1, "the copy isn't whole: repeat the command"},
 		{"a file that shrinks", io.NewSectionReader(file, 0, 100), 200, 0, 1, "shorter"},
 		{"a file that grows", io.NewSectionReader(file, 0, 300_000), 200_000, 0, 1, "grows"},
 		{"a disk that fails", iotest.ErrReader(errors.New("bad block")), 200, 0, 1, "bad block"},
@@ -91,7 +93,7 @@ func TestUploadBeginsAnewWhereItCan(t *testing.T) {
 		server := httptest.NewUnstartedServer(took)
 		server.Config.ErrorLog = log.New(io.Discard, "", 0)
 		server.Start()
-		c := &Copier{Client: client.New(server.URL), Runner: "r", progress: newProgress(io.Discard, true)}
+		c := &Copier{Client: client.New(server.URL), Runner: "r", progress: newProgress(io.Discard, true), Stderr: io.Discard}
 		err := c.stream(t.Context(), test.content, test.size, "there", "0644")
 		server.Close() // waits for what it is answering
 		switch whole := took.sum == sha256.Sum256(data); {
@@ -103,6 +105,69 @@ func TestUploadBeginsAnewWhereItCan(t *testing.T) {
 			t.Errorf("%s: %v", test.name, err)
 		}
 	}
+}
+
+// starting calls start at the first line that is written to it.
+type starting struct {
+	start func()
+	text  string
+}
+
+func (s *starting) Write(p []byte) (int, error) {
+	if s.text == "" {
+		s.start()
+	}
+	s.text += string(p)
+	return len(p), nil
+}
+
+func TestAnUploadWaitsForAServerThatStartsAgain(t *testing.T) {
+	for _, size := range []int64{1, smallFile + 1} { // with others in one call, and in its own
+		from, socket := filepath.Join(t.TempDir(), "file"), filepath.Join(t.TempDir(), "s")
+		if err := os.WriteFile(from, make([]byte, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		listener, err := net.Listen("unix", socket)
+		if err == nil {
+			listener.(*net.UnixListener).SetUnlinkOnClose(false)
+			err = listener.Close() // what remains refuses connections
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			_, _ = io.WriteString(w, `{"data": {"uploadFile": {"file": {"size": 1}}, "updateFiles": {"failed": []}}}`)
+		}))
+		_ = server.Listener.Close()
+		errs := &starting{start: func() {
+			if server.Listener, err = net.Listen("unix", filepath.Join(filepath.Dir(socket), "new")); err == nil {
+				err = os.Rename(filepath.Join(filepath.Dir(socket), "new"), socket)
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			server.Start()
+		}}
+		c := &Copier{Client: client.NewSocket(socket), Runner: "r", progress: newProgress(io.Discard, true), Stderr: errs}
+		b := batch{Copier: c}
+		if err := errors.Join(b.file(t.Context(), from, "there"), b.flush(t.Context())); err != nil || strings.Count(errs.text, "the connection broke") != 1 {
+			t.Errorf("%d bytes: %v, %q", size, err, errs.text)
+		}
+		server.Close()
+	}
+}
+
+func TestAnUploadWithoutAServerSaysWhatToDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &Copier{Client: client.NewSocket("/nonesuch/socket"), Runner: "r", progress: newProgress(io.Discard, true), Stderr: io.Discard}
+		b := batch{Copier: c, writes: []client.FileInput{{Path: "a"}}}
+		err := b.flush(t.Context())
+		if want := "the server at http://localhost can't be reached any more: no such file or directory; the copy isn't whole: repeat the command once the server is back"; err == nil || err.Error() != want {
+			t.Error(err)
+		}
+	})
 }
 
 // TestTreeThatChangesWhileItIsCopied changes what comes later while the first

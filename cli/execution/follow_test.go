@@ -2,8 +2,34 @@ package execution
 
 import (
 	"bytes"
+	"errors"
+	"io"
+	"strings"
 	"testing"
+	"testing/synctest"
+
+	"github.com/rockpool/rockpool/client"
 )
+
+// A server that is lost is one error, in words: with what becomes of the runner, and how the program's end is found out.
+func TestALostServerIsSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var errs bytes.Buffer
+		j := &Job{Follower: Follower{Out: io.Discard, Err: &errs, Client: client.NewSocket("/nonesuch/socket"), Execution: "x"}, Runner: "r"}
+		_, err := j.Follow(t.Context())
+		err = j.release(err)
+		if want := "the server at http://localhost can't be reached any more: no such file or directory; how the program ended, `rockpool exec show x` says once the server is back; its runner goes by itself 60 s later"; err == nil || err.Error() != want {
+			t.Error(err)
+		}
+		if strings.Count(errs.String(), "\n") != 1 || !strings.Contains(errs.String(), "the connection broke") {
+			t.Errorf("%q", errs.String())
+		}
+		errs.Reset()
+		if other := errors.New("other"); j.release(other) != other || errs.String() != "rockpool: the runner could not be released, and goes by itself in 60 s: no such file or directory\n" {
+			t.Errorf("%q", errs.String())
+		}
+	})
+}
 
 func TestWordsMoveNoCursor(t *testing.T) {
 	var errs bytes.Buffer

@@ -5,6 +5,7 @@ package execution
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -48,14 +49,14 @@ type Job struct {
 // Run does it all and returns how the program ended, or the build where that failed. Cancelling ctx cancels the
 // program: Run then returns context.Canceled if it doesn't end soon. A runner that
 // was claimed is released in any case.
-func (j *Job) Run(ctx context.Context) (client.Ending, error) {
+func (j *Job) Run(ctx context.Context) (ended client.Ending, err error) {
 	if j.Environment != "" {
 		runner, err := Claim(ctx, j.Err, j.Client, Request{Environment: j.Environment, Timeout: abandoned, Wait: runnerPatience, Labels: j.Labels, brief: true})
 		if err != nil {
 			return failed(ctx, err)
 		}
 		j.Runner = runner
-		defer j.release()
+		defer func() { err = j.release(err) }()
 	}
 	if err := j.upload(ctx); err != nil {
 		return failed(ctx, err)
@@ -90,8 +91,7 @@ func (j *Job) Run(ctx context.Context) (client.Ending, error) {
 	if j.Terminal != nil {
 		go j.Terminal.Guard(func() { j.resize(following) })
 	}
-	ended, err := j.Follow(following)
-	if err != nil {
+	if ended, err = j.Follow(following); err != nil {
 		return failed(ctx, err)
 	}
 	return ended, nil
@@ -125,11 +125,7 @@ func (j *Job) upload(ctx context.Context) error {
 }
 
 // persistent returns a Sender that repeats operations while the connection is broken.
-func (j *Job) persistent() client.Sender {
-	return j.Client.Around(func(ctx context.Context, send func(context.Context) error) error {
-		return client.Persist(ctx, connection.Patience, client.Passing, func() error { return send(ctx) })
-	})
-}
+func (j *Job) persistent() client.Sender { return connection.Persistent(j.Client) }
 
 func (j *Job) start(ctx context.Context) (err error) {
 	input := client.StartExecutionInput{RunnerId: j.Runner, Command: j.Command, TimeLimit: j.TimeLimit, Stdin: &j.Stdin, IdempotencyKey: new(uuid.NewString())}
@@ -175,10 +171,19 @@ func (j *Job) cancel() {
 	_ = client.Cancel(ctx, j.Client, j.Execution) // its end, or none, is seen by follow
 }
 
-func (j *Job) release() {
+// release releases the runner. It returns the error with which the job ends, which says what becomes of the runner where the
+// server is lost.
+func (j *Job) release(ends error) error {
 	ctx, end := context.WithTimeout(context.Background(), goodbye)
 	defer end()
-	if err := release(ctx, j.Client, j.Runner); err != nil {
-		j.Say("the runner could not be released, and goes by itself in %d s: %v", abandoned, err)
+	err := release(ctx, j.Client, j.Runner)
+	var lost *connection.LostError
+	switch {
+	case err == nil:
+	case errors.As(ends, &lost):
+		return fmt.Errorf("%w; its runner goes by itself %d s later", ends, abandoned)
+	default:
+		j.Say("the runner could not be released, and goes by itself in %d s: %s", abandoned, connection.Cause(err))
 	}
+	return ends
 }

@@ -52,7 +52,7 @@ func (b *Book) Authenticate(shown string) (Caller, error) {
 		if b.Open() {
 			return b.anonymous(), nil
 		}
-		return Caller{}, unauthenticated(`this server needs a token: send the header "Authorization: Bearer TOKEN", or the same in the payload of connection_init`)
+		return Caller{}, unauthenticated(`this server needs a token: send the header "Authorization: Bearer TOKEN"`)
 	}
 	if IsGrant(shown) {
 		return b.authenticateGrant(shown)

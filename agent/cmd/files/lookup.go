@@ -28,15 +28,15 @@ func (f *Files) WorkingDirectory(dir string) (string, error) {
 // LookUp returns the files that a command's name may mean, best first. A name with a slash means
 // itself; it is relative to dir, as it is for the exec.
 func (f *Files) LookUp(name, dir string, env []string) ([]string, error) {
-	places := []string{""}
-	if !strings.Contains(name, "/") {
+	places, isPath := []string{""}, strings.Contains(name, "/")
+	if !isPath {
 		places = strings.Split(searchPath(env), ":")
 	}
 	var found []string
 	failure := &agent.Error{Code: agent.ErrNotFound, Field: "argv", Path: name, Message: "command not found"}
-	for i, place := range places {
+	for _, place := range places {
 		file := name
-		if len(places) > 1 || !strings.Contains(name, "/") {
+		if !isPath {
 			if place == "" {
 				place = "." // by POSIX
 			}
@@ -50,11 +50,11 @@ func (f *Files) LookUp(name, dir string, env []string) ([]string, error) {
 		err := unix.Stat(at, &stat)
 		switch {
 		case err != nil:
-			if len(places) == 1 || err == unix.EACCES {
+			if isPath || err == unix.EACCES {
 				failure = inField("argv", pathError(name, err))
 			}
 		case stat.Mode&unix.S_IFMT == unix.S_IFDIR:
-			if i == 0 && len(places) == 1 {
+			if isPath {
 				failure = &agent.Error{Code: agent.ErrWrongType, Field: "argv", Path: name, Message: "a directory, not a command"}
 			}
 		case stat.Mode&unix.S_IFMT != unix.S_IFREG || stat.Mode&0o111 == 0:

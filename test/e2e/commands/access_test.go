@@ -71,7 +71,7 @@ func TestE2EAccessCommands(t *testing.T) {
 	if out := works(client, "run", "--env", "lab", "--", "echo", "mine"); out != "mine" {
 		t.Errorf("%q", out)
 	}
-	fails("ENVIRONMENT_NOT_FOUND", other, "run", "--env", "lab", "--", "echo", "theirs")
+	fails(`there is no environment "lab"`, other, "run", "--env", "lab", "--", "echo", "theirs")
 	fails("isn't there", other, "env", "delete", "lab")
 	fails("CONFLICT", other, "env", "put", "lab", "--pool-size", "2")
 	if out := works(other, "env", "list"); strings.Contains(out, "lab") {
