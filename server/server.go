@@ -133,6 +133,9 @@ func (s *Server) Open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if identity.IsMade(s.config.Token) { // it would be an administrator's, whatever its role is, and couldn't be revoked
+		return errors.New("--token-file (or ROCKPOOL_TOKEN_FILE): the file has a token that `rockpool token create` made. Unset the variable for the server if it names your own token; or make a token for the file, for example with `head -c 32 /dev/urandom | base64`")
+	}
 	s.quotas = quota.New()
 	s.book = identity.New(identity.Config{
 		Store: s.store, FirstToken: s.config.Token, Open: s.config.Token == "" && s.config.OIDC.Issuer == "", Key: s.key, Quotas: s.quotas, Logger: s.logger.Named("identity"),

@@ -64,8 +64,7 @@ type Book struct {
 	free   func(ctx context.Context, id runtime.TenantID) error
 	logger *zap.Logger
 
-	changing sync.Mutex // of who changes something: store, then memory; guards warned
-	warned   bool       // that the file's token is a stored one
+	changing sync.Mutex // of who changes something: store, then memory
 
 	mu      sync.RWMutex // guards what follows
 	tokens  map[string]*liveToken
@@ -148,16 +147,6 @@ func (b *Book) Load(ctx context.Context) error {
 	}
 	if len(b.tokens) > 0 {
 		b.nobody.end(errClosed)
-	}
-	if b.first == nil || b.warned {
-		return nil
-	}
-	for _, t := range tokens {
-		if b.warned = same(b.first.Hash, t.Hash); b.warned {
-			b.logger.Warn("the file of token-file has a token that was made by createToken: it has that token's role, and can be revoked. Is ROCKPOOL_TOKEN_FILE meant for this server? Give it a file with another token, or none",
-				zap.String("token", t.Name), zap.Bool("revoked", !t.RevokedAt.IsZero()))
-			break
-		}
 	}
 	return nil
 }

@@ -61,7 +61,9 @@ func (b *Book) Authenticate(shown string) (Caller, error) {
 		return b.anonymous(), nil // as ever: a server that needs no token reads none
 	}
 	hash := hashOf(shown)
-	isFirst := b.first != nil && same(hash, b.first.Hash)
+	if b.first != nil && same(hash, b.first.Hash) {
+		return Caller{Principal: b.first.Principal(), ended: b.first.ended}, nil
+	}
 	var known *liveToken
 	if id, ok := idOf(shown); ok {
 		b.mu.RLock()
@@ -72,13 +74,10 @@ func (b *Book) Authenticate(shown string) (Caller, error) {
 	if known != nil {
 		expected = known.Hash
 	}
-	switch {
-	case same(hash, expected):
-		return known.caller() // also where the server's file has it: that doesn't keep a token from being revoked
-	case isFirst:
-		return Caller{Principal: b.first.Principal(), ended: b.first.ended}, nil
+	if !same(hash, expected) {
+		return Caller{}, errUnknown
 	}
-	return Caller{}, errUnknown
+	return known.caller()
 }
 
 // anonymous returns the caller who shows nothing, until the server needs tokens.

@@ -48,6 +48,12 @@ func idOf(text string) (string, bool) {
 	return uuid.UUID(raw[:len(uuid.UUID{})]).String(), true
 }
 
+// IsMade reports whether a text has the form of the tokens that [Book.CreateToken] makes.
+func IsMade(text string) bool {
+	_, made := idOf(text)
+	return made
+}
+
 // same compares in constant time.
 func same(a, b []byte) bool { return subtle.ConstantTimeCompare(a, b) == 1 }
 

@@ -26,20 +26,19 @@ type attempt struct {
 	err      error // why no stream could be opened
 	exit     agent.Exit
 	exited   bool
-	evidence *runtime.Evidence // the host's, after the exit; nil: none, or it doesn't matter
+	evidence *runtime.Evidence // the host's, at the end; nil: none, or it doesn't matter
 }
 
 // run opens a stream, and copies what it brings until it ends.
 func (a *attempt) run(ctx context.Context, joined func(*agent.Session)) {
-	stream, err := a.connect(ctx)
-	if err != nil {
+	if stream, err := a.connect(ctx); err == nil {
+		joined(stream)
+		a.exit, a.exited = a.pump(ctx, stream)
+	} else {
 		a.err = err
-		return
 	}
-	joined(stream)
-	a.exit, a.exited = a.pump(ctx, stream)
-	if !a.exited || !a.begin.Counted || a.exit.Signal == "" && a.exit.Code == 0 {
-		return // nothing that the host counted could change the outcome
+	if !a.begin.Counted || a.exited && a.exit.Signal == "" && a.exit.Code == 0 {
+		return // what the host counted could change nothing
 	}
 	if evidence, err := a.host.Cluster.Evidence(ctx, a.runner.ID); err == nil {
 		a.evidence = &evidence

@@ -21,7 +21,7 @@ const (
 // check looks after an execution from outside the agent, which may be hostile.
 func (o *owner) check(ctx context.Context, now time.Time) {
 	x := o.Execution()
-	o.checkHost(ctx, x)
+	o.checkHost(ctx, x, now)
 	if o.record.stall.excuses(now) {
 		return
 	}
@@ -43,22 +43,25 @@ func (o *owner) check(ctx context.Context, now time.Time) {
 
 // checkHost has a worker store, once, that the execution runs, and ask the host what it counted: whether the
 // execution ran into the limit of processes, and what it used.
-func (o *owner) checkHost(ctx context.Context, x runtime.Execution) {
-	store := x.State == runtime.ExecutionRunning && !o.stored // only now: most executions are over before, and cost no second write
-	count := o.begin.Counted
+func (o *owner) checkHost(ctx context.Context, x runtime.Execution, now time.Time) {
+	store := x.State == runtime.ExecutionRunning && !o.stored                           // only now: most executions are over before, and cost no second write
+	count := o.begin.Counted && (!o.crowded.Load() || now.Sub(o.polled) >= time.Second) // many in one runner look less often
 	if o.checking || !store && !count {
 		return
 	}
 	o.checking = true
+	if count {
+		o.polled = now
+	}
 	o.workers.Go(func() {
 		stored := store && o.host.Store.PutExecution(ctx, x) == nil
 		var counted runtime.Evidence
 		if count {
-			counted, _ = o.host.Cluster.Evidence(ctx, o.runner.ID) // without it nothing has risen
+			counted, _ = o.host.Cluster.Evidence(ctx, o.runner.ID) // on an error, nothing is known to have risen
 		}
 		o.report(func() {
 			o.checking, o.stored = false, o.stored || stored
-			o.used = max(o.used, counted.CPU-o.begin.Before.CPU)
+			o.counted = max(o.counted, counted.CPU)
 			exceeded := counted.ProcessLimitHits > o.begin.Before.ProcessLimitHits
 			if exceeded && !o.crowded.Load() { // else nobody can tell whose processes they are: the limit itself holds
 				o.kill(ctx, runtime.OutcomeProcessLimit)

@@ -35,7 +35,8 @@ type owner struct {
 	reach    reach
 	went     departure
 	checking bool          // a worker looks at the limits
-	used     time.Duration // processor time that the host counted in the runner since the execution's start
+	counted  time.Duration // processor time of the runner: the host's last count
+	polled   time.Time     // when that was
 	stored   bool          // that it runs
 }
 
@@ -76,8 +77,10 @@ type departure struct {
 
 // A result is how an execution ended.
 type result struct {
-	facts execution.Facts
-	exit  agent.Exit // what the agent measured; where it couldn't say, what the host did
+	facts   execution.Facts
+	exit    agent.Exit
+	exited  bool          // the agent said exit
+	counted time.Duration // else: processor time of the runner, by the host's last count
 }
 
 // Run starts the execution, or goes on with it, follows it to its end, and stores that.
@@ -91,7 +94,12 @@ func (s *Session) Run(ctx context.Context, pool Pool) {
 	} else if end = s.lead(ctx, pool); end == nil {
 		return
 	}
-	exit := end.exit
+	exit, before := end.exit, s.begin.Before.CPU
+	if end.exited {
+		s.host.charges.leave(s.runner.ID, new(exit.User+exit.System), before, 0)
+	} else {
+		exit.User = s.host.charges.leave(s.runner.ID, nil, before, end.counted)
+	}
 	usage := runtime.Usage{
 		Wall: exit.Wall, User: exit.User, System: exit.System, PeakMemory: exit.PeakMemory, OutputBytes: s.record.received.Load(),
 		PeakProcesses: exit.PeakProcesses, BytesRead: exit.BytesRead, BytesWritten: exit.BytesWritten,
@@ -199,14 +207,24 @@ func (o *owner) attempted(ctx context.Context, now time.Time) {
 }
 
 // conclude ends the execution. Where its agent couldn't say what it used, because it was starved or its runner was
-// removed, the host says it: else a program could use as much as it likes without being charged. What other
-// executions of the runner used meanwhile is in it.
+// removed, the host says it: else a program could use as much as it likes without being charged.
 func (o *owner) conclude(facts execution.Facts, a *attempt, now time.Time) {
-	exit := a.exit
-	if began := o.Execution().Marks.StartedAt; !a.exited && !began.IsZero() {
-		exit.Wall, exit.User = max(0, now.Sub(began)), o.used
+	o.end = &result{facts: facts, exit: a.exit, exited: a.exited}
+	if a.exited || facts.Refused != "" {
+		return
 	}
-	o.end = &result{facts, exit}
+	o.end.counted = o.counted
+	if a.evidence != nil {
+		o.end.counted = max(o.counted, a.evidence.CPU)
+	}
+	x := o.Execution()
+	if x.Marks.StartedAt.IsZero() {
+		return
+	}
+	o.end.exit.Wall = max(0, now.Sub(x.Marks.StartedAt))
+	if x.TimeLimit > 0 { // the server may have been away
+		o.end.exit.Wall = min(o.end.exit.Wall, x.TimeLimit+AgentLate+agentAway)
+	}
 }
 
 // catchUp has a worker skip what the agent doesn't have any more, and tries again.

@@ -69,6 +69,8 @@ type Host struct {
 
 	Began func(after time.Duration)             // a command of this server's began so long after it was queued
 	Ended func(s *Session, x runtime.Execution) // its end x is stored, and nobody has seen it yet
+
+	charges charges
 }
 
 // A Session is one execution that isn't finished. Its methods are safe for concurrent
@@ -103,6 +105,7 @@ func (h *Host) New(runner runtime.Runner, x runtime.Execution, begin Begin, log 
 		kills:   make(chan runtime.Outcome, 1),
 		goes:    make(chan runtime.GoneReason, 1),
 	}
+	h.charges.enter(runner.ID, begin.Before.CPU)
 	s.record.session, s.record.log = s, log.Within(h.Quota)
 	s.now.Store(&x)
 	s.stream.Set(nil)
