@@ -109,7 +109,7 @@ func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, 
 	group.Go(func() {
 		select {
 		case <-signals:
-			if within > 0 { // else runners could be removed before the program has ended
+			if within > 0 { // else nothing is to be stopped
 				cancel(server.ErrStopping)
 			}
 		case <-done:
@@ -119,7 +119,9 @@ func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, 
 		case <-signals:
 			_, _ = fmt.Fprintln(s.Err, "rockpool: a second signal ended the server at once; "+left)
 		case <-time.After(within):
-			_, _ = fmt.Fprintln(s.Err, "rockpool: stopping took too long; "+left)
+			if within > 0 {
+				_, _ = fmt.Fprintln(s.Err, "rockpool: stopping took too long; "+left)
+			}
 		case <-done:
 			return
 		}
@@ -136,7 +138,7 @@ func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, 
 // leftover says what becomes of runners when the server ends before it has stopped.
 func leftover(onStop string) string {
 	if onStop == config.StopRemoves {
-		return "runners that it hasn't removed go on running: to end them, start it with --on-stop remove again, and stop it"
+		return "the runners that it hasn't removed go on running. To end them, start the server with --on-stop remove again, and then stop it"
 	}
 	return "the next start takes over what there is"
 }
