@@ -119,9 +119,11 @@ func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, 
 		case <-signals:
 			_, _ = fmt.Fprintln(s.Err, "rockpool: a second signal ended the server at once; "+left)
 		case <-time.After(within):
-			if within > 0 {
-				_, _ = fmt.Fprintln(s.Err, "rockpool: stopping took too long; "+left)
+			why := "stopping took too long"
+			if within == 0 {
+				why = "ended at once, as --stop-within says"
 			}
+			_, _ = fmt.Fprintf(s.Err, "rockpool: %s; %s\n", why, left)
 		case <-done:
 			return
 		}
