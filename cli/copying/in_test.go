@@ -20,6 +20,7 @@ import (
 	"testing/iotest"
 	"testing/synctest"
 
+	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/client"
 )
 
@@ -163,6 +164,34 @@ func TestAnUploadWaitsForAServerThatStartsAgain(t *testing.T) {
 		if err := errors.Join(b.file(t.Context(), from, "there"), b.flush(t.Context())); err != nil || strings.Count(errs.text, "the connection broke") != 1 {
 			t.Errorf("%d bytes: %v, %q", size, err, errs.text)
 		}
+	}
+}
+
+// TestStandardInputNeedsAServer before any of it is read.
+func TestStandardInputNeedsAServer(t *testing.T) {
+	socket, errs := refusing(t, nil)
+	c := &Copier{Client: client.NewSocket(socket), Runner: "r", Stdin: iotest.ErrReader(errors.New("it was read")), Stderr: errs}
+	if err := c.In(t.Context(), "-", "there"); !errors.Is(err, connection.ErrNoServer) || errs.text != "" {
+		t.Errorf("%v, %q", err, errs.text)
+	}
+}
+
+// TestARefusalThatPassesIsNoBrokenConnection: the server answered.
+func TestARefusalThatPassesIsNoBrokenConnection(t *testing.T) {
+	var asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) == 1 {
+			_, _ = io.WriteString(w, `{"errors": [{"message": "full", "extensions": {"code": "QUOTA_EXCEEDED"}}]}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{"data": {"updateFiles": {"failed": []}}}`)
+	}))
+	defer server.Close()
+	var errs bytes.Buffer
+	c := &Copier{Client: client.New(server.URL), Runner: "r", progress: newProgress(io.Discard, true), Stderr: &errs}
+	b := batch{Copier: c, writes: []client.FileInput{{Path: "a"}}}
+	if err := b.flush(t.Context()); err != nil || errs.Len() > 0 || asked.Load() != 2 {
+		t.Errorf("%v, %q after %d attempts", err, errs.String(), asked.Load())
 	}
 }
 
