@@ -23,7 +23,7 @@ func TestALostServerIsSaidOnce(t *testing.T) {
 		j := &Job{Follower: Follower{Out: io.Discard, Err: &errs, Client: client.NewSocket("/nonesuch/socket"), Execution: "x"}, Runner: "r"}
 		_, err := j.Follow(t.Context())
 		err = j.release(err)
-		if want := "the server at http://localhost can't be reached any more: no such file or directory; how the program ended, `rockpool exec show x` says once the server is back; its runner goes by itself 60 s later"; err == nil || err.Error() != want {
+		if want := "the server at http://localhost can't be reached any more: no such file or directory; once the server is back, `rockpool exec show x` says how the program ended; its runner goes by itself 60 s later"; err == nil || err.Error() != want {
 			t.Error(err)
 		}
 		if strings.Count(errs.String(), "\n") != 1 || !strings.Contains(errs.String(), "the connection broke") {
