@@ -94,7 +94,7 @@ func batchCode(ctx context.Context, report cases.Report) error {
 	switch report.Batch.Outcome {
 	case runtime.BatchRunnerGone, runtime.BatchFailed:
 		return ExitError(CodeOurs)
-	case runtime.BatchCancelled:
+	case runtime.BatchCancelled, runtime.BatchStopped: // both also where the user interrupts a batch that a case's failure is stopping
 		if ctx.Err() != nil || report.Failed() == 0 {
 			return ExitError(CodeInterrupted)
 		}

@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
+	"github.com/rockpool/rockpool/cli/cases"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -34,6 +37,31 @@ func TestExitCodes(t *testing.T) {
 		code, says := exitCode(test.end)
 		if code != test.code || (test.says == "") != (says == "") || !strings.Contains(says, test.says) {
 			t.Errorf("%+v: %d %q", test.end, code, says)
+		}
+	}
+}
+
+func TestExitCodesOfCases(t *testing.T) {
+	interrupted, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	passed, failed, skipped := cases.Result{State: runtime.CasePassed}, cases.Result{State: runtime.CaseFailed}, cases.Result{State: runtime.CaseSkipped}
+	for _, test := range []struct {
+		ctx     context.Context
+		outcome runtime.BatchOutcome
+		cases   []cases.Result
+		want    error
+	}{
+		{t.Context(), runtime.BatchCompleted, []cases.Result{passed}, nil},
+		{t.Context(), runtime.BatchCompleted, []cases.Result{passed, failed}, ExitError(1)},
+		{t.Context(), runtime.BatchStopped, []cases.Result{failed, skipped}, ExitError(1)},
+		{interrupted, runtime.BatchStopped, []cases.Result{failed, skipped}, ExitError(130)}, // while a wrong output was stopping it
+		{interrupted, runtime.BatchCancelled, []cases.Result{failed, skipped}, ExitError(130)},
+		{t.Context(), runtime.BatchCancelled, []cases.Result{passed, skipped}, ExitError(130)}, // by somebody else
+		{interrupted, runtime.BatchCompleted, []cases.Result{passed}, nil},                     // it came too late
+		{t.Context(), runtime.BatchRunnerGone, []cases.Result{skipped}, ExitError(125)},
+	} {
+		if err := batchCode(test.ctx, cases.Report{Batch: client.Batch{Outcome: test.outcome}, Cases: test.cases}); !errors.Is(err, test.want) {
+			t.Errorf("%+v: %v", test, err)
 		}
 	}
 }

@@ -50,23 +50,21 @@ func launchOf(languages []client.Language, environment string, file client.FileI
 	l := launch{environment: environment}
 	set := language.Of(recipes(languages)...)
 	recipe, known := set.ByFile(file.Path)
-	if !known && bytes.HasPrefix(file.Base64, []byte("#!")) {
-		if script, found := set.ByScript(file.Base64); environment == "" && found {
-			served, err := serving(languages, script)
-			if err != nil {
-				return l, err
-			}
-			l.environment = served
-		}
-		if l.environment != "" {
-			l.command = slices.Concat([]string{"./" + strings.TrimPrefix(file.Path, "./")}, arguments)
-			return l, nil
-		}
+	program := language.Program{File: file.Path, Args: arguments}
+	scripted := !known && bytes.HasPrefix(file.Base64, []byte("#!"))
+	if scripted {
+		recipe, program.InterpreterArgs, known = set.ByScript(file.Base64)
+	}
+	if !known && environment != "" && scripted { // that may have its interpreter
+		l.command = slices.Concat([]string{"./" + strings.TrimPrefix(file.Path, "./")}, arguments)
+		return l, nil
 	}
 	if !known && environment != "" {
 		recipe, known = set.ByEnvironment(runtime.EnvironmentID(environment))
 	}
 	switch {
+	case !known && scripted:
+		return l, fmt.Errorf("%s has no known file ending, and no language runs its line %.100q: name an environment with --env that has the interpreter", file.Path, language.FirstLine(file.Base64))
 	case !known && environment == "":
 		return l, fmt.Errorf("%s has no known file ending: name an environment with --env; `rockpool languages` lists the endings", file.Path)
 	case !known:
@@ -80,7 +78,6 @@ func launchOf(languages []client.Language, environment string, file client.FileI
 		}
 		l.environment = served
 	}
-	program := language.Program{File: file.Path, Args: arguments}
 	l.build, l.command = recipe.BuildCommand(program), recipe.RunCommand(program)
 	return l, nil
 }

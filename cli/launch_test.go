@@ -16,7 +16,7 @@ import (
 // listed are Rockpool's own languages as the API lists them, where these environments are there.
 func listed(environments ...string) (all []client.Language) {
 	for _, r := range language.Default().All() {
-		l := client.Language{Id: r.ID, Name: r.Name, Extensions: r.Extensions, FileName: r.FileName, Build: r.Build, Run: r.Run, Image: r.Image}
+		l := client.Language{Id: r.ID, Name: r.Name, Aliases: r.Aliases, Extensions: r.Extensions, FileName: r.FileName, Build: r.Build, Run: r.Run, Image: r.Image}
 		l.Limits = client.LanguageLimits{MemoryMiB: r.Limits.MemoryMiB, Processes: r.Limits.Processes, WorkspaceMiB: r.Limits.WorkspaceMiB, TimeLimit: r.Limits.Seconds}
 		for _, id := range r.Environments {
 			if l.EnvironmentIds = append(l.EnvironmentIds, string(id)); l.EnvironmentId == nil && slices.Contains(environments, string(id)) {
@@ -38,9 +38,10 @@ func TestLaunch(t *testing.T) {
 		{"by ending", "10", client.FileInput{Path: "hello.py"}, launch{"10", nil, []string{"python3", "hello.py", "a b"}}},
 		{"ending before environment", "python", client.FileInput{Path: "x.sh"}, launch{"python", nil, []string{"sh", "x.sh", "a b"}}},
 		{"ending before #!", "10", client.FileInput{Path: "x.mjs", Base64: script}, launch{"10", nil, []string{"node", "x.mjs", "a b"}}},
-		{"by #! line", "shell", client.FileInput{Path: "x", Base64: script}, launch{"shell", nil, []string{"./x", "a b"}}},
-		{"by #! line alone", "", client.FileInput{Path: "x", Base64: []byte("#!/usr/bin/env python3\n")}, launch{"python", nil, []string{"./x", "a b"}}},
-		{"by #! line with an option", "", client.FileInput{Path: "x", Base64: []byte("#! /bin/sh -e")}, launch{"shell", nil, []string{"./x", "a b"}}},
+		{"by #! line", "shell", client.FileInput{Path: "x", Base64: script}, launch{"shell", nil, []string{"perl", "x", "a b"}}},
+		{"by #! line alone", "", client.FileInput{Path: "x", Base64: []byte("#!/usr/bin/env -S python3.12 -u\n")}, launch{"python", nil, []string{"python3", "-u", "x", "a b"}}},
+		{"by #! line with an option", "", client.FileInput{Path: "x", Base64: []byte("#! /bin/sh -e")}, launch{"shell", nil, []string{"sh", "-e", "x", "a b"}}},
+		{"by #! line of no language", "shell", client.FileInput{Path: "x", Base64: []byte("#!/opt/own\n")}, launch{"shell", nil, []string{"./x", "a b"}}},
 		{"by environment", "python", client.FileInput{Path: "x"}, launch{"python", nil, []string{"python3", "x", "a b"}}},
 		{"not an option", "shell", client.FileInput{Path: "-x.py"}, launch{"shell", nil, []string{"python3", "./-x.py", "a b"}}},
 		{"C", "10", client.FileInput{Path: "x;y.c"}, launch{"10", []string{"cc", "-O2", "-o", "./x;y.c.out", "x;y.c", "-lm"}, []string{"./x;y.c.out", "a b"}}},
@@ -65,6 +66,10 @@ func TestLaunchSaysWhatToDo(t *testing.T) {
 		if got, err := launchOf(listed(), test.environment, client.FileInput{Path: test.file}, nil); err == nil || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s in %q: %+v %v", test.file, test.environment, got, err)
 		}
+	}
+	unknown := client.FileInput{Path: "x", Base64: []byte("#!/opt/own -v\nline 2")}
+	if _, err := launchOf(listed("python"), "", unknown, nil); err == nil || err.Error() != `x has no known file ending, and no language runs its line "#!/opt/own -v": name an environment with --env that has the interpreter` {
+		t.Error(err)
 	}
 	languages := listed()
 	languages[0].EnvironmentIds = nil

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -101,13 +102,27 @@ func (c *execLogs) Run(s Streams) error {
 			}
 		}
 		if !page.More || page.Next > to {
-			if !printed {
-				_, err = fmt.Fprintln(s.Err, "rockpool: no such lines: leave out a flag, or the program printed nothing")
+			if printed {
+				return nil
 			}
-			return err
+			return c.none(ctx, s, server)
 		}
 		from, last = &page.Next, nil
 	}
+}
+
+// none says why there are no lines.
+func (c *execLogs) none(ctx context.Context, s Streams, server client.Sender) error {
+	out, err := client.GetEnding(ctx, server, c.ID, 0)
+	if err != nil {
+		return err
+	}
+	yet := ""
+	if out.Execution.State != runtime.ExecutionFinished {
+		yet = " yet"
+	}
+	_, err = fmt.Fprintf(s.Err, "rockpool: no such lines: leave out a flag, or the program printed nothing%s\n", yet)
+	return err
 }
 
 func (c *execLogs) print(out io.Writer, line client.Line) error {

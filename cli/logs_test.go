@@ -42,9 +42,16 @@ func TestLogs(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"--stream", "stderr"}, {"--lines", "2501-2600"}} {
-		if out, errs, code := s.command(append([]string{"exec", "logs", id}, args...)...); out != "" || !strings.HasPrefix(errs, "rockpool: no such lines: ") || code != 0 {
+		if out, errs, code := s.command(append([]string{"exec", "logs", id}, args...)...); out != "" || errs != "rockpool: no such lines: leave out a flag, or the program printed nothing\n" || code != 0 {
 			t.Errorf("%q: %q %q %d", args, out, errs, code)
 		}
+	}
+	silent, err := s.engine.Start(t.Context(), engine.StartInput{RunnerID: runtime.RunnerID(runner), Command: []string{"sleep", "3600000"}, TimeLimit: new(0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, errs, code := s.command("exec", "logs", string(silent.ID)); !strings.HasSuffix(errs, "printed nothing yet\n") || code != 0 {
+		t.Errorf("a program that runs: %q %d", errs, code)
 	}
 	many := run("count", "1200000", "0") // more than a request counts
 	if got := s.works("exec", "logs", many, "--last", "2"); got != "1199998\n1199999\n" {

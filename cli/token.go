@@ -183,7 +183,7 @@ func notAnID(ctx context.Context, server client.Sender, id string, err error) er
 	if len(named) == 0 {
 		return errors.New("there is no token with this id; `rockpool token list` shows the ids")
 	}
-	return fmt.Errorf("that is a name: give the id, %s", strings.Join(named, " or "))
+	return fmt.Errorf("this is a token's name: give its id instead, which is %s", strings.Join(named, " or "))
 }
 
 type tokenGrant struct {

@@ -89,7 +89,7 @@ func TestTokenAndTenantCommands(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.works("token", "create", "moodle", "--role", "ADMIN", "--json")), &named); err != nil {
 		t.Fatal(err)
 	}
-	s.fails("moodle: that is a name: give the id, "+named.Token.ID, "token", "revoke", "moodle")
+	s.fails("moodle: this is a token's name: give its id instead, which is "+named.Token.ID, "token", "revoke", "moodle")
 	var leaked, child struct {
 		Secret string
 		Token  struct{ ID, CreatedBy string }

@@ -32,7 +32,7 @@ type Door interface {
 // Closed serves the paths of a door that the server doesn't open: it answers how that changes.
 func Closed(door Door) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, fmt.Sprintf("This server doesn't open the door %s: its operator starts it with --doors %[1]s (or ROCKPOOL_DOORS).", door.Name()), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("This server doesn't open the door %s: its operator adds %[1]s to --doors (or ROCKPOOL_DOORS), and starts it again.", door.Name()), http.StatusNotFound)
 	})
 }
 

@@ -169,7 +169,7 @@ func (f Flags) alone(ctx context.Context, address string) (bool, error) {
 		return false, nil
 	}
 	if f.TokenFile != "" || os.Getenv("ROCKPOOL_TOKEN") != "" {
-		return false, fmt.Errorf("%w at %s, and with a token none is started for this command alone: start it again, name another with --server, or unset ROCKPOOL_TOKEN_FILE and ROCKPOOL_TOKEN", ErrNoServer, address)
+		return false, fmt.Errorf("%w at %s, and a command with a token starts none for itself: start the server, name another one with --server, or unset ROCKPOOL_TOKEN_FILE and ROCKPOOL_TOKEN", ErrNoServer, address)
 	}
 	return true, nil
 }

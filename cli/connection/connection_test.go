@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -60,6 +61,9 @@ func TestWithATokenNoServerIsStarted(t *testing.T) {
 		alone, err := c.flags.alone(t.Context(), c.address)
 		if alone != c.alone || errors.Is(err, ErrNoServer) != c.refused || !c.refused && err != nil {
 			t.Errorf("%+v: %t, %v", c, alone, err)
+		}
+		if c.refused && !strings.Contains(err.Error(), "a command with a token starts none for itself: start the server, ") {
+			t.Error(err)
 		}
 	}
 }

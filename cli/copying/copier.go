@@ -43,14 +43,18 @@ func (c *Copier) leaveOut(path, why string) {
 	_, _ = fmt.Fprintf(c.Stderr, "rockpool: %s is left out: %s\n", output.Plain(path), output.Plain(why))
 }
 
-// stat returns nil if there is nothing at path.
+// stat returns nil if there is nothing at path. It is a copy's first call, so a server that isn't there is one that nobody started.
 func (c *Copier) stat(ctx context.Context, path string) (*client.DownloadableFile, error) {
-	out, err := client.GetFile(ctx, connection.Patient(c.Client, connection.Patience), c.Runner, inRunner(path))
+	return c.statBy(ctx, connection.Patient(c.Client, connection.Patience), path)
+}
+
+func (c *Copier) statBy(ctx context.Context, server client.Sender, path string) (*client.DownloadableFile, error) {
+	out, err := client.GetFile(ctx, server, c.Runner, inRunner(path))
 	if err != nil {
 		return nil, err
 	}
 	if out.Runner == nil {
-		return nil, fmt.Errorf("there is no runner %q; `rockpool runner list` lists those that there are", c.Runner)
+		return nil, &client.Error{Message: fmt.Sprintf("there is no runner %q; `rockpool runner list` lists those that there are", c.Runner)}
 	}
 	return out.Runner.File, nil
 }

@@ -34,6 +34,9 @@ func (c *Copier) In(ctx context.Context, from, to string) error {
 		if to == "" || strings.HasSuffix(to, "/") {
 			return errors.New("name the file that standard input is to become, as RUNNER:PATH")
 		}
+		if _, err := c.stat(ctx, to); err != nil { // before a byte is read: it can't be read again
+			return err
+		}
 		bits := "0744"
 		if c.Writable {
 			bits = "0766"
@@ -254,12 +257,14 @@ func (c *Copier) stream(ctx context.Context, content io.Reader, size int64, to, 
 	return err
 }
 
-// persist repeats what a broken connection interrupted. The server was there, so it also waits for one that starts again.
+// persist repeats what a broken connection interrupted, or what the server has no room for yet. The server was there, so it
+// also waits for one that starts again.
 func (c *Copier) persist(ctx context.Context, again func(error) bool, attempt func() error) error {
 	said := false
 	err := client.Persist(ctx, connection.Patience, func(err error) bool {
 		goesOn := again(err)
-		if goesOn && !said && ctx.Err() == nil {
+		answered := (*client.Error)(nil)
+		if goesOn && !said && ctx.Err() == nil && !errors.As(err, &answered) {
 			said = true
 			c.progress.end()
 			_, _ = fmt.Fprintf(c.Stderr, "rockpool: the connection broke; trying to take it up again for %v, or until Ctrl-C\n", connection.Patience)

@@ -20,6 +20,7 @@ import (
 	"testing/iotest"
 	"testing/synctest"
 
+	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/client"
 )
 
@@ -121,41 +122,76 @@ func (s *starting) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// refusing returns a socket that refuses connections, until the first line is written to errs: handler serves it then.
+func refusing(t *testing.T, handler http.HandlerFunc) (socket string, errs *starting) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "s")
+	listener, err := net.Listen("unix", socket)
+	if err == nil {
+		listener.(*net.UnixListener).SetUnlinkOnClose(false)
+		err = listener.Close() // what remains refuses connections
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(handler)
+	_ = server.Listener.Close()
+	t.Cleanup(server.Close)
+	return socket, &starting{start: func() {
+		if server.Listener, err = net.Listen("unix", filepath.Join(filepath.Dir(socket), "new")); err == nil {
+			err = os.Rename(filepath.Join(filepath.Dir(socket), "new"), socket)
+		}
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		server.Start()
+	}}
+}
+
 func TestAnUploadWaitsForAServerThatStartsAgain(t *testing.T) {
 	for _, size := range []int64{1, smallFile + 1} { // with others in one call, and in its own
-		from, socket := filepath.Join(t.TempDir(), "file"), filepath.Join(t.TempDir(), "s")
+		from := filepath.Join(t.TempDir(), "file")
 		if err := os.WriteFile(from, make([]byte, size), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		listener, err := net.Listen("unix", socket)
-		if err == nil {
-			listener.(*net.UnixListener).SetUnlinkOnClose(false)
-			err = listener.Close() // what remains refuses connections
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		socket, errs := refusing(t, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			_, _ = io.WriteString(w, `{"data": {"uploadFile": {"file": {"size": 1}}, "updateFiles": {"failed": []}}}`)
-		}))
-		_ = server.Listener.Close()
-		errs := &starting{start: func() {
-			if server.Listener, err = net.Listen("unix", filepath.Join(filepath.Dir(socket), "new")); err == nil {
-				err = os.Rename(filepath.Join(filepath.Dir(socket), "new"), socket)
-			}
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			server.Start()
-		}}
+		})
 		c := &Copier{Client: client.NewSocket(socket), Runner: "r", progress: newProgress(io.Discard, true), Stderr: errs}
 		b := batch{Copier: c}
 		if err := errors.Join(b.file(t.Context(), from, "there"), b.flush(t.Context())); err != nil || strings.Count(errs.text, "the connection broke") != 1 {
 			t.Errorf("%d bytes: %v, %q", size, err, errs.text)
 		}
-		server.Close()
+	}
+}
+
+// TestStandardInputNeedsAServer before any of it is read.
+func TestStandardInputNeedsAServer(t *testing.T) {
+	socket, errs := refusing(t, nil)
+	c := &Copier{Client: client.NewSocket(socket), Runner: "r", Stdin: iotest.ErrReader(errors.New("it was read")), Stderr: errs}
+	if err := c.In(t.Context(), "-", "there"); !errors.Is(err, connection.ErrNoServer) || errs.text != "" {
+		t.Errorf("%v, %q", err, errs.text)
+	}
+}
+
+// TestARefusalThatPassesIsNoBrokenConnection: the server answered.
+func TestARefusalThatPassesIsNoBrokenConnection(t *testing.T) {
+	var asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) == 1 {
+			_, _ = io.WriteString(w, `{"errors": [{"message": "full", "extensions": {"code": "QUOTA_EXCEEDED"}}]}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{"data": {"updateFiles": {"failed": []}}}`)
+	}))
+	defer server.Close()
+	var errs bytes.Buffer
+	c := &Copier{Client: client.New(server.URL), Runner: "r", progress: newProgress(io.Discard, true), Stderr: &errs}
+	b := batch{Copier: c, writes: []client.FileInput{{Path: "a"}}}
+	if err := b.flush(t.Context()); err != nil || errs.Len() > 0 || asked.Load() != 2 {
+		t.Errorf("%v, %q after %d attempts", err, errs.String(), asked.Load())
 	}
 }
 

@@ -81,7 +81,11 @@ func (c *Copier) fetchTree(ctx context.Context, root *os.Root, name, from string
 	}
 	defer below.Close()
 	files, err := connection.Pages(func(after *string) ([]client.File, client.PageInfo, error) {
-		out, err := client.GetFiles(ctx, connection.Patient(c.Client, connection.Patience), c.Runner, new(inRunner(from)), connection.PageSize, after)
+		var out *client.GetFilesResponse
+		err := c.persist(ctx, client.Passing, func() (err error) {
+			out, err = client.GetFiles(ctx, c.Client, c.Runner, new(inRunner(from)), connection.PageSize, after)
+			return err
+		})
 		switch {
 		case err != nil:
 			return nil, client.PageInfo{}, err
@@ -152,14 +156,14 @@ type rewinder interface {
 // download copies a file's content. A connection that breaks is taken up again
 // from the beginning; a URL is asked for each time, since it is short-lived.
 func (c *Copier) download(ctx context.Context, from string, out rewinder) error {
-	return client.Persist(ctx, connection.Patience, func(err error) bool { return client.Passing(err) && !connection.Absent(err) }, func() error {
+	return c.persist(ctx, client.Passing, func() error {
 		if _, err := out.Seek(0, io.SeekStart); err != nil {
 			return &client.Error{Message: err.Error()}
 		}
 		if err := out.Truncate(0); err != nil {
 			return &client.Error{Message: err.Error()}
 		}
-		now, err := c.stat(ctx, from)
+		now, err := c.statBy(ctx, c.Client, from)
 		if err != nil {
 			return err
 		}

@@ -33,6 +33,47 @@ func TestBaseInRunner(t *testing.T) {
 	_ = below.Close()
 }
 
+// TestADownloadWaitsForAServerThatStartsAgain has a server that is away when a tree is listed, and when a file is fetched.
+func TestADownloadWaitsForAServerThatStartsAgain(t *testing.T) {
+	for name, files := range map[string]string{"tree": `[]`, "file": ""} {
+		socket, errs := refusing(t, func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			switch {
+			case r.Method == http.MethodGet:
+				_, _ = io.WriteString(w, "content")
+			case strings.Contains(string(body), "GetFiles"):
+				_, _ = io.WriteString(w, `{"data": {"runner": {"files": {"nodes": `+files+`, "pageInfo": {"hasNextPage": false}}}}}`)
+			default:
+				_, _ = io.WriteString(w, `{"data": {"runner": {"file": {"path": "x", "size": 7, "downloadUrl": "/x"}}}}`)
+			}
+		})
+		root, err := os.OpenRoot(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &Copier{Client: client.NewSocket(socket), Runner: "r", progress: newProgress(io.Discard, true), Stderr: errs}
+		if files != "" {
+			err = c.fetchTree(t.Context(), root, name, "x")
+		} else {
+			err = c.fetch(t.Context(), root, name, "x", "0644")
+		}
+		_, gone := root.Stat(name)
+		if err = errors.Join(err, gone, root.Close()); err != nil || strings.Count(errs.text, "the connection broke") != 1 {
+			t.Errorf("%s: %v, %q", name, err, errs.text)
+		}
+	}
+}
+
+// TestARunnerThatIsGoneEndsADownload at once: no connection broke.
+func TestARunnerThatIsGoneEndsADownload(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"data": {"runner": null}}`) }))
+	defer server.Close()
+	c := &Copier{Client: client.New(server.URL), Runner: "r"}
+	if _, err := c.stat(t.Context(), "x"); err == nil || client.Passing(err) || !strings.Contains(err.Error(), `there is no runner "r"`) {
+		t.Error(err)
+	}
+}
+
 // A disk that is full isn't tried for a minute.
 func TestDownloadEndsWhereItCannotBeWritten(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "content") }))

@@ -75,7 +75,7 @@ func (f *Follower) Follow(ctx context.Context) (ended client.Ending, err error) 
 		case local != nil:
 			return client.Ending{}, local
 		case err != nil && client.Passing(err):
-			return client.Ending{}, fmt.Errorf("%w; how the program ended, `rockpool exec show %s` says once the server is back", connection.Lost(f.Client, err), f.Execution)
+			return client.Ending{}, fmt.Errorf("%w; once the server is back, `rockpool exec show %s` says how the program ended", connection.Lost(f.Client, err), f.Execution)
 		case err != nil:
 			return client.Ending{}, err
 		}

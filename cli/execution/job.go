@@ -51,11 +51,10 @@ type Job struct {
 // was claimed is released in any case.
 func (j *Job) Run(ctx context.Context) (ended client.Ending, err error) {
 	if j.Environment != "" {
-		runner, err := Claim(ctx, j.Err, j.Client, Request{Environment: j.Environment, Timeout: abandoned, Wait: runnerPatience, Labels: j.Labels, brief: true})
-		if err != nil {
+		request := Request{Environment: j.Environment, Timeout: abandoned, Wait: runnerPatience, Labels: j.Labels, brief: true}
+		if j.Runner, err = Claim(ctx, j.Err, j.Client, request); err != nil {
 			return failed(ctx, err)
 		}
-		j.Runner = runner
 		defer func() { err = j.release(err) }()
 	}
 	if err := j.upload(ctx); err != nil {

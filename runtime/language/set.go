@@ -9,6 +9,7 @@ import (
 	_ "embed"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -53,18 +54,38 @@ func (s *Set) ByFile(name string) (Recipe, bool) {
 	return s.first(func(r Recipe) bool { return slices.Contains(r.Extensions, extension) })
 }
 
-// ByScript returns the recipe for a source that begins with a #! line, by the interpreter that the line names.
-func (s *Set) ByScript(source []byte) (Recipe, bool) {
+// ByScript returns the recipe for a source that begins with a #! line, by the interpreter that the line names, and the
+// arguments that the line has for that. A recipe that builds is for no script.
+func (s *Set) ByScript(source []byte) (r Recipe, interpreterArgs []string, found bool) {
+	line, script := strings.CutPrefix(FirstLine(source), "#!")
+	words := strings.Fields(line)
+	if len(words) > 0 && path.Base(words[0]) == "env" {
+		words = words[1:]
+		for len(words) > 0 && (strings.HasPrefix(words[0], "-") || strings.Contains(words[0], "=")) { // as in env -S A=b python3 -u
+			words = words[1:]
+		}
+	}
+	if !script || len(words) == 0 {
+		return Recipe{}, nil, false
+	}
+	name := path.Base(words[0])
+	major, _, _ := strings.Cut(name, ".") // of python3.12
+	for _, is := range []func(Recipe) bool{
+		func(r Recipe) bool { return path.Base(r.Run[0]) == name },
+		func(r Recipe) bool { return path.Base(r.Run[0]) == major },
+		func(r Recipe) bool { return r.ID == name || slices.Contains(r.Aliases, name) },
+	} {
+		if r, found = s.first(func(r Recipe) bool { return len(r.Build) == 0 && len(r.Run) > 0 && is(r) }); found {
+			return r, words[1:], true
+		}
+	}
+	return Recipe{}, nil, false
+}
+
+// FirstLine returns a source's first line.
+func FirstLine(source []byte) string {
 	line, _, _ := bytes.Cut(source, []byte("\n"))
-	words := bytes.Fields(bytes.TrimPrefix(line, []byte("#!")))
-	if !bytes.HasPrefix(line, []byte("#!")) || len(words) == 0 {
-		return Recipe{}, false
-	}
-	name := path.Base(string(words[0]))
-	if name == "env" && len(words) > 1 {
-		name = string(words[1])
-	}
-	return s.first(func(r Recipe) bool { return len(r.Run) > 0 && r.Run[0] == name })
+	return string(line)
 }
 
 // ByEnvironment returns the recipe that prefers this environment most.

@@ -1,6 +1,7 @@
 package language_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -29,6 +30,21 @@ func TestTheDefaultSetHasTheLanguages(t *testing.T) {
 	for _, name := range []string{"", "x", "x.", ".", "x.unknown", "py"} {
 		if r, found := set.ByFile(name); found {
 			t.Errorf("%q is taken for %s", name, r.ID)
+		}
+	}
+}
+
+func TestScriptsNameTheirLanguage(t *testing.T) {
+	set := language.Of(append(language.Default().All(), language.Recipe{ID: "placed", Run: []string{"/opt/placed/bin/own", "{file}"}}, language.Recipe{ID: "dotted", Run: []string{"/opt/python3.13", "{file}"}})...)
+	for line, want := range map[string]string{
+		"#!/usr/bin/python3\nprint()": "python3", "#!/usr/bin/env python3\r\n": "python3", "#!/usr/bin/env -S python3 -u -B": "python3 -u -B",
+		"#!/usr/bin/env -S A=b python3": "python3", "#!/usr/bin/python": "python3", "#!/usr/bin/python3.12 -u": "python3 -u", "#! /bin/sh -e": "shell -e",
+		"#!/usr/bin/env node": "nodejs", "#!/usr/bin/env nodejs": "nodejs", "#!/bin/own": "placed", "#!/usr/bin/python3.13": "dotted", "#!/usr/bin/lua": "lua",
+		"#!/usr/bin/python2": "", "#!/usr/bin/env gcc": "", "#!/usr/bin/java": "", "#!/usr/bin/env": "", "#!/usr/bin/env -S": "", "#!": "", "": "", "python3": "",
+	} {
+		r, args, found := set.ByScript([]byte(line))
+		if got := strings.Join(append([]string{r.ID}, args...), " "); got != want || found != (want != "") {
+			t.Errorf("%q: %q, want %q", line, got, want)
 		}
 	}
 }

@@ -68,7 +68,7 @@ func lockNests(ctx context.Context, path string, say Sayer) (*os.File, error) {
 	said := false
 	for {
 		if err := os.MkdirAll(path, 0o700); err != nil {
-			return nil, fmt.Errorf("a server for this run alone needs a directory: %w: set ROCKPOOL_DATA to a path below one that you may write to, for example /tmp/rockpool-$USER/data", err)
+			return nil, fmt.Errorf("a server for this run alone needs a directory: %w: set ROCKPOOL_DATA to a path in a directory that you may write to, for example /tmp/rockpool-$USER/data", err)
 		}
 		dir, err := os.Open(path)
 		if errors.Is(err, os.ErrNotExist) {

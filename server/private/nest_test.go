@@ -12,7 +12,7 @@ func TestADirectoryThatCannotBeMadeNamesTheSetting(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lockNests(t.Context(), filepath.Join(file, "below"), nil); err == nil || !strings.Contains(err.Error(), "not a directory: set ROCKPOOL_DATA") {
+	if _, err := lockNests(t.Context(), filepath.Join(file, "below"), nil); err == nil || !strings.Contains(err.Error(), "not a directory: set ROCKPOOL_DATA to a path in a directory that you may write to") {
 		t.Error(err)
 	}
 }
