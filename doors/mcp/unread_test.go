@@ -204,3 +204,21 @@ func TestQuotedIsNoLessThanJSON(t *testing.T) {
 		}
 	}
 }
+
+// TestAnswersAreNoLargerThanIsCounted, whatever the SDK escapes in text and in structured content.
+func TestAnswersAreNoLargerThanIsCounted(t *testing.T) {
+	for _, text := range []string{"x", "<", ">", "&", "\x01", `"`, "\u2028"} {
+		text = strings.Repeat(text, 10_000)
+		for _, said := range []answer{{text: text}, {}} {
+			c := &call{request: &request{hold: new(peers.Hold)}}
+			result, err := c.result(content{Text: text}, said)
+			if err != nil {
+				t.Fatal(err)
+			}
+			const frame = 200 // bytes around them
+			if data, err := json.Marshal(result); err != nil || answerCopies*int64(len(data)-frame) > c.request.taken {
+				t.Errorf("%q: an answer of %d bytes takes %d, %v", text[:1], len(data), c.request.taken, err)
+			}
+		}
+	}
+}
