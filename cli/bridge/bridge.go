@@ -41,7 +41,7 @@ type Bridge struct {
 	writing sync.Mutex // guards out
 	out     io.Writer
 
-	reopening sync.Mutex // held while a session is opened for a forgotten one
+	opening sync.Mutex // held while a session is opened
 
 	mu       sync.Mutex               // guards the rest
 	first    []byte                   // the message that opened the session
@@ -85,7 +85,8 @@ func (b *Bridge) Run(ctx context.Context, in io.Reader) error {
 			calls.Wait()
 			return err
 		case line := <-lines:
-			m, wrong := parse(line), malformed(line)
+			m := parse(line)
+			wrong := malformed(m)
 			switch {
 			case len(bytes.TrimSpace(line)) == 0:
 			case wrong != nil:
@@ -93,9 +94,7 @@ func (b *Bridge) Run(ctx context.Context, in io.Reader) error {
 					b.write(refusal)
 				}
 			case m.Method == "initialize":
-				before := b.session()
-				b.pass(calling, m)
-				if before != "" && before != b.session() {
+				if before := b.open(calling, m); before != "" {
 					calls.Go(func() { b.leave(context.WithoutCancel(ctx), before) })
 				}
 			case m.Method == "notifications/initialized": // before all that follows
@@ -125,7 +124,7 @@ type message struct {
 	line []byte
 }
 
-// parse reads what it can: the door refuses what is no message.
+// parse reads what it can. What isn't JSON has neither an id nor a method.
 func parse(line []byte) message {
 	m := message{line: line}
 	_ = json.Unmarshal(line, &m)
@@ -148,16 +147,15 @@ func key(id json.RawMessage) string {
 }
 
 // malformed returns the errors for a line that is no message; nil: it is one. A batch gets one for each of its calls.
-func malformed(line []byte) (refusals [][]byte) {
-	if !json.Valid(line) {
-		return [][]byte{refusal(nil, invalidJSON, "the line isn't JSON")}
-	}
+func malformed(m message) (refusals [][]byte) {
 	var batch []json.RawMessage
-	if json.Unmarshal(line, &batch) != nil || batch == nil {
-		if m := parse(line); len(m.ID) == 0 && m.Method == "" {
-			return [][]byte{refusal(nil, invalidRequest, "the line is no message of JSON-RPC")}
-		}
+	switch {
+	case len(m.ID) > 0 || m.Method != "":
 		return nil
+	case !json.Valid(m.line):
+		return [][]byte{refusal(nil, invalidJSON, "the line isn't JSON")}
+	case json.Unmarshal(m.line, &batch) != nil || batch == nil:
+		return [][]byte{refusal(nil, invalidRequest, "the line is no message of JSON-RPC")}
 	}
 	const each = "send each message in a line of its own, not in a list"
 	for _, one := range batch {
@@ -225,6 +223,18 @@ func await(ctx context.Context, begun <-chan struct{}) {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// open passes a message on that opens a session. It returns the session that this one replaces; "": none.
+func (b *Bridge) open(ctx context.Context, m message) (before string) {
+	b.opening.Lock()
+	defer b.opening.Unlock()
+	before = b.session()
+	b.pass(ctx, m)
+	if before == b.session() {
+		return ""
+	}
+	return before
 }
 
 // pass sends a message, and writes what comes of it.
@@ -355,8 +365,8 @@ func read(response *http.Response, each func(line []byte)) error {
 // reopen opens a session as the client did, unless that was done since the forgotten one. Of calls at once, one does it, and the
 // others wait.
 func (b *Bridge) reopen(ctx context.Context, forgotten string) error {
-	b.reopening.Lock()
-	defer b.reopening.Unlock()
+	b.opening.Lock()
+	defer b.opening.Unlock()
 	b.mu.Lock()
 	first, id := b.first, b.id
 	b.mu.Unlock()

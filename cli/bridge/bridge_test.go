@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -261,6 +262,58 @@ func TestCallsAtOnceOpenOneSession(t *testing.T) {
 	if d.opened != 2 {
 		t.Errorf("%d sessions", d.opened)
 	}
+}
+
+// TestCallsWaitForTheClientsSession: a call that meets a forgotten session opens none while the client does.
+func TestCallsWaitForTheClientsSession(t *testing.T) {
+	d := &door{}
+	called, forgotten := make(chan struct{}), make(chan struct{})
+	opens, opened := make(chan struct{}, 2), make(chan struct{})
+	d.serve = func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		session := r.Header.Get("Mcp-Session-Id")
+		switch m := parse(body); {
+		case m.Method == "initialize" && string(m.ID) == "1":
+			w.Header().Set("Mcp-Session-Id", "s1")
+			fmt.Fprint(w, `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18"}}`)
+		case m.Method == "initialize":
+			opens <- struct{}{}
+			<-opened
+			w.Header().Set("Mcp-Session-Id", "s2")
+			fmt.Fprint(w, `{"jsonrpc":"2.0","id":3,"result":{"protocolVersion":"2025-06-18"}}`)
+		case session == "s1" && len(m.ID) > 0:
+			close(called)
+			<-forgotten
+			w.WriteHeader(http.StatusNotFound)
+		case len(m.ID) > 0:
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"session":%q}}`, m.ID, session)
+		}
+	}
+	c := newClient(t, d)
+	c.says(`{"jsonrpc":"2.0","id":1,"method":"initialize"}`)
+	c.sees(`"id":1`)
+	c.says(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+	wait.Receive(t, called, "the call")
+	c.says(`{"jsonrpc":"2.0","id":3,"method":"initialize"}`)
+	wait.Receive(t, opens, "the client's session")
+	close(forgotten)
+	wait.For(t, "the call waits for the session", func() bool { return len(opens) > 0 || waitsToReopen() })
+	close(opened)
+	c.sees(`"id":3`, `"session":"s2"`)
+	if len(opens) != 0 {
+		t.Error("two sessions were opened")
+	}
+}
+
+// waitsToReopen reports whether a call waits until it may open a session.
+func waitsToReopen() bool {
+	stacks := make([]byte, 1<<20)
+	for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+		if strings.Contains(stack, "[sync.Mutex.Lock") && strings.Contains(stack, "(*Bridge).reopen(") {
+			return true
+		}
+	}
+	return false
 }
 
 // TestCancellationsFollowTheirCalls: the server ignores one that comes first.

@@ -56,6 +56,12 @@ const firstToken = "the first administrator's token"
 
 func newBed(t testing.TB, change func(d *Door)) *bed {
 	t.Helper()
+	return newBedOf(t, maxHeld, change)
+}
+
+// newBedOf returns one whose tokens may hold so many bytes.
+func newBedOf(t testing.TB, held int64, change func(d *Door)) *bed {
+	t.Helper()
 	fake := clustertest.NewFake()
 	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
 	if err != nil {
@@ -76,7 +82,7 @@ func newBed(t testing.TB, change func(d *Door)) *bed {
 	if err := book.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b := &bed{t: t, door: New(), engine: eng, book: book, audit: log, counts: new(doors.Counts), peers: peers.New(peers.Bounds{AllConnections: 1000, Connections: 1000, Operations: 100, TokenOperations: maxOperations, Bodies: 1 << 30, TokenBodies: maxHeld, PeerBodies: 1 << 30})}
+	b := &bed{t: t, door: New(), engine: eng, book: book, audit: log, counts: new(doors.Counts), peers: peers.New(peers.Bounds{AllConnections: 1000, Connections: 1000, Operations: 100, TokenOperations: maxOperations, Bodies: 1 << 30, TokenBodies: held, PeerBodies: 1 << 30})}
 	if change != nil {
 		change(b.door)
 	}

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -20,7 +21,6 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/rockpool/rockpool/doors"
-	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 )
@@ -111,17 +111,21 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, protocol http.Handle
 		http.Error(w, refused.Message, refused.Status)
 		return
 	}
-	if err == nil {
-		err = doors.HoldOf(r).Grow(bodyCopies * (int64(len(body)) - peers.FreeBody))
-	}
-	if err == nil {
-		err = doors.HoldOf(r).Expand(body) // the SDK decodes some of it into maps
-	}
-	if code := runtime.CodeOf(err); code == runtime.CodeInvalidInput || code == runtime.CodeLimitExceeded {
-		http.Error(w, runtime.MessageOf(err), http.StatusBadRequest)
+	if err != nil {
+		tooMuch(w, err)
 		return
 	}
-	if err != nil {
+	needed, err := decoded(body)
+	hold := doors.HoldOf(r)
+	switch room := hold.Room(); {
+	case err != nil:
+		http.Error(w, runtime.MessageOf(err), http.StatusBadRequest)
+		return
+	case needed > room: // it would be refused for ever
+		http.Error(w, fmt.Sprintf("the message is too large: beside its body, it needs %d bytes of memory, and at most %d are left (--body-memory)", needed, room), http.StatusRequestEntityTooLarge)
+		return
+	}
+	if err := hold.Grow(needed); err != nil {
 		tooMuch(w, err)
 		return
 	}

@@ -1,9 +1,7 @@
 package mcp
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -108,6 +106,7 @@ func (c *call) collect(id runtime.RunnerID, before map[string]version, out *ran)
 				images = append(images, &sdk.ImageContent{Data: data, MIMEType: kind})
 				made.Note = "it is an image of this answer"
 			case len(data) > room:
+				c.request.give(int64(len(data)))
 				made.Note = "its content is left out, because it is large"
 			default:
 				room -= len(data)
@@ -123,19 +122,16 @@ func isImage(path string) bool {
 	return slices.ContainsFunc([]string{".png", ".jpg", ".jpeg", ".gif", ".webp"}, func(end string) bool { return strings.HasSuffix(strings.ToLower(path), end) })
 }
 
-// read returns at most so many bytes of a file from an offset on, and the file's size. They take memory.
+// read returns at most so many bytes of a file from an offset on, and the file's size. They take memory; the caller gives
+// back what it drops.
 func (c *call) read(id runtime.RunnerID, path string, offset int64, most int) (data []byte, size int64, err error) {
 	info, content, err := c.door.host.Guard.OpenFile(c.ctx, id, path, offset)
 	if err != nil {
 		return nil, 0, err
 	}
-	length := min(int64(most), info.Size-offset)
-	if err := c.request.grow(length); err != nil {
-		return nil, 0, errors.Join(err, content.Close())
-	}
-	data = make([]byte, length)
-	_, err = io.ReadFull(content, data)
-	return data, info.Size, errors.Join(err, content.Close())
+	defer content.Close()
+	data, err = c.request.read(content, min(int64(most), info.Size-offset))
+	return data, info.Size, err
 }
 
 type writeInput struct {

@@ -318,6 +318,8 @@ func TestErrorsSayWhatToDoNext(t *testing.T) {
 	if session.Environment != "python" {
 		t.Errorf("%+v", session)
 	}
+	var done ran
+	a.call("execute", object{"session": session.Session, "shell": "true"}, &done)
 	for _, test := range []struct {
 		tool      string
 		arguments object
@@ -341,6 +343,8 @@ func TestErrorsSayWhatToDoNext(t *testing.T) {
 		{"run_program", object{"environment": "shell", "shell": "true", "files": []object{{"path": "", "text": "!"}}}, runtime.CodeInvalidInput, "files.0.path"},
 		{"run_program", object{"environment": "shell", "shell": "true", "variables": object{"A=B": "x"}}, runtime.CodeInvalidInput, "variables.A=B"},
 		{"run_program", object{"environment": "shell", "shell": "true", "variables": object{"C": "x", "A=B": "x", "A": "x", "B": 3}}, runtime.CodeInvalidInput, "variables.B"},
+		{"run_program", object{"environment": "shell", "shell": "true", "variables": object{"look-after=": "x"}}, runtime.CodeInvalidInput, "variables.look-after="},
+		{"run_program", object{"environment": "shell", "shell": "true", "after": "x"}, runtime.CodeInvalidInput, "after"},
 		{"run_program", object{"environment": "shell", "shell": "true", "files": []object{{"path": "a", "text": "x"}, {"path": 3, "text": "x"}}}, runtime.CodeInvalidInput, "files.1.path"},
 		{"run_program", object{"environment": "shell", "shell": "true", "files": []any{3}}, runtime.CodeInvalidInput, "files.0"},
 		{"run_program", object{"environment": "shell", "command": []any{"true", []string{"a"}}}, runtime.CodeInvalidInput, "command.1"},
@@ -353,6 +357,7 @@ func TestErrorsSayWhatToDoNext(t *testing.T) {
 		{"write_files", object{"session": session.Session}, runtime.CodeInvalidInput, "files"},
 		{"read_output", object{"execution": "nope"}, runtime.CodeExecutionNotFound, ""},
 		{"read_output", object{"execution": "nope", "maxBytes": -1}, runtime.CodeInvalidInput, "maxBytes"},
+		{"read_output", object{"execution": done.Execution, "cursor": "nope"}, runtime.CodeInvalidInput, "cursor"},
 	} {
 		if p := a.refused(test.tool, test.arguments, test.code, test.field); p.Message == "" {
 			t.Errorf("%v: %+v", test.arguments, p)

@@ -169,7 +169,7 @@ func (c *call) run(id runtime.RunnerID, in engine.StartInput, stdin *string) (ou
 		defer close(cancelled)
 		_, _ = c.door.host.Guard.Cancel(context.WithoutCancel(c.ctx), x.ID) // one that has ended needs none
 	}
-	stop := context.AfterFunc(c.ctx, cancel) // not only below: a client that doesn't read may keep this call from there
+	stop := context.AfterFunc(c.ctx, cancel) // at once: a client that doesn't read may block this call
 	defer func() {
 		switch {
 		case !stop():

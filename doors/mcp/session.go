@@ -144,8 +144,8 @@ func (s *session) initialized() bool {
 	return s.opened && s.connection.InitializeParams() != nil
 }
 
-// run waits for the session's end, and releases what it holds: at once, since a client that doesn't read keeps its calls. What
-// they claim from now on hold drops.
+// run waits for the session's end, and releases what it holds: at once, since a client that doesn't read keeps its calls. When
+// they claim a runner later, hold releases it.
 func (s *session) run(ctx context.Context) {
 	<-ctx.Done()
 	s.end(context.Cause(ctx)) // where the server stops

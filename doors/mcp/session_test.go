@@ -326,6 +326,29 @@ func TestCallsAreBoundedAsTheAPIs(t *testing.T) {
 	}
 }
 
+// TestMessagesThatNeverFitAreNotTriedAgain: 429 would make clients send them again and again.
+func TestMessagesThatNeverFitAreNotTriedAgain(t *testing.T) {
+	b := newBedOf(t, 2<<20, nil)
+	text, id := b.token(runtime.DefaultTenant)
+	a := b.agent(text)
+	message := func(size int) string {
+		return `{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", size) + `"}`
+	}
+	for _, large := range []string{message(1000 << 10), `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"a":[` + strings.Repeat("0,", 10_000) + `0]}}}`} {
+		if status, text := b.send(http.MethodPost, text, a.ID(), large); status != http.StatusRequestEntityTooLarge || !strings.Contains(text, "--body-memory") {
+			t.Errorf("%d bytes: %d %s", len(large), status, text)
+		}
+	}
+	held := b.peers.Hold(t.Context(), peers.Shown{Token: id})
+	defer held.Release()
+	if err := held.Grow(1 << 20); err != nil { // another request's
+		t.Fatal(err)
+	}
+	if status, text := b.send(http.MethodPost, text, a.ID(), message(500<<10)); status != http.StatusTooManyRequests {
+		t.Errorf("%d %s", status, text)
+	}
+}
+
 func TestIdleSessionsEnd(t *testing.T) {
 	b := newBed(t, func(d *Door) { d.idle = time.Millisecond })
 	if status, text := b.send(http.MethodPost, firstToken, "", initialize); status != http.StatusOK {

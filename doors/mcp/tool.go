@@ -65,7 +65,7 @@ func define[In, Out any](name, title, description string, hints sdk.ToolAnnotati
 			}
 			out, said, err := run(c, in)
 			if err != nil {
-				return nil, err
+				return nil, renamed(err)
 			}
 			return c.result(out, said)
 		},
@@ -228,7 +228,7 @@ func (s *session) failed(ctx context.Context, name string, err error) *sdk.CallT
 			typed = runtime.Wrap(runtime.CodeInternal, err, "")
 		}
 	}
-	p := problem{Code: typed.Code, Field: shorten(fields.Replace(typed.Field)), Message: shorten(typed.Message), Retryable: typed.Code.Retryable(), Next: next(typed)}
+	p := problem{Code: typed.Code, Field: shorten(typed.Field), Message: shorten(typed.Message), Retryable: typed.Code.Retryable(), Next: next(typed)}
 	if ctx.Err() != nil {
 		p.Next = "" // the agent cancelled it
 	}
@@ -258,8 +258,23 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(text[:maxMessage], "") + "…"
 }
 
-// fields are the engine's names of what our tools call otherwise.
-var fields = strings.NewReplacer("after", "cursor", "environmentId", "environment", "runnerId", "session")
+// renamed returns an engine's error with the tools' name of the field, where they have another.
+func renamed(err error) error {
+	refused, is := errors.AsType[*runtime.Error](err)
+	if !is {
+		return err
+	}
+	renamed := *refused
+	switch refused.Field {
+	case "after":
+		renamed.Field = "cursor"
+	case "environmentId":
+		renamed.Field = "environment"
+	case "runnerId":
+		renamed.Field = "session"
+	}
+	return &renamed
+}
 
 func cancelled(ctx context.Context) string {
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {

@@ -88,7 +88,7 @@ func TestMemoryOfCallsIsCounted(t *testing.T) {
 	a := b.agent(firstToken)
 	var session opened
 	a.call("open_session", object{"environment": "shell"}, &session)
-	for path, text := range map[string]string{"binary": "\xff", "escaped": "\x01"} {
+	for path, text := range map[string]string{"binary": "\xff", "escaped": "\x01", "html": "<"} {
 		if _, err := b.engine.UpdateFiles(t.Context(), runtime.RunnerID(session.Session), nil, "", []runtime.FileWrite{{Path: path, Data: []byte(strings.Repeat(text, size)), Mode: 0o644}}); err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +97,7 @@ func TestMemoryOfCallsIsCounted(t *testing.T) {
 		return fmt.Sprintf(`"read_file","arguments":{"session":%q,"path":%q,"maxBytes":1048576}`, session.Session, path)
 	}
 	for what, call := range map[string]string{
-		"binary": read("binary"), "escaped text": read("escaped"),
+		"binary": read("binary"), "escaped text": read("escaped"), "HTML": read("html"),
 		"input": fmt.Sprintf(`"execute","arguments":{"session":%q,"shell":"sleep 1000","stdin":%q},"_meta":{"progressToken":1}`, session.Session, strings.Repeat("x", size)),
 	} {
 		var messages []string
@@ -120,6 +120,41 @@ func TestMemoryOfCallsIsCounted(t *testing.T) {
 			leave()
 		}
 		gort.KeepAlive(messages)
+	}
+}
+
+// TestFilesThatAreDroppedTakeNoMemory: programs make many that look like images.
+func TestFilesThatAreDroppedTakeNoMemory(t *testing.T) {
+	b := newBed(t, nil)
+	text, id := b.token(runtime.DefaultTenant)
+	a := b.agent(text)
+	var session opened
+	a.call("open_session", object{"environment": "shell"}, &session)
+	var files []runtime.FileWrite
+	for i := range 3 {
+		files = append(files, runtime.FileWrite{Path: fmt.Sprintf("%d.png", i), Data: make([]byte, maxImage), Mode: 0o644})
+	}
+	runner := runtime.RunnerID(session.Session)
+	if _, err := b.engine.UpdateFiles(t.Context(), runner, nil, "", files); err != nil {
+		t.Fatal(err)
+	}
+	wait.For(t, "the requests have ended", func() bool { return b.peers.Usage().BodyBytes == 0 })
+	hold := b.peers.Hold(t.Context(), peers.Shown{Token: id})
+	defer hold.Release()
+	s := b.door.sessionOf(a)
+	c := &call{session: s, ctx: s.ctx, request: &request{hold: &hold}}
+	var out ran
+	c.collect(runner, nil, &out)
+	if held := b.peers.Usage().BodyBytes; held != 0 || c.request.taken != 0 || len(out.Files) != len(files) {
+		t.Errorf("%d bytes are held, %d counted: %+v", held, c.request.taken, out)
+	}
+	if _, err := c.request.read(strings.NewReader("x"), maxImage); err == nil || b.peers.Usage().BodyBytes != 0 {
+		t.Errorf("%d bytes are held after %v", b.peers.Usage().BodyBytes, err)
+	}
+	for _, f := range out.Files {
+		if f.Text+f.Base64 != "" || !strings.Contains(f.Note, "left out") {
+			t.Errorf("%+v", f)
+		}
 	}
 }
 
@@ -164,8 +199,26 @@ func TestAnswersWithoutMemoryAreRefused(t *testing.T) {
 func TestQuotedIsNoLessThanJSON(t *testing.T) {
 	for r := range rune(0x3000) {
 		text := string(r)
-		if data, err := json.Marshal(text); err != nil || len(data)-2 > quoted(text) && !strings.ContainsAny(text, "<>&") {
+		if data, err := json.Marshal(text); err != nil || len(data)-2 > quoted(text) {
 			t.Errorf("%q takes %s, not %d bytes", text, data, quoted(text))
+		}
+	}
+}
+
+// TestAnswersAreNoLargerThanIsCounted, whatever the SDK escapes in text and in structured content.
+func TestAnswersAreNoLargerThanIsCounted(t *testing.T) {
+	for _, text := range []string{"x", "<", ">", "&", "\x01", `"`, "\u2028"} {
+		text = strings.Repeat(text, 10_000)
+		for _, said := range []answer{{text: text}, {}} {
+			c := &call{request: &request{hold: new(peers.Hold)}}
+			result, err := c.result(content{Text: text}, said)
+			if err != nil {
+				t.Fatal(err)
+			}
+			const frame = 200 // bytes around them
+			if data, err := json.Marshal(result); err != nil || answerCopies*int64(len(data)-frame) > c.request.taken {
+				t.Errorf("%q: an answer of %d bytes takes %d, %v", text[:1], len(data), c.request.taken, err)
+			}
 		}
 	}
 }

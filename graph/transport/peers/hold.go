@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 
 	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
@@ -168,6 +169,27 @@ func (h *Hold) Grow(n int64) error {
 	}
 	h.bytes += n
 	return nil
+}
+
+// Room returns how many bytes of memory more it could take if nothing else held any: Grow refuses more for ever.
+func (h *Hold) Room() int64 {
+	if h.peers == nil {
+		return math.MaxInt64
+	}
+	bounds := []int64{h.peers.bodies.most}
+	if h.peer != nil {
+		bounds = append(bounds, h.peer.bodies.most)
+	}
+	if h.shown.Token != "" {
+		bounds = append(bounds, h.peers.bounds.TokenBodies)
+	}
+	room := int64(math.MaxInt64)
+	for _, most := range bounds {
+		if most > 0 { // 0: any
+			room = min(room, most-h.bytes)
+		}
+	}
+	return room
 }
 
 // Shrink gives n bytes back.

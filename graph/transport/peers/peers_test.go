@@ -3,6 +3,7 @@ package peers
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"strconv"
 	"sync"
@@ -161,5 +162,39 @@ func TestGrantsOfATokenHaveAJointBound(t *testing.T) {
 		if u := p.Usage(); u.Refused[count.refused] != 1 || u.Operations+u.Subscriptions != 0 || len(p.tokens) != 0 {
 			t.Errorf("%s: %+v, and %d tokens are known", count.refused, u, len(p.tokens))
 		}
+	}
+}
+
+// TestRoomIsWhatGrowTakes of each bound, whatever others hold.
+func TestRoomIsWhatGrowTakes(t *testing.T) {
+	for _, test := range []struct {
+		all, ofToken, ofPeer int64
+		token                string
+		room                 int64
+	}{
+		{30, 20, 10, "t", 10}, {30, 10, 20, "t", 10}, {10, 20, 30, "t", 10}, {30, 10, 20, "", 20}, {30, 20, 0, "t", 20}, {0, 0, 0, "t", math.MaxInt64},
+	} {
+		p := New(Bounds{Bodies: test.all, TokenBodies: test.ofToken})
+		peer := &caller{bodies: budget{most: test.ofPeer}}
+		hold := func() *Hold {
+			h := p.Hold(context.WithValue(t.Context(), clientKey{}, client{peer: peer}), Shown{Token: test.token})
+			t.Cleanup(h.Release)
+			return &h
+		}
+		other, h := hold(), hold()
+		if err := errors.Join(other.Grow(1), h.Grow(2)); err != nil {
+			t.Fatal(err)
+		}
+		if test.room < math.MaxInt64 {
+			test.room -= 2
+		}
+		room := h.Room()
+		other.ReleaseMemory()
+		if room != test.room || room < math.MaxInt64 && (h.Grow(room+1) == nil || h.Grow(room) != nil) {
+			t.Errorf("%+v: %d", test, room)
+		}
+	}
+	if room := new(Hold).Room(); room != math.MaxInt64 {
+		t.Error(room)
 	}
 }
