@@ -34,16 +34,17 @@ type Options struct {
 
 // New returns the door.
 func New(options Options) doors.Door {
-	return &door{options: options, keepalive: keepalive, closeTime: closeTime, quitGrace: quitGrace, pending: newPending()}
+	return &door{options: options, keepalive: keepalive, closeTime: closeTime, quitGrace: quitGrace, inputStall: inputStall, pending: newPending()}
 }
 
 type door struct {
 	doors.Host
-	options   Options
-	keepalive time.Duration
-	closeTime time.Duration
-	quitGrace time.Duration
-	pending   *pending
+	options    Options
+	keepalive  time.Duration
+	closeTime  time.Duration
+	quitGrace  time.Duration
+	inputStall time.Duration
+	pending    *pending
 }
 
 // Name implements doors.Door.
