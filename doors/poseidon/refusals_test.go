@@ -109,6 +109,9 @@ func TestOperations(t *testing.T) {
 	if got := b.expect(500, "POST", runner+"/execute", `{"command":"true"}`, "errorCode"); got != "NOMAD_OVERLOAD" {
 		t.Error(got)
 	}
+	if got := b.expect(500, "GET", "/health", "", "errorCode"); got != "NOMAD_OVERLOAD" {
+		t.Error(got)
+	}
 	b.expect(204, "DELETE", runner, "", "")
 	other.Release()
 	b.expect(410, "POST", runner+"/execute", `{"command":"true"}`, "message")
