@@ -44,7 +44,8 @@ func (e *BodyError) Error() string { return e.Message }
 
 // ReadBody reads an authenticated request's body, as the API reads its bodies. It takes memory of the request's hold as bytes
 // arrive: a body of which nothing arrives holds none. It returns QUOTA_EXCEEDED where there is none left, or a *BodyError.
-// Then no memory is held, and what the client still sends has been read for a while: the answer must be written next.
+// Then no memory is held, and the answer must be written next. What the client still sends has been read for a while, unless
+// the body's announced length is too long, the body was late or broke off, or its client waits to be asked for it.
 func (h Host) ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, hold := arriving.New(w, r, arriving.DefaultSilence), HoldOf(r)
 	text, err := body.Whole(hold, h.MaxBody)

@@ -63,8 +63,8 @@ type Authentication struct {
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)
 }
 
-// Authenticated serves next to callers who are known. Each request is an operation of its caller, but a DELETE: that takes
-// nothing, and makes room. The context of next's request has the caller, and ends when the caller's token does.
+// Authenticated serves next to callers who are known. Each request is an operation of its caller, except a DELETE:
+// it takes nothing, and makes room. The context of next's request has the caller, and ends when the caller's token does.
 func (h Host) Authenticated(by Authentication, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, err := h.callers.Known(r, by.Shown(r))

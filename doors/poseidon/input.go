@@ -2,85 +2,134 @@ package poseidon
 
 import (
 	"sync"
+	"time"
 
 	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 const (
-	maxInput   = 4 << 20 // bytes of stdin that the program hasn't taken
-	inputPiece = 4 << 10 // bytes that are read, or handed on, at once
-	firstInput = 1 << 10 // bytes of the first buffer
+	maxInput   = 4 << 20          // bytes of stdin that the program hasn't taken
+	inputBlock = 4 << 10          // bytes that are read, kept or handed on at once
+	inputStall = 10 * time.Second // a program that takes no stdin for so long, while there is no room for more, ends
 )
 
-// An input is the stdin that its program hasn't taken. It waits for nothing, so that its connection is always read: else
-// nobody would notice its end. Its methods are safe for concurrent use.
+// An input is the stdin that its program hasn't taken. It keeps blocks, of which the first peers.FreeBody bytes aren't
+// counted: a key that is pressed always has room. Its methods are safe for concurrent use.
 type input struct {
-	fail func(error)   // ends the connection; called once at most
-	more chan struct{} // a hint that there is more
+	stall time.Duration   // see inputStall
+	ended <-chan struct{} // closed when the connection ends
+	fail  func(error)     // ends the connection; called once at most
+	more  chan struct{}   // a hint that there is more
+	taken chan struct{}   // a hint that the program has taken some
 
-	mu      sync.Mutex // guards what follows
-	hold    *peers.Hold
-	waiting []byte
-	held    int // bytes of the buffer that has waiting
-	failed  error
+	mu     sync.Mutex // guards what follows
+	hold   *peers.Hold
+	blocks [][]byte // none is empty; all but the last were full
+	failed error
 }
 
-func newInput(hold *peers.Hold) *input { return &input{more: make(chan struct{}, 1), hold: hold} }
+func newInput(hold *peers.Hold, stall time.Duration) *input {
+	return &input{stall: stall, more: make(chan struct{}, 1), taken: make(chan struct{}, 1), hold: hold}
+}
 
-// Write implements io.Writer. It never fails: what has no room fails the connection, and what comes then is dropped.
+// Write implements io.Writer. While there is no room it waits, as long as the program takes some. Else it doesn't wait: its
+// caller has to read the end of the connection. It never returns an error: what finds no room fails the connection, and what
+// comes after its end is dropped.
 func (in *input) Write(p []byte) (int, error) {
+	for rest := p; ; {
+		n, err := in.add(rest)
+		if n > 0 {
+			hint(in.more)
+		}
+		if rest = rest[n:]; err == nil {
+			return len(p), nil
+		}
+		stalled := time.NewTimer(in.stall)
+		select {
+		case <-in.taken:
+			stalled.Stop()
+		case <-in.ended:
+			stalled.Stop()
+			return len(p), nil
+		case <-stalled.C:
+			in.refuse(err)
+			return len(p), nil
+		}
+	}
+}
+
+// hint leaves a hint, unless there is one.
+func hint(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// add keeps what has room of p, and returns how much that is, and why the rest has none.
+func (in *input) add(p []byte) (n int, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.failed != nil {
 		return len(p), nil
 	}
-	if in.failed = in.add(p); in.failed != nil {
-		in.fail(in.failed)
-		return len(p), nil
+	for n < len(p) {
+		last := len(in.blocks) - 1
+		if last < 0 || len(in.blocks[last]) == cap(in.blocks[last]) {
+			if err := in.grow(); err != nil {
+				return n, err
+			}
+			last++
+		}
+		block := in.blocks[last]
+		some := min(cap(block)-len(block), len(p)-n)
+		in.blocks[last] = append(block, p[n:n+some]...)
+		n += some
 	}
-	select {
-	case in.more <- struct{}{}:
-	default:
-	}
-	return len(p), nil
+	return n, nil
 }
 
-// add appends p. The caller holds mu.
-func (in *input) add(p []byte) error {
-	size := len(in.waiting) + len(p)
-	if size > maxInput {
-		return runtime.Errorf(runtime.CodeLimitExceeded, "the program doesn't read its stdin: at most %d MiB of it may wait", maxInput>>20)
+// grow adds a block. The caller holds mu.
+func (in *input) grow() error {
+	to := (len(in.blocks) + 1) * inputBlock
+	if to > maxInput {
+		return runtime.Errorf(runtime.CodeLimitExceeded, "stdin comes faster than the program reads it: at most %d MiB may wait", maxInput>>20)
 	}
-	if size > cap(in.waiting) {
-		if err := in.resize(min(max(2*size, firstInput), maxInput)); err != nil {
+	if to > peers.FreeBody {
+		if err := in.hold.Grow(inputBlock); err != nil {
 			return err
 		}
 	}
-	in.waiting = append(in.waiting, p...)
+	in.blocks = append(in.blocks, make([]byte, 0, inputBlock))
 	return nil
 }
 
-// resize moves what waits to a buffer of so many bytes. The caller holds mu.
-func (in *input) resize(to int) error {
-	if err := in.hold.Grow(int64(to - in.held)); err != nil {
-		return err
-	}
-	in.hold.Shrink(int64(in.held - to))
-	in.waiting, in.held = append(make([]byte, 0, to), in.waiting...), to
-	return nil
-}
-
-// take moves what waits into p, as much as fits, and returns how much that is.
+// take moves what waits into p, at most a block, and returns how much that is.
 func (in *input) take(p []byte) int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	n := copy(p, in.waiting)
-	if in.waiting = in.waiting[n:]; len(in.waiting) == 0 {
-		in.hold.Shrink(int64(in.held))
-		in.waiting, in.held = nil, 0
+	if len(in.blocks) == 0 {
+		return 0
 	}
+	n := copy(p, in.blocks[0])
+	if in.blocks[0] = in.blocks[0][n:]; len(in.blocks[0]) == 0 {
+		if len(in.blocks)*inputBlock > peers.FreeBody {
+			in.hold.Shrink(inputBlock)
+		}
+		in.blocks[0] = nil
+		in.blocks = in.blocks[1:]
+	}
+	hint(in.taken)
 	return n
+}
+
+// refuse fails the connection.
+func (in *input) refuse(err error) {
+	in.mu.Lock()
+	in.failed = err
+	in.mu.Unlock()
+	in.fail(err)
 }
 
 // refused returns why it has failed; nil: it hasn't.

@@ -34,16 +34,17 @@ type Options struct {
 
 // New returns the door.
 func New(options Options) doors.Door {
-	return &door{options: options, keepalive: keepalive, closeTime: closeTime, quitGrace: quitGrace, pending: newPending()}
+	return &door{options: options, keepalive: keepalive, closeTime: closeTime, quitGrace: quitGrace, inputStall: inputStall, pending: newPending()}
 }
 
 type door struct {
 	doors.Host
-	options   Options
-	keepalive time.Duration
-	closeTime time.Duration
-	quitGrace time.Duration
-	pending   *pending
+	options    Options
+	keepalive  time.Duration
+	closeTime  time.Duration
+	quitGrace  time.Duration
+	inputStall time.Duration
+	pending    *pending
 }
 
 // Name implements doors.Door.
@@ -57,8 +58,14 @@ func (d *door) Register(host doors.Host, routes *doors.Routes) {
 	d.Host = host
 	shown := func(r *http.Request) string { return r.Header.Get(TokenHeader) }
 	routes.Handle("GET "+root+"/health", host.Authenticated(doors.Authentication{
-		Shown:  shown,
-		Refuse: func(w http.ResponseWriter, r *http.Request, _ error) { d.health(w, r) }, // a probe has no token
+		Shown: shown,
+		Refuse: func(w http.ResponseWriter, r *http.Request, err error) {
+			if runtime.CodeOf(err) == runtime.CodeQuotaExceeded {
+				d.refuse(w, r, err)
+				return
+			}
+			d.health(w, r) // a probe has no token
+		},
 	}, http.HandlerFunc(d.health)))
 	routes.HandleFunc("GET "+root+"/version", d.version)
 	by := doors.Authentication{
@@ -204,6 +211,7 @@ func message(err error) string {
 }
 
 // read decodes a request's body. Handlers do so first: some clients fail if they are answered before they have sent it.
+// A body whose announced length is too long isn't read.
 func (d *door) read(w http.ResponseWriter, r *http.Request, into any) error {
 	body, err := d.ReadBody(w, r)
 	if refused, ok := errors.AsType[*doors.BodyError](err); ok {
@@ -212,8 +220,11 @@ func (d *door) read(w http.ResponseWriter, r *http.Request, into any) error {
 	if err == nil {
 		err = doors.HoldOf(r).Expand(body)
 	}
-	if code := runtime.CodeOf(err); code == runtime.CodeInvalidInput || code == runtime.CodeLimitExceeded {
+	switch runtime.CodeOf(err) {
+	case runtime.CodeInvalidInput:
 		return status{http.StatusBadRequest, runtime.MessageOf(err)}
+	case runtime.CodeLimitExceeded: // as a body that is too long: after a 400 CodeOcean would destroy the runner
+		return status{http.StatusRequestEntityTooLarge, runtime.MessageOf(err)}
 	}
 	if err != nil {
 		return err

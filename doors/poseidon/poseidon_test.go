@@ -194,10 +194,13 @@ func TestBodies(t *testing.T) {
 	runner := b.claim()
 	wait.For(t, "an idle runner", func() bool { pool, _ := b.engine.PoolStatus("1"); return pool.Idle > 0 })
 	for _, path := range []string{runner, "/runners/unknown"} {
-		for _, body := range []string{"", "{", "[]", `"x"`, "{}x", "\xff", `{"x":[` + strings.Repeat("0,", 100_000) + `0]}`, `{"copy":[{"path":"x","content":"%"}]}`, `{"delete":"x"}`} {
+		for _, body := range []string{"", "{", "[]", `"x"`, "{}x", "\xff", `{"copy":[{"path":"x","content":"%"}]}`, `{"delete":"x"}`} {
 			if got := b.expect(400, "PATCH", path+"/files", body, "message"); got == "" {
 				t.Errorf("%q has no message", body)
 			}
+		}
+		for _, body := range []string{`{"x":[` + strings.Repeat("0,", 100_000) + `0]}`, strings.Repeat("[", 101)} {
+			b.expect(413, "PATCH", path+"/files", body, "message")
 		}
 		b.refused(413, "PATCH", path+"/files", strings.Repeat(" ", 1<<20+1), "message")
 	}

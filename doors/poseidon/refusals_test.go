@@ -109,6 +109,9 @@ func TestOperations(t *testing.T) {
 	if got := b.expect(500, "POST", runner+"/execute", `{"command":"true"}`, "errorCode"); got != "NOMAD_OVERLOAD" {
 		t.Error(got)
 	}
+	if got := b.expect(500, "GET", "/health", "", "errorCode"); got != "NOMAD_OVERLOAD" {
+		t.Error(got)
+	}
 	b.expect(204, "DELETE", runner, "", "")
 	other.Release()
 	b.expect(410, "POST", runner+"/execute", `{"command":"true"}`, "message")
@@ -189,11 +192,12 @@ func TestStdinThatIsNotRead(t *testing.T) {
 		bounds  peers.Bounds
 		message string
 	}{
-		"of one program": {peers.Bounds{TokenBodies: 1 << 30}, "the program doesn't read its stdin: at most 4 MiB of it may wait"},
+		"of one program": {peers.Bounds{TokenBodies: 1 << 30}, "stdin comes faster than the program reads it: at most 4 MiB may wait"},
 		"of one token":   {peers.Bounds{TokenBodies: 1 << 20}, "--body-memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBounded(t, Options{}, test.bounds).as("one", access.Operator)
+			b.door.inputStall = time.Millisecond
 			ws := b.open(b.execute(b.claim(), "sleep 1000"))
 			if got := reads(t, ws); got != `{"type":"start"}` {
 				t.Fatalf("it begins with %s", got)

@@ -81,7 +81,8 @@ func (d *door) accept(w http.ResponseWriter, r *http.Request, start starter) {
 		CompressionMode:    websocket.CompressionDisabled,
 		InsecureSkipVerify: true, // origins were checked before this is reached
 		OnPingReceived: func(_ context.Context, payload []byte) bool {
-			_, _ = hijack.Conn.Write(socket.Frame(socket.OpPong, payload)) // the library writes nothing: its frame could split one of ours
+			// The library writes nothing: its frame could split one of ours. This waits for a frame that a peer doesn't take.
+			_, _ = hijack.Conn.Write(socket.Frame(socket.OpPong, payload))
 			return false
 		},
 	})
@@ -89,7 +90,7 @@ func (d *door) accept(w http.ResponseWriter, r *http.Request, start starter) {
 		return // Accept has answered
 	}
 	ws.SetReadLimit(-1) // input bounds what waits
-	(&connection{door: d, ws: ws, conn: hijack.Conn, input: newInput(doors.HoldOf(r)), read: make(chan struct{})}).serve(r.Context(), start)
+	(&connection{door: d, ws: ws, conn: hijack.Conn, input: newInput(doors.HoldOf(r), d.inputStall), read: make(chan struct{})}).serve(r.Context(), start)
 }
 
 // A connection is one WebSocket, and the execution on it.
@@ -106,7 +107,7 @@ func (c *connection) serve(ctx context.Context, start starter) {
 	following, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(following, func() { c.conn.Hurry(c.closeTime) })()
-	c.input.fail = end
+	c.input.fail, c.input.ended = end, following.Done()
 	kept := make(chan struct{})
 	go func() { // it reads until the peer closes, whatever happens here
 		defer close(c.read)
@@ -156,7 +157,7 @@ func (c *connection) send(text []byte) error {
 
 // receive takes in messages, which are stdin. It returns when the peer has left.
 func (c *connection) receive(ctx context.Context) error {
-	piece := make([]byte, inputPiece)
+	piece := make([]byte, inputBlock)
 	for {
 		_, message, err := c.ws.Reader(ctx)
 		if err == nil {
@@ -239,7 +240,7 @@ func (c *connection) failed(ctx context.Context, err error) error {
 
 // feed hands on input as the program reads it. What can't be handed on is dropped.
 func (c *connection) feed(ctx context.Context, id runtime.ExecutionID) {
-	piece := make([]byte, inputPiece)
+	piece := make([]byte, inputBlock)
 	sent, dropping := int64(0), false
 	for ctx.Err() == nil {
 		n := c.input.take(piece)

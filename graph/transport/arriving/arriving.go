@@ -36,12 +36,13 @@ type Body struct {
 	end     time.Time // of all that is read; zero: none
 	set     time.Time // when the connection's deadline was set; zero: it has none
 	err     error     // of the last read
-	asks    bool      // the peer sends nothing before the first read
+	http1   bool
+	asks    bool // the peer sends nothing before the first read
 }
 
 // New returns the body of a request that w answers.
 func New(w http.ResponseWriter, r *http.Request, silence time.Duration) *Body {
-	return &Body{body: r.Body, size: r.ContentLength, control: http.NewResponseController(w), header: w.Header(), silence: silence, asks: r.Header.Get("Expect") != ""}
+	return &Body{body: r.Body, size: r.ContentLength, control: http.NewResponseController(w), header: w.Header(), silence: silence, http1: r.ProtoMajor < 2, asks: r.Header.Get("Expect") != ""}
 }
 
 type readFunc func(p []byte) (int, error)
@@ -61,7 +62,7 @@ func (b *Body) Buffered() *bufio.Reader {
 func (b *Body) Until(end time.Time) { b.end = end }
 
 // Whole reads all of the body, at most limit bytes, within MaxTime. It takes memory of h as bytes arrive; see
-// [peers.Hold.Read]. It returns peers.ErrTooLong, of which nothing is read where the length was announced;
+// [peers.Hold.Read]. It returns peers.ErrTooLong, without reading if the announced length is over limit;
 // QUOTA_EXCEEDED; LIMIT_EXCEEDED for a body that is late; or INVALID_INPUT for one that broke off.
 func (b *Body) Whole(h *peers.Hold, limit int64) ([]byte, error) {
 	if b.size > limit {
@@ -94,7 +95,7 @@ func (b *Body) Read(p []byte) (int, error) {
 	}
 	n, err := b.body.Read(p)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = runtime.Errorf(runtime.CodeLimitExceeded, "nothing of the request came for %s, or its beginning took longer than %s: send it again", b.silence, MaxTime)
+		err = runtime.Errorf(runtime.CodeLimitExceeded, "nothing of the request came for %s, or it (with files: its beginning) took longer than %s: send it again", b.silence, MaxTime)
 	}
 	b.err = err
 	return n, err
@@ -140,7 +141,9 @@ func (b *Body) Rest() {
 		_, _ = io.Copy(io.Discard, readFunc(b.Read)) // b.err says how it went
 	}
 	if !errors.Is(b.err, io.EOF) {
-		b.header.Set("Connection", "close")
+		if b.http1 { // in HTTP/2 it would close the connection of the client's other requests
+			b.header.Set("Connection", "close")
+		}
 		_ = b.control.SetReadDeadline(time.Now()) // else the server would read on, without end
 	} else if !b.set.IsZero() {
 		b.pause()

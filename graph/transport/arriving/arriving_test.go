@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/pipes"
 )
@@ -122,5 +123,22 @@ func TestTheRestIsReadForAWhile(t *testing.T) {
 				t.Errorf("%d pieces were read, %v", e.reads, e.Header())
 			}
 		})
+	}
+}
+
+// TestARefusedBodyClosesNoHTTP2Connection: that carries other requests, too.
+func TestARefusedBodyClosesNoHTTP2Connection(t *testing.T) {
+	for major, want := range map[int]string{1: "close", 2: ""} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("POST", "/", nil)
+		r.ProtoMajor, r.ContentLength = major, 10
+		b := New(w, r, time.Minute)
+		if _, err := b.Whole(new(peers.Hold), 1); err == nil {
+			t.Error("it is read")
+		}
+		b.Rest()
+		if got := w.Header().Get("Connection"); got != want {
+			t.Errorf("HTTP/%d: %q", major, got)
+		}
 	}
 }
