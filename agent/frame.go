@@ -115,8 +115,18 @@ func (f *FrameReader) Next() (Kind, []byte, error) {
 	return kind, f.buf[f.r+headerSize : f.r+size : f.r+size], nil
 }
 
-// Buffered reports whether bytes after the last frame have arrived already.
-func (f *FrameReader) Buffered() bool { return f.w > f.r+f.last }
+// Buffered reports whether something after the last frame has arrived already that isn't a frame of the kind beside.
+func (f *FrameReader) Buffered(beside Kind) bool {
+	rest := f.buf[f.r+f.last : f.w]
+	for len(rest) >= headerSize && Kind(rest[4]) == beside {
+		size := 4 + int64(binary.BigEndian.Uint32(rest))
+		if size >= int64(len(rest)) {
+			return false
+		}
+		rest = rest[size:]
+	}
+	return len(rest) > 0
+}
 
 // need reads until n bytes are there.
 func (f *FrameReader) need(n int) error {

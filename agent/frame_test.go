@@ -247,3 +247,29 @@ func BenchmarkFrameReader(b *testing.B) {
 		}
 	}
 }
+
+// TestBuffered: a stdin window after the last output brings no event, so output that is here isn't kept back for it.
+func TestBuffered(t *testing.T) {
+	output, window := AppendOutput(nil, 1, 0, 0, []byte("x")), AppendStdinWindow(nil, 1, 2)
+	for name, c := range map[string]struct {
+		after []byte
+		want  bool
+	}{
+		"nothing":            {nil, false},
+		"output":             {output, true},
+		"some of an output":  {output[:headerSize+1], true},
+		"a window":           {window, false},
+		"some of a window":   {window[:headerSize+1], false},
+		"two windows":        {append(window[:len(window):len(window)], window...), false},
+		"a window and more":  {append(window[:len(window):len(window)], output...), true},
+		"a byte of a header": {output[:1], true},
+	} {
+		f := NewFrameReader(bytes.NewReader(append(output[:len(output):len(output)], c.after...)), ClientSide)
+		if _, _, err := f.Next(); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.Buffered(KindStdinWindow); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

@@ -149,9 +149,9 @@ func (s *Session) window(body []byte) error {
 	return s.stdin.open(received, limit)
 }
 
-// Buffered reports whether more of the stream is here already, so that an Ack
-// can wait.
-func (s *Session) Buffered() bool { return s.frames.Buffered() }
+// Buffered reports whether some of another event has arrived already. Frames that Next keeps to itself don't count: after
+// them it may wait.
+func (s *Session) Buffered() bool { return s.frames.Buffered(KindStdinWindow) }
 
 // Ack schedules the message that all output before offset is kept, so that the agent
 // can forget it. It must not be beyond what Next returned. It is sent after 20 ms or
