@@ -26,7 +26,7 @@ func (runnerFind) Help() string {
 	return `Searches inside the runner. It follows no links, and leaves out binary files. A search ends at 1000 matches, 65536 entries, 64 MiB that were read, or after 5 seconds: stderr says so.
 
     rockpool runner find "$id" --name '*.py'
-    rockpool runner find "$id" --containing TODO
+    rockpool runner find "$id" --containing main
     rockpool runner find "$id:/tmp" --name '*.log' --containing error
 
 Exit codes:

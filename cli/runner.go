@@ -33,7 +33,7 @@ func (runnerCommands) Help() string {
     rockpool runner exec "$id" -- make test
     rockpool runner shell "$id"
     rockpool runner cp "$id:result.txt" .
-    rockpool runner find "$id" --name '*.py' --containing TODO
+    rockpool runner find "$id" --name '*.py' --containing main
     rockpool runner release "$id"`
 }
 

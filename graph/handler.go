@@ -52,7 +52,7 @@ type Options struct {
 	Session     func(r *http.Request) (secret string, ok bool)
 	Started     <-chan struct{} // closed when the engine knows what there is; nil: it does
 	Doors       []doors.Door    // other systems' APIs
-	ClosedDoors []doors.Door    // that could be opened: callers are told how
+	ClosedDoors []doors.Door    // not open: their paths answer how an operator opens them
 	Counts      *doors.Counts   // of their requests; nil only without doors
 	// Languages are the recipes of the languages; nil: Rockpool's own.
 	Languages *language.Set

@@ -257,8 +257,8 @@ func (c *Copier) stream(ctx context.Context, content io.Reader, size int64, to, 
 	return err
 }
 
-// persist repeats what a broken connection interrupted, or what the server has no room for yet. The server was there, so it
-// also waits for one that starts again.
+// persist repeats an attempt if the connection broke, or if the server has no room yet. It also waits for a server that
+// starts again, because the server answered before.
 func (c *Copier) persist(ctx context.Context, again func(error) bool, attempt func() error) error {
 	said := false
 	err := client.Persist(ctx, connection.Patience, func(err error) bool {

@@ -85,7 +85,7 @@ func parseSpec(body []byte) (s spec, refused *refusal) {
 		}
 		*text.into = value
 	}
-	if len(s.language) > maxName { // whoever looked for it would copy it
+	if len(s.language) > maxName { // each search for a language copies the name
 		return s, unknownLanguage(s.language)
 	}
 	if !validSourceName(s.fileName) {
