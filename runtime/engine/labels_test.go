@@ -89,7 +89,7 @@ func TestLabelsOfAnExecutionAreBounded(t *testing.T) {
 	_, err = b.Start(t.Context(), one)
 	_, _, ofBatch := b.StartBatch(t.Context(), one, BatchInput{Cases: make([]CaseInput, 1)})
 	for _, err := range []error{err, ofBatch} {
-		if runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(err.Error(), "labels: must be at most 32 labels with those of the claim, not 33") {
+		if runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(err.Error(), "labels: must be at most 32 labels including those of the claim, not 33") {
 			t.Error(err)
 		}
 	}
