@@ -6,8 +6,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// ExecutionUsage returns what an execution has used so far. It returns nil unless the execution is
-// RUNNING, and if its agent doesn't answer within a second. See [usage.Agents] for its age.
+// ExecutionUsage returns what an execution has used so far. It returns nil if the execution isn't
+// RUNNING, or if its agent doesn't answer within a second. See [usage.Agents] for the age of the data.
 func (e *Engine) ExecutionUsage(ctx context.Context, x runtime.Execution) *runtime.UsageNow {
 	s := e.sessions.get(x.ID)
 	if s == nil || x.State != runtime.ExecutionRunning {
@@ -24,8 +24,8 @@ func (e *Engine) ExecutionUsage(ctx context.Context, x runtime.Execution) *runti
 	}
 }
 
-// RunnerUsage returns what is used in a runner. It returns nil unless the runner is CLAIMED, and if
-// its agent doesn't answer within a second. See [usage.Agents] for its age.
+// RunnerUsage returns what is used in a runner. It returns nil if the runner isn't CLAIMED, or if its
+// agent doesn't answer within a second. See [usage.Agents] for the age of the data.
 func (e *Engine) RunnerUsage(ctx context.Context, r runtime.Runner) *runtime.RunnerUsage {
 	if r.State != runtime.RunnerClaimed {
 		return nil
