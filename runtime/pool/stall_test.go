@@ -64,7 +64,7 @@ func TestShortPoolSaysWhy(t *testing.T) {
 		settle(silentAfter - 2*time.Second)
 		want("while they start", 2, "")
 		settle(time.Second)
-		want("when they have been starting for long", 2, "runners that have been starting for over a minute: 2; the cluster doesn't say what they wait for")
+		want("when they have been starting for long", 2, "2 runners have been starting for over a minute, and the cluster gives no reason")
 		says("memory exhausted")
 		hint()
 		settle(shortAfter - time.Second)
