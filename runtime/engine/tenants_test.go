@@ -14,7 +14,7 @@ import (
 
 // TestNameOfADeletedTenantIsFreeOnceNothingIsLeft: a new tenant would see its runners and executions.
 func TestNameOfADeletedTenantIsFreeOnceNothingIsLeft(t *testing.T) {
-	for keep, says := range map[time.Duration]string{time.Hour: "kept until about ", 0: "for ever"} {
+	for keep, says := range map[time.Duration]string{time.Hour: "kept until about ", 0: "forever"} {
 		b, _ := keeping(t, Config{Keep: keep})
 		if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "b", Shared: ptr(true), PoolSize: ptr(1)}); err != nil {
 			t.Fatal(err)

@@ -48,9 +48,9 @@ func TestDecide(t *testing.T) {
 		"too many processes": {Facts{Exit: &Exit{Code: 2}, Forks: 3, Alone: true},
 			runtime.End{Outcome: runtime.OutcomeProcessLimit, Message: "it ran into its runner's limit of 32 processes"}},
 		"runner gone": {Facts{Gone: runtime.GoneAgentDied},
-			runtime.End{Outcome: runtime.OutcomeRunnerGone, GoneReason: runtime.GoneAgentDied, Message: "its runner went away: the agent inside it died"}},
+			runtime.End{Outcome: runtime.OutcomeRunnerGone, GoneReason: runtime.GoneAgentDied, Message: "its runner is gone: the agent inside it died"}},
 		"exit before the runner went": {Facts{Exit: &Exit{}, Gone: runtime.GoneAgentDied}, runtime.End{Outcome: runtime.OutcomeExited, Message: "exited with code 0"}},
-		"no evidence":                 {Facts{}, runtime.End{Outcome: runtime.OutcomeLost, Message: "nobody saw how it ended"}},
+		"no evidence":                 {Facts{}, runtime.End{Outcome: runtime.OutcomeLost, Message: "no evidence of its end survived"}},
 		"refused":                     {Facts{Refused: "nonesuch: not found"}, runtime.End{Outcome: runtime.OutcomeFailed, Message: "nonesuch: not found"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestEveryGoneReasonHasWords(t *testing.T) {
 			}
 			reasons++
 			said := Decide(Facts{Gone: runtime.GoneReason(name)}).Message
-			if words, ok := strings.CutPrefix(said, "its runner went away: "); !ok || words == "" || strings.Contains(words, name) {
+			if words, ok := strings.CutPrefix(said, "its runner is gone: "); !ok || words == "" || strings.Contains(words, name) {
 				t.Errorf("%s: %q", name, said)
 			}
 		}

@@ -134,7 +134,7 @@ func TestExaminePostgreSQL(t *testing.T) {
 		t.Fatal(err)
 	}
 	guest := strings.Replace(p.URL, "rockpool@", "guest@", 1)
-	if _, err := Examine(t.Context(), guest); err == nil || !strings.Contains(err.Error(), "user guest may not make tables there") {
+	if _, err := Examine(t.Context(), guest); err == nil || !strings.Contains(err.Error(), "user guest may not create tables") {
 		t.Error(err)
 	}
 	p.Kill()
