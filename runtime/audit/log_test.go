@@ -351,12 +351,12 @@ func TestStalledStore(t *testing.T) {
 		if diff := cmp.Diff([]string{want}, said); diff != "" {
 			t.Error(diff)
 		}
-		want += "; 2 entries wait, the first since " + first.UTC().Format(time.RFC3339)
+		want += "; 2 entries are waiting, the first since " + first.UTC().Format(time.RFC3339)
 		if err := l.Problem(); err == nil || err.Error() != want {
 			t.Errorf("%v instead of %s", err, want)
 		}
 		began = time.Now()
-		if err := stop(); err == nil || !strings.Contains(err.Error(), "2 entries of the audit log can't be stored: store the audit log: the database doesn't answer") || time.Since(began) > attemptWithin {
+		if err := stop(); err == nil || !strings.Contains(err.Error(), "2 entries of the audit log were not stored: store the audit log: the database doesn't answer") || time.Since(began) > attemptWithin {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		l.Append(Entry{Action: "c"})
@@ -445,7 +445,7 @@ func TestStoreThatFails(t *testing.T) {
 		m.gate <- away
 		synctest.Wait()
 		go func() { m.gate <- away }() // a stop tries once more
-		if err := stop(); !errors.Is(err, away) || !strings.Contains(err.Error(), "1 entries of the audit log can't be stored") {
+		if err := stop(); !errors.Is(err, away) || !strings.Contains(err.Error(), "1 entries of the audit log were not stored") {
 			t.Error(err)
 		}
 		if err := l.Flush(t.Context()); err == nil {

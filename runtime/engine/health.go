@@ -261,7 +261,7 @@ func (e *Engine) ClusterStatus(ctx context.Context) (runtime.ClusterStatus, erro
 // retentionFails records that finished executions can't be removed; nil: they can again.
 func (e *Engine) retentionFails(err error) {
 	if err != nil {
-		e.health.note("retention", HealthDegraded, "retention can't remove finished executions:  "+err.Error())
+		e.health.note("retention", HealthDegraded, "retention can't remove finished executions: "+err.Error())
 		return
 	}
 	e.health.note("retention", HealthOK, "")

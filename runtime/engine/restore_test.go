@@ -431,7 +431,7 @@ func TestWhatCannotBeRestoredIsSkipped(t *testing.T) {
 		}
 		return ComponentHealth{}
 	}
-	if c := restore(); c.Status != HealthDegraded || !strings.HasPrefix(c.Message, "2 skipped; the first: output of execution "+string(x.ID)) {
+	if c := restore(); c.Status != HealthDegraded || !strings.HasPrefix(c.Message, "2 records skipped; the first: output of execution "+string(x.ID)) {
 		t.Errorf("%+v", c)
 	}
 	b.endStdin(t, x.ID)

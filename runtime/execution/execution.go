@@ -83,7 +83,7 @@ func Decide(f Facts) runtime.End {
 		return limitEnd(f.Killed, f.Limits)
 	case f.Exit == nil && f.Gone != "":
 		return runtime.End{Outcome: runtime.OutcomeRunnerGone, GoneReason: f.Gone,
-			Message: "its runner is gone:  " + goneWords[f.Gone]}
+			Message: "its runner is gone: " + goneWords[f.Gone]}
 	case f.Exit == nil:
 		return runtime.End{Outcome: runtime.OutcomeLost, Message: "no evidence of its end survived"}
 	case f.Exit.Limit != "":
@@ -101,7 +101,7 @@ func Decide(f Facts) runtime.End {
 		return limitEnd(runtime.OutcomeProcessLimit, f.Limits)
 	case f.Exit.Signal == "SIGXFSZ" && f.Limits.FileSize > 0:
 		return runtime.End{Outcome: runtime.OutcomeSignaled, Signal: f.Exit.Signal,
-			Message: "ended by SIGXFSZ: it wrote more than its file size limit of  " + size(f.Limits.FileSize)}
+			Message: "ended by SIGXFSZ: it wrote more than its file size limit of " + size(f.Limits.FileSize)}
 	case f.Exit.Signal != "":
 		return runtime.End{Outcome: runtime.OutcomeSignaled, Signal: f.Exit.Signal, Message: "ended by " + f.Exit.Signal}
 	default:
@@ -113,9 +113,9 @@ func limitEnd(outcome runtime.Outcome, l Limits) runtime.End {
 	end := runtime.End{Outcome: outcome}
 	switch outcome {
 	case runtime.OutcomeTimeLimit:
-		end.Message = "it ran into its time limit of  " + seconds(l.Time)
+		end.Message = "it ran into its time limit of " + seconds(l.Time)
 	case runtime.OutcomeOutputLimit:
-		end.Message = "it ran into its output limit of  " + size(l.Output)
+		end.Message = "it ran into its output limit of " + size(l.Output)
 	case runtime.OutcomeMemoryLimit:
 		end.Message = fmt.Sprintf("it ran into its runner's memory limit of %d MiB", l.MemoryMiB)
 	case runtime.OutcomeProcessLimit:
@@ -124,7 +124,7 @@ func limitEnd(outcome runtime.Outcome, l Limits) runtime.End {
 			end.Message = fmt.Sprintf("it ran into its limit of %d processes", l.Own)
 		}
 	case runtime.OutcomeCPULimit:
-		end.Message = "it ran into its CPU limit of  " + seconds(l.CPU)
+		end.Message = "it ran into its CPU limit of " + seconds(l.CPU)
 	case runtime.OutcomeCancelled:
 		end.Message = "cancelled"
 	}

@@ -67,7 +67,7 @@ func (g *goal) errDeleted() error {
 
 // reasonAwaiting returns why runners are unavailable until the image is there.
 func (g *goal) reasonAwaiting() string {
-	return "the environment's image is not available yet:  " + cmp.Or(g.image.Reason, "it is being pulled")
+	return "the environment's image is not available yet: " + cmp.Or(g.image.Reason, "it is being pulled")
 }
 
 // pulls reports whether the cluster pulls an environment's image itself.
