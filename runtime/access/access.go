@@ -200,8 +200,8 @@ func (p Principal) SeesBatch(b runtime.Batch) bool {
 	return p.SeesTenant(b.Tenant)
 }
 
-// ActsFor returns the tenant of an object that the caller makes from an object of owner's: owner for a caller
-// for all tenants, otherwise the caller's tenant.
+// ActsFor returns the tenant of an object that the caller makes from an object of owner's: owner
+// for a caller for all tenants, otherwise the caller's tenant.
 func (p Principal) ActsFor(owner runtime.TenantID) runtime.TenantID {
 	if p.AllTenants {
 		return owner
@@ -209,9 +209,9 @@ func (p Principal) ActsFor(owner runtime.TenantID) runtime.TenantID {
 	return p.Tenant
 }
 
-// Keys returns the scope of the caller's idempotency keys, which doesn't depend on the objects it uses: the
-// name of its tenant, or "" for all callers for all tenants. The grants for a runner have a scope of
-// their own, so that they can't use up keys of the token that made them.
+// Keys returns the scope of the caller's idempotency keys, which doesn't depend on the objects it
+// uses: the name of its tenant, or "" for all callers for all tenants. The grants for a runner have
+// a scope of their own, so that they can't use up keys of the token that made them.
 func (p Principal) Keys() string {
 	if p.Grant != nil {
 		return "grant:" + string(p.Grant.Runner) // no tenant has such a name; a renewed grant has the same scope
@@ -222,6 +222,6 @@ func (p Principal) Keys() string {
 	return p.Tenant.String()
 }
 
-// Scope returns the tenant whose objects the caller's lists contain, and false if they contain those of all
-// tenants.
+// Scope returns the tenant whose objects the caller's lists contain, and false if they contain
+// those of all tenants.
 func (p Principal) Scope() (runtime.TenantID, bool) { return p.Tenant, !p.AllTenants }

@@ -10,8 +10,8 @@ import (
 // MostAlerts bounds the alerts kept of each tenant, and those that Latest returns.
 const MostAlerts = 100
 
-// Alerts keeps the raised and resolved pool alerts: the latest MostAlerts of each tenant's environments, so
-// that one tenant's alerts don't push out another's.
+// Alerts keeps the raised and resolved pool alerts: the latest MostAlerts of each tenant's
+// environments, so that one tenant's alerts don't push out another's.
 type Alerts struct {
 	mu sync.Mutex // guards of
 	of map[runtime.TenantID][]alert

@@ -1,6 +1,6 @@
-// Package activity keeps recent events in bounded memory: how many executions failed in the last minute, and
-// which pool alerts were raised and resolved. It starts empty with the server. Its types are safe for
-// concurrent use, and their zero values are empty.
+// Package activity keeps recent events in bounded memory: how many executions failed in the last
+// minute, and which pool alerts were raised and resolved. It starts empty with the server. Its
+// types are safe for concurrent use, and their zero values are empty.
 package activity
 
 import (

@@ -35,8 +35,9 @@ func file(data string, tier runtime.Isolation) string {
 	return filepath.Join(data, "attacks-"+strings.ToLower(string(tier))+".json")
 }
 
-// Store writes the record into a data directory. It replaces a link in the file's place instead of following
-// it, so that the directory's owner, who may have fewer rights than root, can't redirect the write.
+// Store writes the record into a data directory. It replaces a link in the file's place instead of
+// following it, so that the directory's owner, who may have fewer rights than root, can't redirect
+// the write.
 func (r *Record) Store(data string) error {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -46,8 +47,8 @@ func (r *Record) Store(data string) error {
 	return renameio.WriteFile(file(data, r.Isolation), text, mode, renameio.WithTempDir(data), renameio.WithStaticPermissions(mode))
 }
 
-// Last returns the record of a tier on which an attack wasn't blocked, or else the latest one; nil if there
-// is none.
+// Last returns the record of a tier on which an attack wasn't blocked, or else the latest one; nil
+// if there is none.
 func Last(data string) (*Record, error) {
 	var last *Record
 	for _, tier := range []runtime.Isolation{runtime.IsolationNamespaces, runtime.IsolationGVisor} {

@@ -30,7 +30,8 @@ var (
 	longRuns = regexp.MustCompile(`[A-Za-z0-9_+/=-]{32,}`)
 )
 
-// cleanWord returns s if it has the form of a word, such as the name of an operation or a role, or malformed.
+// cleanWord returns s if it has the form of a word, such as the name of an operation or a role, or
+// malformed.
 func cleanWord(s string) string {
 	if s == "" || words.MatchString(s) && !secret(s) {
 		return s
@@ -38,8 +39,8 @@ func cleanWord(s string) string {
 	return malformed
 }
 
-// cleanID returns s if it has the form of an id, or malformed. For an id that looks like a secret it returns
-// the beginning of its digest, which is always the same.
+// cleanID returns s if it has the form of an id, or malformed. For an id that looks like a secret
+// it returns the beginning of its digest, which is always the same.
 func cleanID(s string) string {
 	switch {
 	case s == "" || digests.MatchString(s):
@@ -66,8 +67,8 @@ func cleanTenant(id runtime.TenantID) runtime.TenantID {
 	return id
 }
 
-// cleanName returns a name for people. It replaces unprintable characters and words that look like secrets,
-// and cuts the name to mostName characters.
+// cleanName returns a name for people. It replaces unprintable characters and words that look like
+// secrets, and cuts the name to mostName characters.
 func cleanName(s string) string {
 	s = s[:min(len(s), 64*mostName)]
 	s = strings.Map(func(r rune) rune {
@@ -89,8 +90,8 @@ func cleanName(s string) string {
 	return s
 }
 
-// secret reports whether a text looks like a token, a key or a digest: it has 16 letters and digits in a row,
-// or 32 characters of base64 with letters of both cases and digits. A UUID has neither.
+// secret reports whether a text looks like a token, a key or a digest: it has 16 letters and digits
+// in a row, or 32 characters of base64 with letters of both cases and digits. A UUID has neither.
 func secret(s string) bool {
 	for _, run := range runs.FindAllString(s, -1) {
 		if strings.ContainsFunc(run, unicode.IsDigit) && strings.ContainsFunc(run, unicode.IsLetter) {

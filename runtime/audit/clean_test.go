@@ -56,7 +56,8 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// TestTokensLookLikeSecrets: of 10,000 of each form, the same each time, only such pass as have no digit at all.
+// TestTokensLookLikeSecrets: of 10,000 of each form, the same each time, only such pass as have no
+// digit at all.
 func TestTokensLookLikeSecrets(t *testing.T) {
 	random := rand.NewChaCha8([32]byte{})
 	for range 10_000 {
@@ -94,8 +95,8 @@ var canaries = map[string]string{
 	"file":        "#include <stdio.h>\nint main() { return canary(); }",
 }
 
-// TestSecretsDoNotAppear wherever a caller puts them. A name for people is free text: commands and files aren't recognized
-// there.
+// TestSecretsDoNotAppear wherever a caller puts them. A name for people is free text: commands and
+// files aren't recognized there.
 func TestSecretsDoNotAppear(t *testing.T) {
 	for kind, canary := range canaries {
 		dir := t.TempDir()
@@ -167,8 +168,8 @@ func readFile(t *testing.T, path string) string {
 	return string(text)
 }
 
-// TestLinesCannotBeForged: whatever callers are called, a line is one line, a terminal obeys nothing in it, and shows it as it
-// stands.
+// TestLinesCannotBeForged: whatever callers are called, a line is one line, a terminal obeys
+// nothing in it, and shows it as it stands.
 func TestLinesCannotBeForged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lines")
 	l := newLog(t, Config{Store: &memory{}, Lines: path})

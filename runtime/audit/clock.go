@@ -6,8 +6,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// A clock makes ids that sort in the order in which they were made. If the time is set back by more than
-// mostAhead, ids follow the new time, so that filters by time stay correct. [uuid.NewV7] doesn't ensure that.
+// A clock makes ids that sort in the order in which they were made. If the time is set back by more
+// than mostAhead, ids follow the new time, so that filters by time stay correct. [uuid.NewV7]
+// doesn't ensure that.
 type clock struct {
 	last int64 // the tick of the last id
 }

@@ -11,12 +11,14 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// WholeServer is the tenant of entries that concern no tenant's object. Only callers for all tenants see them.
+// WholeServer is the tenant of entries that concern no tenant's object. Only callers for all
+// tenants see them.
 const WholeServer runtime.TenantID = "*"
 
-// An Entry says who did what to which object, from where, with which outcome. It has no field for content:
-// no command, file, input, output, token or secret. Append replaces a value that doesn't have the form of
-// its field (see clean.go), so a bug that puts a value into the wrong field discloses nothing.
+// An Entry says who did what to which object, from where, with which outcome. It has no field for
+// content: no command, file, input, output, token or secret. Append replaces a value that doesn't
+// have the form of its field (see clean.go), so a bug that puts a value into the wrong field
+// discloses nothing.
 type Entry struct {
 	ID         string           // a UUID of version 7; Append sets it
 	At         time.Time        // Append sets it
@@ -85,7 +87,8 @@ func OutcomeOf(ctx context.Context, err error) Outcome {
 	return Cancelled
 }
 
-// A Detail is an additional fact about an action. It can't contain free text. One without a value is left out.
+// A Detail is an additional fact about an action. It can't contain free text. One without a value
+// is left out.
 type Detail struct{ name, value string }
 
 // Time returns a detail with a time, to the second.
@@ -121,8 +124,8 @@ const (
 	mostWords   = 16 // of a detail
 )
 
-// clean returns the entry in its stored form, with the values that don't have their field's form replaced. It
-// shares no memory with e.
+// clean returns the entry in its stored form, with the values that don't have their field's form
+// replaced. It shares no memory with e.
 func (e Entry) clean() Entry {
 	if !slices.Contains([]ActorKind{Token, Grant, Session, Anonymous, Server}, e.Actor.Kind) {
 		e.Actor.Kind = Unknown

@@ -8,8 +8,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// A line is an entry as JSON, in the database and in the copy. Later versions may add fields, but don't change
-// the meaning of existing ones. Empty fields are left out.
+// A line is an entry as JSON, in the database and in the copy. Later versions may add fields, but
+// don't change the meaning of existing ones. Empty fields are left out.
 //
 //	{
 //	  "id": "0199c1f2-…",                 UUID of version 7; sorts by time

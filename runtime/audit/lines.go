@@ -19,8 +19,9 @@ const (
 
 var errSlow = errors.New("copy the audit log: the file or stream accepts lines too slowly, so lines are missing in the copy; the database has all of them")
 
-// lines copies entries to a file or a stream, one per line. The copy misses entries that can't be written,
-// and entries that arrive while mostCopies batches are queued. A line then says how many: see line.
+// lines copies entries to a file or a stream, one per line. The copy misses entries that can't be
+// written, and entries that arrive while mostCopies batches are queued. A line then says how many:
+// see line.
 type lines struct {
 	to      *linefile.File // owned by run
 	failing func(error)
@@ -53,8 +54,8 @@ func (l *lines) add(rows []store.AuditRow) {
 	}
 }
 
-// end waits until everything is written, but at most endWithin, because a stream that nobody reads must not
-// keep the server from stopping. Don't call add afterwards.
+// end waits until everything is written, but at most endWithin, because a stream that nobody reads
+// must not keep the server from stopping. Don't call add afterwards.
 func (l *lines) end() {
 	close(l.copies)
 	timer := time.NewTimer(endWithin)

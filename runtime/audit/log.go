@@ -23,8 +23,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// mostWaiting bounds the entries that wait in memory, of about 500 bytes each, before Room refuses more. One
-// tenant gets at most half of them.
+// mostWaiting bounds the entries that wait in memory, of about 500 bytes each, before Room refuses
+// more. One tenant gets at most half of them.
 const mostWaiting = 100_000
 
 const (
@@ -112,10 +112,11 @@ func New(c Config) (*Log, error) {
 	return l, nil
 }
 
-// Room returns nil if the log accepts an entry of a tenant, and ErrFull or ErrEnded otherwise. Call it before an
-// operation that adds an entry, and fail the operation with its error. One tenant gets at most half of
-// mostWaiting, and every tenant gets room for at least one entry. WholeServer, for callers for all tenants,
-// gets the rest. The queue may exceed the limit by one entry for each operation in progress.
+// Room returns nil if the log accepts an entry of a tenant, and ErrFull or ErrEnded otherwise. Call
+// it before an operation that adds an entry, and fail the operation with its error. One tenant gets
+// at most half of mostWaiting, and every tenant gets room for at least one entry. WholeServer, for
+// callers for all tenants, gets the rest. The queue may exceed the limit by one entry for each
+// operation in progress.
 func (l *Log) Room(tenant runtime.TenantID) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,8 +175,8 @@ func (l *Log) Problem() error {
 	return err
 }
 
-// Flush waits until all entries appended before are stored. It returns an error if an attempt to store them
-// fails, and ctx's cause if ctx ends first.
+// Flush waits until all entries appended before are stored. It returns an error if an attempt to
+// store them fails, and ctx's cause if ctx ends first.
 func (l *Log) Flush(ctx context.Context) error {
 	l.mu.Lock()
 	target, failures := l.stored+uint64(len(l.queue)), l.failures
@@ -202,8 +203,8 @@ func (l *Log) Flush(ctx context.Context) error {
 	}
 }
 
-// A Filter selects entries; a zero field selects all. Actor is the id of an actor, or its kind if it has none.
-// From and To are precise to the millisecond; To is exclusive.
+// A Filter selects entries; a zero field selects all. Actor is the id of an actor, or its kind if
+// it has none. From and To are precise to the millisecond; To is exclusive.
 type Filter = store.AuditFilter
 
 // A Page is a page of the entries that a filter selects.
@@ -213,10 +214,10 @@ type Page struct {
 	Waiting int  // entries of the filter's tenant that aren't stored yet, because the store fails
 }
 
-// Entries returns a page of at most first entries after an id, oldest first or, with NewestFirst, newest
-// first. It waits up to flushWithin for entries that aren't stored yet, and then counts them in
-// Page.Waiting. It calls charge with the size of each entry in bytes. An error of charge ends the page, and
-// is returned only if the page is empty.
+// Entries returns a page of at most first entries after an id, oldest first or, with NewestFirst,
+// newest first. It waits up to flushWithin for entries that aren't stored yet, and then counts them
+// in Page.Waiting. It calls charge with the size of each entry in bytes. An error of charge ends
+// the page, and is returned only if the page is empty.
 func (l *Log) Entries(ctx context.Context, q Filter, first int, after string, charge func(bytes int) error) (Page, error) {
 	var page Page
 	flushing, cancel := context.WithTimeout(ctx, flushWithin)
@@ -245,8 +246,8 @@ func (l *Log) Entries(ctx context.Context, q Filter, first int, after string, ch
 	return page, nil
 }
 
-// Run stores appended entries until ctx ends, and then the rest for at most lastWithin. It returns an error with
-// the number of entries that aren't stored. Call it once.
+// Run stores appended entries until ctx ends, and then the rest for at most lastWithin. It returns
+// an error with the number of entries that aren't stored. Call it once.
 func (l *Log) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	if l.config.Keep > 0 {

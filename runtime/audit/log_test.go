@@ -197,7 +197,8 @@ func TestDamagedEntriesAreShown(t *testing.T) {
 	}
 }
 
-// TestFullLogRefusesOperations, but Append never waits, and drops nothing: an operation that was under way is recorded.
+// TestFullLogRefusesOperations, but Append never waits, and drops nothing: an operation that was
+// under way is recorded.
 func TestFullLogRefusesOperations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{gate: make(chan error)}

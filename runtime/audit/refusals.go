@@ -20,8 +20,8 @@ const (
 	mostLimiters      = 10_000
 )
 
-// Refusal reports whether to record a caller's failed operation: at most refusalsPerSecond per caller, after a
-// burst of refusalsBurst. A token and its grants count as one caller.
+// Refusal reports whether to record a caller's failed operation: at most refusalsPerSecond per
+// caller, after a burst of refusalsBurst. A token and its grants count as one caller.
 func (l *Log) Refusal(caller string) bool {
 	r := &l.refusals
 	r.mu.Lock()

@@ -1,12 +1,13 @@
-// Package batch leads a batch: its build, then each case, one after the other. It guarantees that each is
-// started once, even across restarts of the server, and that no caller sees an outcome before it is stored.
+// Package batch leads a batch: its build, then each case, one after the other. It guarantees that
+// each is started once, even across restarts of the server, and that no caller sees an outcome
+// before it is stored.
 //
 //	begin ─▶ await ─▶ judge ─▶ the end is stored ─▶ Ended
 //	  ▲                 │
 //	  └── next case ◀───┘
 //
-// Each case is an execution like any other. Its idempotency key is derived from the batch and the case, so a
-// later server that begins it again gets the existing execution.
+// Each case is an execution like any other. Its idempotency key is derived from the batch and the
+// case, so a later server that begins it again gets the existing execution.
 package batch
 
 import (
@@ -48,7 +49,8 @@ type State struct {
 	Executions []runtime.ExecutionID // in order of their beginning, the build first; "": removed by retention
 }
 
-// A Leader leads one unfinished batch. Its methods are safe for concurrent use, except Begin, Recall and Run.
+// A Leader leads one unfinished batch. Its methods are safe for concurrent use, except Begin,
+// Recall and Run.
 type Leader struct {
 	host   *Host
 	caller string
@@ -60,8 +62,8 @@ type Leader struct {
 	cancelled chan struct{} // closed by Cancel
 }
 
-// New returns the leader of a batch that is new or that an earlier server left. caller is the owner of the
-// claims of its runners; "": unknown.
+// New returns the leader of a batch that is new or that an earlier server left. caller is the owner
+// of the claims of its runners; "": unknown.
 func (h *Host) New(b runtime.Batch, caller string) *Leader {
 	l := &Leader{host: h, caller: caller, cancelled: make(chan struct{})}
 	l.state.Set(&State{Batch: b})
@@ -105,8 +107,8 @@ func (l *Leader) Begin(ctx context.Context) (runtime.Execution, error) {
 	return x, err
 }
 
-// Run leads the batch to its end, and stores that. Call it once. If ctx ends first, it returns early and the
-// next server continues.
+// Run leads the batch to its end, and stores that. Call it once. If ctx ends first, it returns
+// early and the next server continues.
 func (l *Leader) Run(ctx context.Context) {
 	outcome, message := l.lead(ctx)
 	if outcome == "" {

@@ -26,8 +26,8 @@ type Source struct {
 	Open  func(ctx context.Context, id runtime.ExecutionID, after string) (*events.Reader, error)
 }
 
-// A Reader reads the events of a batch: those of its executions, one execution after the other, and then its
-// end. It is for one goroutine. Close it.
+// A Reader reads the events of a batch: those of its executions, one execution after the other, and
+// then its end. It is for one goroutine. Close it.
 type Reader struct {
 	source   Source
 	position int    // of the execution to read next
@@ -36,9 +36,9 @@ type Reader struct {
 	finished bool
 }
 
-// Open returns a reader of a batch's events after a cursor; "" is the beginning. Events before the cursor aren't
-// repeated, except the end, which is a state. INVALID_INPUT names the field after. Executions that
-// retention removed are left out.
+// Open returns a reader of a batch's events after a cursor; "" is the beginning. Events before the
+// cursor aren't repeated, except the end, which is a state. INVALID_INPUT names the field after.
+// Executions that retention removed are left out.
 func Open(source Source, after string) (*Reader, error) {
 	r := &Reader{source: source}
 	if after == "" {

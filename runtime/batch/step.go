@@ -10,7 +10,8 @@ import (
 type Shared struct {
 	Command []string `json:"command"`         // of the cases, which may append arguments
 	Shell   bool     `json:"shell,omitempty"` // Command was made from a command line
-	// Line is the command line of the cases for display, without their arguments; "": derived from Command.
+	// Line is the command line of the cases for display, without their arguments; "": derived from
+	// Command.
 	Line             string              `json:"line,omitempty"`
 	Labels           []runtime.Label     `json:"labels,omitempty"`
 	Variables        []runtime.Variable  `json:"variables,omitempty"`

@@ -20,7 +20,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// Slow: it lets hundreds of executions run, restores them, and waits for claims of some seconds to expire.
+// Slow: it lets hundreds of executions run, restores them, and waits for claims of some seconds to
+// expire.
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

@@ -134,7 +134,8 @@ func TestEnvironmentsNameAnInterpreter(t *testing.T) {
 	}
 }
 
-// Another tenant is a new revision of the runners: idle ones are replaced, claimed ones stay their holders'.
+// Another tenant is a new revision of the runners: idle ones are replaced, claimed ones stay their
+// holders'.
 func TestEnvironmentsChangeTheirTenant(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
@@ -152,8 +153,8 @@ func TestEnvironmentsChangeTheirTenant(t *testing.T) {
 	}
 }
 
-// The id of a deleted environment is its tenant's as long as a runner of it is held: another tenant would end that with
-// endClaimed.
+// The id of a deleted environment is its tenant's as long as a runner of it is held: another tenant
+// would end that with endClaimed.
 func TestIDsOfDeletedEnvironments(t *testing.T) {
 	b := newBed(t)
 	put := func(tenant runtime.TenantID) error {

@@ -150,7 +150,8 @@ func TestARunnerGoesWhileItsHolderComes(t *testing.T) {
 	}
 }
 
-// A claim that resumes renews, and changes nothing else. It finds the runner where its environment was deleted, too.
+// A claim that resumes renews, and changes nothing else. It finds the runner where its environment
+// was deleted, too.
 func TestResumingRenews(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
@@ -215,7 +216,8 @@ func TestBadHolders(t *testing.T) {
 	b.session(t, ClaimInput{EnvironmentID: "a", Holder: ptr(strings.Repeat("ä", 100))}, false)
 }
 
-// A holder finds its runner after a restart. Where a server that was killed left two, it is the one that was claimed last.
+// A holder finds its runner after a restart. Where a server that was killed left two, it is the one
+// that was claimed last.
 func TestHoldersSurvive(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
@@ -323,7 +325,8 @@ func TestWaitingForOneHolder(t *testing.T) {
 	}
 }
 
-// The error of the claim that another one joined isn't that one's: it claims itself, for the rest of its time.
+// The error of the claim that another one joined isn't that one's: it claims itself, for the rest
+// of its time.
 func TestTheErrorOfAnotherClaim(t *testing.T) {
 	b := newBed(t)
 	start := b.starved(t)

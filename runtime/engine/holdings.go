@@ -31,7 +31,7 @@ const maxWaiting = 20_000
 
 func newHoldings(config Config, there func(runtime.RunnerID) (runtime.Runner, bool)) *holdings {
 	h := &holdings{ledger: config.Quotas, weight: config.Weight, there: there, held: map[runtime.RunnerID]runtime.TenantID{},
-		shares: share.Bound{Limit: maxWaiting, Quota: quota.Waiting.String(), Of: "claims that wait"}}
+		shares: share.Bound{Limit: maxWaiting, Quota: quota.Waiting.String(), Of: "waiting claims"}}
 	if h.ledger == nil {
 		h.ledger = quota.New()
 	}

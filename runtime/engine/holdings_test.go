@@ -23,8 +23,8 @@ func refused(t *testing.T, err error) runtime.Exceeded {
 	return *e.Exceeded
 }
 
-// Claims that wait for their tenant's quota leave room for those of other tenants, and wait no longer than until the quota
-// is raised.
+// Claims that wait for their tenant's quota leave room for those of other tenants, and wait no
+// longer than until the quota is raised.
 func TestWaitingForAQuotaIsShared(t *testing.T) {
 	b := newBed(t)
 	b.stop()
@@ -74,8 +74,9 @@ func TestWaitingForAQuotaIsShared(t *testing.T) {
 	}
 }
 
-// A claim that waited for its tenant's quota of runners keeps its place among those that wait: another one doesn't take
-// the quota of waiting claims from it while it goes on to wait for a runner.
+// A claim that waited for its tenant's quota of runners keeps its place among those that wait:
+// another one doesn't take the quota of waiting claims from it while it goes on to wait for a
+// runner.
 func TestClaimsThatWaitTwiceCountOnce(t *testing.T) {
 	b := newBed(t)
 	b.stop()
@@ -109,7 +110,8 @@ func TestClaimsThatWaitTwiceCountOnce(t *testing.T) {
 	}
 }
 
-// A refusal says how many runners the tenant holds, and how many of its claims wait in a pool with room that the quota gave them.
+// A refusal says how many runners the tenant holds, and how many of its claims wait in a pool with
+// room that the quota gave them.
 func TestClaimsThatWaitAreNotHeldRunners(t *testing.T) {
 	b := newBed(t)
 	b.stop()
@@ -131,7 +133,7 @@ func TestClaimsThatWaitAreNotHeldRunners(t *testing.T) {
 	}()
 	wait.For(t, "it waits for a runner", func() bool { s, _ := b.PoolStatus("a"); return s.Waiting == 1 })
 	_, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Tenant: "a"})
-	if got := refused(t, err); got.Quota != "runners" || got.Limit != 2 || got.Used != 1 || got.Pending != 1 || !strings.Contains(err.Error(), "holds 1 runners of at most 2, and 1 of its claims wait") {
+	if got := refused(t, err); got.Quota != "runners" || got.Limit != 2 || got.Used != 1 || got.Pending != 1 || !strings.Contains(err.Error(), "holds 1 of at most 2 runners, and 1 of its claims are waiting") {
 		t.Errorf("%v: %+v", err, got)
 	}
 	if used := b.Usage("a").Runners.Used; used != 1 {

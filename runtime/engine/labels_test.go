@@ -177,8 +177,8 @@ func TestEachExecutionOfABatchHasItsLabels(t *testing.T) {
 	}
 }
 
-// TestBatchesLabelTheirRunners: those that they claim. In a runner that was claimed before, only executions
-// get their labels.
+// TestBatchesLabelTheirRunners: those that they claim. In a runner that was claimed before, only
+// executions get their labels.
 func TestBatchesLabelTheirRunners(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)

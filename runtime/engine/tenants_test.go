@@ -71,7 +71,8 @@ func TestNameOfADeletedTenantIsFreeOnceNothingIsLeft(t *testing.T) {
 	}
 }
 
-// TestKeysOfADeletedTenantAreNotItsSuccessors: with the same keys a new tenant gets a runner, a ticket and an execution of its own.
+// TestKeysOfADeletedTenantAreNotItsSuccessors: with the same keys a new tenant gets a runner, a
+// ticket and an execution of its own.
 func TestKeysOfADeletedTenantAreNotItsSuccessors(t *testing.T) {
 	b, _ := keeping(t, Config{Keep: time.Hour})
 	physics := runtime.TenantID("physics")

@@ -33,7 +33,8 @@ func (c Cursor) encode() string {
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// At returns the cursor at a position in the log, after Started. offset is the number of output bytes before it.
+// At returns the cursor at a position in the log, after Started. offset is the number of output
+// bytes before it.
 func At(id runtime.ExecutionID, position, offset int64) Cursor {
 	return Cursor{id: id, started: true, position: position, offset: offset}
 }
@@ -41,8 +42,8 @@ func At(id runtime.ExecutionID, position, offset int64) Cursor {
 // String returns the cursor's text for clients.
 func (c Cursor) String() string { return c.encode() }
 
-// Parse returns the cursor with this text; "" is before all events. INVALID_INPUT names the field after; it is
-// returned for a cursor of another execution, too.
+// Parse returns the cursor with this text; "" is before all events. INVALID_INPUT names the field
+// after; it is returned for a cursor of another execution, too.
 func Parse(id runtime.ExecutionID, text string) (Cursor, error) {
 	if text == "" {
 		return Cursor{id: id}, nil

@@ -1,5 +1,5 @@
-// Package events reads the events of one execution: its start, its output, and its end. Readers get each event
-// once, in order, and can resume after any cursor.
+// Package events reads the events of one execution: its start, its output, and its end. Readers get
+// each event once, in order, and can resume after any cursor.
 package events
 
 import (
@@ -58,8 +58,8 @@ func (e Event) Text() string {
 	return b.String()
 }
 
-// A Reader reads one execution's events: Started (unless it never started), its output, and Finished, each
-// once and in order. It is for one goroutine. Close it.
+// A Reader reads one execution's events: Started (unless it never started), its output, and
+// Finished, each once and in order. It is for one goroutine. Close it.
 type Reader struct {
 	source   Source
 	log      *output.Reader
@@ -85,9 +85,9 @@ func (s Source) open(position int64) (*output.Reader, error) {
 	return output.OpenReader(s.Log, position)
 }
 
-// Open returns a reader of an execution's events after a cursor of the same execution. Events before the cursor
-// aren't repeated, except the end, which is a state. It returns INVALID_INPUT if the log has no such position,
-// and [fs.ErrNotExist] if retention has just removed the log.
+// Open returns a reader of an execution's events after a cursor of the same execution. Events
+// before the cursor aren't repeated, except the end, which is a state. It returns INVALID_INPUT if
+// the log has no such position, and [fs.ErrNotExist] if retention has just removed the log.
 func Open(after Cursor, source Source) (*Reader, error) {
 	r := &Reader{source: source, at: after}
 	damaged := func(l runtime.OutputLoss) bool { return l.Cause == runtime.LossDamaged }
@@ -106,12 +106,12 @@ func Open(after Cursor, source Source) (*Reader, error) {
 	return r, err
 }
 
-// WithResizes makes the reader return Resized events too, for all sizes of the terminal including the first.
-// Call it before the first event.
+// WithResizes makes the reader return Resized events too, for all sizes of the terminal including
+// the first. Call it before the first event.
 func (r *Reader) WithResizes() { r.resizes = true }
 
-// Lending saves a copy of large output: an event's Data is then valid only until the next call. Call it before
-// the first event.
+// Lending saves a copy of large output: an event's Data is then valid only until the next call.
+// Call it before the first event.
 func (r *Reader) Lending() { r.lends = true }
 
 // Ended returns a channel that is closed once the execution has ended. From then on Next doesn't block.
@@ -124,8 +124,8 @@ func (r *Reader) Ended() <-chan struct{} {
 	return ended
 }
 
-// Until makes one event end at the cursor of an earlier event, if the reader hasn't passed it yet. So everything
-// after it is the same for both readers. A later call replaces an earlier one.
+// Until makes one event end at the cursor of an earlier event, if the reader hasn't passed it yet.
+// So everything after it is the same for both readers. A later call replaces an earlier one.
 func (r *Reader) Until(cursor string) {
 	r.until = 0
 	if at, err := Parse(r.at.id, cursor); err == nil {
@@ -133,8 +133,8 @@ func (r *Reader) Until(cursor string) {
 	}
 }
 
-// At returns the cursor after the last event. Before the first event it returns a cursor after Started, so a
-// reader opened there doesn't get Started.
+// At returns the cursor after the last event. Before the first event it returns a cursor after
+// Started, so a reader opened there doesn't get Started.
 func (r *Reader) At() string { return r.at.encode() }
 
 // Close closes the log.
@@ -251,8 +251,8 @@ func (r *Reader) output(began time.Time) (Event, error) {
 	return event, nil
 }
 
-// lost returns the event of output that is missing from the log, up to where its cause changes. behind says that
-// the log has nothing after it.
+// lost returns the event of output that is missing from the log, up to where its cause changes.
+// behind says that the log has nothing after it.
 func (r *Reader) lost(until int64, behind bool) Event {
 	cause, same := r.cause(behind)
 	until = min(until, same)

@@ -21,8 +21,8 @@ var reasons = map[runtime.LossCause]string{
 	runtime.LossUnknown:     "an earlier server did not store it, and the reason is unknown",
 }
 
-// cause returns why the output at the reader's position is missing from the log, and up to which offset. behind
-// says that the log has nothing after it.
+// cause returns why the output at the reader's position is missing from the log, and up to which
+// offset. behind says that the log has nothing after it.
 func (r *Reader) cause(behind bool) (cause runtime.LossCause, until int64) {
 	x := r.execution()
 	if behind && x.State == runtime.ExecutionFinished {

@@ -1,5 +1,5 @@
-// Package files reads, writes and searches the files of claimed runners, and follows their changes, through the
-// agents in the runners.
+// Package files reads, writes and searches the files of claimed runners, and follows their changes,
+// through the agents in the runners.
 package files
 
 import (
@@ -38,8 +38,8 @@ type Runners interface {
 	Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error)
 }
 
-// Access gives access to the files of runners. Its methods are safe for concurrent use, and return errors of type
-// runtime.Error.
+// Access gives access to the files of runners. Its methods are safe for concurrent use, and return
+// errors of type runtime.Error.
 type Access struct {
 	runners  Runners
 	listings chan struct{} // holds a token for each running list
@@ -58,9 +58,10 @@ type Updated struct {
 	Failed  []runtime.FileFailure
 }
 
-// UpdateFiles deletes paths and then writes files, in a claimed runner. It checks all paths first: after an error
-// nothing was changed. A file that could not be written although it is valid (for example because the
-// workspace is full) is in Failed and unchanged. field is the name of write in errors.
+// UpdateFiles deletes paths and then writes files, in a claimed runner. It checks all paths first:
+// after an error nothing was changed. A file that could not be written although it is valid (for
+// example because the workspace is full) is in Failed and unchanged. field is the name of write in
+// errors.
 func (a *Access) UpdateFiles(ctx context.Context, id runtime.RunnerID, remove []string, field string, write []runtime.FileWrite) (Updated, error) {
 	if err := ValidateUpdate(remove, field, write); err != nil {
 		return Updated{}, err
@@ -88,8 +89,8 @@ func (a *Access) UpdateFiles(ctx context.Context, id runtime.RunnerID, remove []
 	return result, nil
 }
 
-// MoveFile renames an entry of a claimed runner atomically, and returns it at its new path. It doesn't replace an
-// existing entry: that is FILE_ERROR.
+// MoveFile renames an entry of a claimed runner atomically, and returns it at its new path. It
+// doesn't replace an existing entry: that is FILE_ERROR.
 func (a *Access) MoveFile(ctx context.Context, id runtime.RunnerID, from, to string) (moved runtime.File, err error) {
 	if err := validateTarget("from", from); err != nil {
 		return runtime.File{}, err
@@ -157,8 +158,8 @@ func validatePath(field, p string) error {
 	return nil
 }
 
-// Files returns the entries of a directory, ordered by path; "" is the workspace. With recursive it includes all
-// entries below. It returns LIMIT_EXCEEDED for more than 16 MiB of entries.
+// Files returns the entries of a directory, ordered by path; "" is the workspace. With recursive it
+// includes all entries below. It returns LIMIT_EXCEEDED for more than 16 MiB of entries.
 func (a *Access) Files(ctx context.Context, id runtime.RunnerID, dir string, recursive bool) ([]runtime.File, error) {
 	if dir != "" {
 		if err := validatePath("path", dir); err != nil {
@@ -214,7 +215,8 @@ func (a *Access) use(ctx context.Context, id runtime.RunnerID, f func(net.Conn) 
 	return a.translate(id, f(conn))
 }
 
-// dial opens a stream to the agent of a claimed runner. It counts as a use of the claim until done is called.
+// dial opens a stream to the agent of a claimed runner. It counts as a use of the claim until done
+// is called.
 func (a *Access) dial(ctx context.Context, id runtime.RunnerID) (conn net.Conn, done func(), err error) {
 	if done, err = a.runners.Use(ctx, id); err != nil {
 		return nil, nil, err

@@ -7,7 +7,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// places limits concurrent searches, in total and per runner, so that slow runners occupy few of the total.
+// places limits concurrent searches, in total and per runner, so that slow runners occupy few of
+// the total.
 type places struct {
 	all chan struct{}
 
@@ -20,7 +21,8 @@ type runnerPlaces struct {
 	users int // searches that hold or await a place; guarded by places.mu
 }
 
-// enter waits for a place, which is held until leave is called. It returns LIMIT_EXCEEDED after searchWait.
+// enter waits for a place, which is held until leave is called. It returns LIMIT_EXCEEDED after
+// searchWait.
 func (p *places) enter(ctx context.Context, id runtime.RunnerID) (leave func(), err error) {
 	ours := p.use(id)
 	waiting, cancel := context.WithTimeoutCause(ctx, searchWait, runtime.Errorf(runtime.CodeLimitExceeded, "%d searches are already running in runner %s: try again later", maxSearchesOf, id))

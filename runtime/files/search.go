@@ -53,9 +53,9 @@ func (s Search) check() (matches int, err error) {
 	return *s.MaxMatches, runtime.Between("maxMatches", int64(*s.MaxMatches), 1, agent.MaxMatches, "matches")
 }
 
-// SearchFiles searches a directory of a claimed runner and everything below it, inside the runner. It doesn't follow
-// links. It returns LIMIT_EXCEEDED if too many other searches run. Searches are limited: FileSearch.Limit
-// names the limit that was reached.
+// SearchFiles searches a directory of a claimed runner and everything below it, inside the runner.
+// It doesn't follow links. It returns LIMIT_EXCEEDED if too many other searches run. Searches are
+// limited: FileSearch.Limit names the limit that was reached.
 func (a *Access) SearchFiles(ctx context.Context, id runtime.RunnerID, search Search) (found runtime.FileSearch, err error) {
 	most, err := search.check()
 	if err != nil {

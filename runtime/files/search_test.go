@@ -31,7 +31,8 @@ func (s *silent) Dial(context.Context, runtime.RunnerID) (net.Conn, error) {
 	return ours, nil
 }
 
-// TestSearchesShareTheirPlaces: one runner has few of all, and an agent has its whole time once a place is free.
+// TestSearchesShareTheirPlaces: one runner has few of all, and an agent has its whole time once a
+// place is free.
 func TestSearchesShareTheirPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := New(&silent{})

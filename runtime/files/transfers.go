@@ -11,9 +11,10 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// OpenFile opens a regular file of a claimed runner, from offset on, which is at most its size. The content has
-// exactly File.Size minus offset bytes; if fewer arrive, Read returns an error. It is read from the runner as
-// fast as the caller reads. Until it is closed, it counts as a use of the runner. ctx also limits reading.
+// OpenFile opens a regular file of a claimed runner, from offset on, which is at most its size. The
+// content has exactly File.Size minus offset bytes; if fewer arrive, Read returns an error. It is
+// read from the runner as fast as the caller reads. Until it is closed, it counts as a use of the
+// runner. ctx also limits reading.
 func (a *Access) OpenFile(ctx context.Context, id runtime.RunnerID, path string, offset int64) (runtime.File, io.ReadCloser, error) {
 	if err := validatePath("path", path); err != nil {
 		return runtime.File{}, nil, err
@@ -58,12 +59,12 @@ func (d *download) Close() error {
 	return err
 }
 
-// UploadFile writes one file of a claimed runner, of exactly size bytes or, for a size of -1, of all that content
-// has. It reads content as fast as the runner writes. The file is put in place by rename. After an error,
-// also of content, the old file is unchanged, unless the agent doesn't answer any more (RUNNER_GONE or
-// CLUSTER_UNAVAILABLE): then the result is unknown. The file is owned by root, with mode (0: 0744); missing
-// parents are created. It returns STORAGE_FULL as soon as possible: at the latest when it has read more than
-// the runner's workspace can hold.
+// UploadFile writes one file of a claimed runner, of exactly size bytes or, for a size of -1, of
+// all that content has. It reads content as fast as the runner writes. The file is put in place by
+// rename. After an error, also of content, the old file is unchanged, unless the agent doesn't
+// answer any more (RUNNER_GONE or CLUSTER_UNAVAILABLE): then the result is unknown. The file is
+// owned by root, with mode (0: 0744); missing parents are created. It returns STORAGE_FULL as soon
+// as possible: at the latest when it has read more than the runner's workspace can hold.
 func (a *Access) UploadFile(ctx context.Context, id runtime.RunnerID, path string, mode uint32, size int64, content io.Reader) (runtime.File, error) {
 	if err := validatePath("path", path); err != nil {
 		return runtime.File{}, err

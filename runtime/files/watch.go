@@ -22,9 +22,9 @@ type Watch struct {
 	ended   chan struct{}
 }
 
-// WatchFiles reports changes in a directory of a claimed runner, BEGAN first; "" is the workspace. With recursive it
-// includes everything below. Only its start counts as a use of the claim, so a watch doesn't keep the runner
-// alive. It ends with ctx or Close, which waits for its goroutines.
+// WatchFiles reports changes in a directory of a claimed runner, BEGAN first; "" is the workspace.
+// With recursive it includes everything below. Only its start counts as a use of the claim, so a
+// watch doesn't keep the runner alive. It ends with ctx or Close, which waits for its goroutines.
 func (a *Access) WatchFiles(ctx context.Context, id runtime.RunnerID, dir string, recursive bool) (*Watch, error) {
 	if dir != "" {
 		if err := validatePath("path", dir); err != nil {
@@ -52,8 +52,8 @@ func (a *Access) WatchFiles(ctx context.Context, id runtime.RunnerID, dir string
 	return w, nil
 }
 
-// carry sends the changes that watching receives, in order, and queues a limited number of them. It returns why
-// it ended, after all goroutines that it started.
+// carry sends the changes that watching receives, in order, and queues a limited number of them. It
+// returns why it ended, after all goroutines that it started.
 func carry(ctx context.Context, watching *agent.Watching, arrived chan agent.Changes, out chan<- runtime.FileChange) error {
 	read, stopped := make(chan error, 1), make(chan struct{})
 	ctx, cancel := context.WithCancel(ctx)
@@ -127,8 +127,8 @@ func appendChanges(waiting []runtime.FileChange, changes agent.Changes) []runtim
 	return waiting
 }
 
-// Next waits for a change. Its error says why there are no more: RUNNER_GONE, FILE_ERROR if the directory was
-// removed, LIMIT_EXCEEDED if there is too much below it, or ctx's cause.
+// Next waits for a change. Its error says why there are no more: RUNNER_GONE, FILE_ERROR if the
+// directory was removed, LIMIT_EXCEEDED if there is too much below it, or ctx's cause.
 func (w *Watch) Next(ctx context.Context) (runtime.FileChange, error) {
 	select {
 	case change, ok := <-w.changes:

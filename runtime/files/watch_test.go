@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// answering is a runner whose agent answers a request with frames, then closes its stream. Answered is closed
-// when all of them were read.
+// answering is a runner whose agent answers a request with frames, then closes its stream. Answered
+// is closed when all of them were read.
 type answering struct {
 	unreachable
 	frames   [][]byte

@@ -1,5 +1,5 @@
-// Package finding defines the report of an examination: one line for each thing examined, with advice where
-// something is wrong.
+// Package finding defines the report of an examination: one line for each thing examined, with
+// advice where something is wrong.
 package finding
 
 import "fmt"

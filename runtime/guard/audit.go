@@ -25,8 +25,9 @@ const (
 	ofCluster     = "CLUSTER"
 )
 
-// recorded are the operations that add entries. While the audit log is full, each fails before it acts. revokeToken
-// adds an entry too, but never fails for that reason, because it must always be possible to revoke a leaked token.
+// recorded are the operations that add entries. While the audit log is full, each fails before it
+// acts. revokeToken adds an entry too, but never fails for that reason, because it must always be
+// possible to revoke a leaked token.
 var recorded = map[access.Operation]bool{
 	"putEnvironment": true, "deleteEnvironment": true,
 	"claimRunner": true, "cancelTicket": true, "releaseRunner": true, "updateFiles": true, "moveFile": true, "uploadFile": true,
@@ -35,8 +36,8 @@ var recorded = map[access.Operation]bool{
 	"drainCluster": true,
 }
 
-// record appends the audit entry of an operation on an object of a tenant. The entry of a caller for one tenant
-// always belongs to that tenant, whichever object it named.
+// record appends the audit entry of an operation on an object of a tenant. The entry of a caller
+// for one tenant always belongs to that tenant, whichever object it named.
 func record[I ~string](ctx context.Context, g *Guard, op access.Operation, kind string, id I, tenant runtime.TenantID, err error, details ...audit.Detail) {
 	if g.log == nil || errors.Is(err, audit.ErrFull) || errors.Is(err, audit.ErrEnded) {
 		return
@@ -70,7 +71,8 @@ func withDoor(details []audit.Detail, p access.Principal) []audit.Detail {
 	return append(details, audit.Words("door", []string{p.Door}))
 }
 
-// recording returns a function that records an operation on an object, with its outcome. The object need not exist.
+// recording returns a function that records an operation on an object, with its outcome. The object
+// need not exist.
 func (g *Guard) recording(ctx context.Context, op access.Operation, kind, id string) func(outcome *error) {
 	tenant := audit.WholeServer
 	if g.log != nil && access.Of(ctx).AllTenants {
@@ -122,7 +124,8 @@ func tokenTenant(t access.Token) runtime.TenantID {
 	return t.Tenant
 }
 
-// actor returns the caller as an actor of the audit log. A grant has its own id, as in createGrant's entry.
+// actor returns the caller as an actor of the audit log. A grant has its own id, as in
+// createGrant's entry.
 func actor(p access.Principal) audit.Actor {
 	a := audit.Actor{Kind: audit.ActorKind(p.Kind), ID: p.ID, Name: p.Name}
 	if p.Grant != nil {
@@ -131,8 +134,9 @@ func actor(p access.Principal) audit.Actor {
 	return a
 }
 
-// AuditLog returns the entries of the caller's tenant, without those of a deleted tenant with the same name. A
-// caller for all tenants gets the entries of all, or of the filter's tenant. See [audit.Log.Entries].
+// AuditLog returns the entries of the caller's tenant, without those of a deleted tenant with the
+// same name. A caller for all tenants gets the entries of all, or of the filter's tenant. See
+// [audit.Log.Entries].
 func (g *Guard) AuditLog(ctx context.Context, filter audit.Filter, first int, after string, charge func(bytes int) error) (audit.Page, error) {
 	p, err := g.caller(ctx, "auditLog")
 	if err != nil {

@@ -90,7 +90,8 @@ func TestFullAuditLogRefusesWhatIsRecorded(t *testing.T) {
 	}
 }
 
-// TestOneCallersFailuresAreBounded for each error code. Each entry is about an operation that changed nothing.
+// TestOneCallersFailuresAreBounded for each error code. Each entry is about an operation that
+// changed nothing.
 func TestOneCallersFailuresAreBounded(t *testing.T) {
 	for _, code := range []runtime.Code{runtime.CodeForbidden, runtime.CodeInvalidInput, runtime.CodeQuotaExceeded, runtime.CodeRunnerGone} {
 		stored := &actions{}

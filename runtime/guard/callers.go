@@ -32,8 +32,8 @@ func (g *Guard) CreateToken(ctx context.Context, in identity.NewToken) (made acc
 	return g.book.CreateToken(ctx, p, in)
 }
 
-// RevokeToken revokes a token; see [identity.Book.RevokeToken]. A full audit log doesn't prevent it. Only a repeated
-// call that revokes nothing has no entry then.
+// RevokeToken revokes a token; see [identity.Book.RevokeToken]. A full audit log doesn't prevent
+// it. Only a repeated call that revokes nothing has no entry then.
 func (g *Guard) RevokeToken(ctx context.Context, id string, alsoMade bool) (done identity.Revocation, err error) {
 	tenant := audit.WholeServer
 	defer func() {
@@ -51,8 +51,8 @@ func (g *Guard) RevokeToken(ctx context.Context, id string, alsoMade bool) (done
 	return done, err
 }
 
-// CreateGrant makes a grant for an execution or a runner that the caller sees, and returns its text. Exactly one of
-// the two must be set.
+// CreateGrant makes a grant for an execution or a runner that the caller sees, and returns its
+// text. Exactly one of the two must be set.
 func (g *Guard) CreateGrant(ctx context.Context, grant access.Grant, life time.Duration) (text string, made access.Grant, err error) {
 	tenant := audit.WholeServer
 	defer func() {
@@ -104,8 +104,8 @@ func (g *Guard) Tenants(ctx context.Context) ([]runtime.Tenant, error) {
 // Usage returns what a tenant uses. It checks nothing: id must come from a call that did.
 func (g *Guard) Usage(id runtime.TenantID) quota.Usage { return g.engine.Usage(id) }
 
-// Subscribing acquires a subscription from the quota of the caller's tenant until done is called. Callers for all
-// tenants need none.
+// Subscribing acquires a subscription from the quota of the caller's tenant until done is called.
+// Callers for all tenants need none.
 func (g *Guard) Subscribing(ctx context.Context) (done func(), err error) {
 	p, err := g.caller(ctx, "me")
 	if err != nil {
@@ -126,8 +126,8 @@ func (g *Guard) PutTenant(ctx context.Context, id runtime.TenantID, weight *int,
 	return g.book.PutTenant(ctx, id, weight, quotas)
 }
 
-// DeleteTenant deletes a tenant; see [identity.Book.DeleteTenant]. It returns CONFLICT if the tenant still has
-// environments.
+// DeleteTenant deletes a tenant; see [identity.Book.DeleteTenant]. It returns CONFLICT if the
+// tenant still has environments.
 func (g *Guard) DeleteTenant(ctx context.Context, id runtime.TenantID) (deleted bool, err error) {
 	defer g.recording(ctx, "deleteTenant", ofTenant, id.String())(&err)
 	if _, err := g.caller(ctx, "deleteTenant"); err != nil {

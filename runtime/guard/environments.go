@@ -42,8 +42,8 @@ func (g *Guard) FirstEnvironment(ctx context.Context, ids []runtime.EnvironmentI
 	return runtime.Environment{}, false, nil
 }
 
-// PutEnvironment creates an environment for the caller's tenant, or changes one of that tenant. Ids are unique across
-// tenants: it returns CONFLICT if another tenant has this one.
+// PutEnvironment creates an environment for the caller's tenant, or changes one of that tenant. Ids
+// are unique across tenants: it returns CONFLICT if another tenant has this one.
 func (g *Guard) PutEnvironment(ctx context.Context, in engine.PutEnvironmentInput) (env runtime.Environment, created bool, err error) {
 	defer func() { record(ctx, g, "putEnvironment", ofEnvironment, in.ID, owner(env.Tenant, err), err) }()
 	p, err := g.caller(ctx, "putEnvironment")
@@ -82,8 +82,8 @@ func (g *Guard) DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID,
 	return deleted, err
 }
 
-// PoolStatus, StartDurations, PoolHistory and ClaimStats check nothing: the environment must come from a call that
-// did.
+// PoolStatus, StartDurations, PoolHistory and ClaimStats check nothing: the environment must come
+// from a call that did.
 
 // PoolStatus returns a pool's status; see [engine.Engine.PoolStatus].
 func (g *Guard) PoolStatus(id runtime.EnvironmentID) (runtime.PoolStatus, bool) {
@@ -114,7 +114,8 @@ func (g *Guard) PoolAlerts(ctx context.Context) ([]runtime.PoolAlert, error) {
 	return g.engine.PoolAlerts(p.SeesEnvironment), nil
 }
 
-// PoolAlertHistory returns past alerts of environments that the caller sees; see [engine.Engine.PoolAlertHistory].
+// PoolAlertHistory returns past alerts of environments that the caller sees; see
+// [engine.Engine.PoolAlertHistory].
 func (g *Guard) PoolAlertHistory(ctx context.Context) ([]runtime.PoolAlert, error) {
 	p, err := g.caller(ctx, "poolAlertHistory")
 	if err != nil {
@@ -132,7 +133,8 @@ func (g *Guard) WatchPools(ctx context.Context, id runtime.EnvironmentID) (<-cha
 	return g.engine.WatchPools(ctx, id, p.SeesEnvironment)
 }
 
-// WatchPoolAlerts follows the alerts of environments that the caller sees; see [engine.Engine.WatchPoolAlerts].
+// WatchPoolAlerts follows the alerts of environments that the caller sees; see
+// [engine.Engine.WatchPoolAlerts].
 func (g *Guard) WatchPoolAlerts(ctx context.Context, id runtime.EnvironmentID) (<-chan runtime.PoolAlert, error) {
 	p, err := g.watches(ctx, "poolAlerts", id)
 	if err != nil {
@@ -150,8 +152,8 @@ func (g *Guard) watches(ctx context.Context, op access.Operation, id runtime.Env
 	return p, err
 }
 
-// existing returns ENVIRONMENT_NOT_FOUND for an environment that exists but that the caller doesn't see. For a missing
-// one the engine returns it.
+// existing returns ENVIRONMENT_NOT_FOUND for an environment that exists but that the caller doesn't
+// see. For a missing one the engine returns it.
 func (g *Guard) existing(p access.Principal, id runtime.EnvironmentID) error {
 	if env, ok := g.engine.Environment(id); ok && !p.SeesEnvironment(env) {
 		return engine.NoEnvironment(id)

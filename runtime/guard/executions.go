@@ -30,9 +30,9 @@ func gone(err error, asked, used runtime.RunnerID) error {
 	return err
 }
 
-// starting returns the engine's input for a new execution, with the runner's tenant. It replaces a runner that the
-// caller doesn't see by an id that never existed. The engine refuses that id like one of a runner that is
-// gone, but only after checking whether the key was used before.
+// starting returns the engine's input for a new execution, with the runner's tenant. It replaces a
+// runner that the caller doesn't see by an id that never existed. The engine refuses that id like
+// one of a runner that is gone, but only after checking whether the key was used before.
 func (g *Guard) starting(ctx context.Context, in engine.StartInput) (engine.StartInput, error) {
 	p, err := g.caller(ctx, "startExecution")
 	if err != nil {

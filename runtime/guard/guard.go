@@ -1,10 +1,10 @@
-// Package guard is the engine with permission checks and audit entries. Every door calls it instead of the engine: the
-// API's resolvers, subscriptions and downloads, and other systems' APIs.
+// Package guard is the engine with permission checks and audit entries. Every door calls it instead
+// of the engine: the API's resolvers, subscriptions and downloads, and other systems' APIs.
 //
-// The caller is in the context (see package access). Each method first checks whether the caller may use the operation
-// at all (FORBIDDEN), whether the audit log has room for its entry (CLUSTER_UNAVAILABLE), and whether the caller
-// sees the object. For an object that it doesn't see, the error is the same as for an id that never existed.
-// Methods are safe for concurrent use.
+// The caller is in the context (see package access). Each method first checks whether the caller
+// may use the operation at all (FORBIDDEN), whether the audit log has room for its entry
+// (CLUSTER_UNAVAILABLE), and whether the caller sees the object. For an object that it doesn't see,
+// the error is the same as for an id that never existed. Methods are safe for concurrent use.
 package guard
 
 import (
@@ -25,8 +25,8 @@ type Guard struct {
 	log    *audit.Log // nil: nothing is recorded
 }
 
-// New returns the guard of an engine. book contains the tenants. log records what callers change; nil: nothing is
-// recorded.
+// New returns the guard of an engine. book contains the tenants. log records what callers change;
+// nil: nothing is recorded.
 func New(e *engine.Engine, book *identity.Book, log *audit.Log) *Guard {
 	return &Guard{engine: e, book: book, log: log}
 }
@@ -107,8 +107,8 @@ func scope(p access.Principal) *runtime.TenantID {
 	return nil
 }
 
-// narrowed returns the only tenant whose objects a list contains if the caller requests asked; nil: all tenants. sees
-// is false if the caller sees nothing of that tenant, so that its list is empty.
+// narrowed returns the only tenant whose objects a list contains if the caller requests asked; nil:
+// all tenants. sees is false if the caller sees nothing of that tenant, so that its list is empty.
 func narrowed(p access.Principal, asked *runtime.TenantID) (tenant *runtime.TenantID, sees bool) {
 	if asked == nil {
 		return scope(p), true

@@ -37,7 +37,8 @@ func (g *Guard) Runners(ctx context.Context, filter engine.RunnerFilter) ([]runt
 	return g.engine.Runners(filter), nil
 }
 
-// RunnerUsage measures a runner. It checks nothing: r must come from a call that did. See [engine.Engine.RunnerUsage].
+// RunnerUsage measures a runner. It checks nothing: r must come from a call that did. See
+// [engine.Engine.RunnerUsage].
 func (g *Guard) RunnerUsage(ctx context.Context, r runtime.Runner) *runtime.RunnerUsage {
 	return g.engine.RunnerUsage(ctx, r)
 }
@@ -51,8 +52,8 @@ func (g *Guard) WatchRunners(ctx context.Context, id runtime.EnvironmentID) (<-c
 	return g.engine.WatchRunners(ctx, id, p.SeesRunner)
 }
 
-// TaskEvents returns the events of a runner that the caller sees, and none for another one. Only callers for all
-// tenants get those of removed runners.
+// TaskEvents returns the events of a runner that the caller sees, and none for another one. Only
+// callers for all tenants get those of removed runners.
 func (g *Guard) TaskEvents(ctx context.Context, id runtime.RunnerID) ([]runtime.TaskEvent, error) {
 	p, err := g.caller(ctx, "taskEvents")
 	if err != nil {
@@ -86,9 +87,9 @@ func (g *Guard) ClaimOrResume(ctx context.Context, in engine.ClaimInput) (r runt
 	return r, resumed, noEnvironment(err, asked, in.EnvironmentID)
 }
 
-// claimant returns the tenant for which a caller claims in an environment, and the environment's id for the engine. It
-// replaces an environment that the caller doesn't see by "". The engine refuses that like an unknown id, after
-// its other checks.
+// claimant returns the tenant for which a caller claims in an environment, and the environment's id
+// for the engine. It replaces an environment that the caller doesn't see by "". The engine refuses
+// that like an unknown id, after its other checks.
 func (g *Guard) claimant(p access.Principal, id runtime.EnvironmentID) (runtime.TenantID, runtime.EnvironmentID) {
 	env, ok := g.engine.Environment(id)
 	switch {

@@ -9,8 +9,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
-// Health returns the state of the server and of its components. A caller for one tenant gets the pools that it sees,
-// and only the status of the other components.
+// Health returns the state of the server and of its components. A caller for one tenant gets the
+// pools that it sees, and only the status of the other components.
 func (g *Guard) Health(ctx context.Context) (engine.Health, error) {
 	p, err := g.caller(ctx, "health")
 	if err != nil {

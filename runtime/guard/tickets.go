@@ -10,8 +10,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/ticket"
 )
 
-// ClaimLater claims a runner for the caller's tenant in the background; see [engine.Engine.ClaimLater]. The ticket and
-// its runner are two entries of the audit log.
+// ClaimLater claims a runner for the caller's tenant in the background; see
+// [engine.Engine.ClaimLater]. The ticket and its runner are two entries of the audit log.
 func (g *Guard) ClaimLater(ctx context.Context, in engine.ClaimInput) (t ticket.Ticket, err error) {
 	defer func() {
 		record(ctx, g, "claimRunner", ofTicket, t.ID, owner(in.Tenant, err), err, resumption(t.Resumed)...)
@@ -29,8 +29,8 @@ func (g *Guard) ClaimLater(ctx context.Context, in engine.ClaimInput) (t ticket.
 	return t, noEnvironment(err, asked, in.EnvironmentID)
 }
 
-// WaitingClaims returns the waiting claims of the caller's tenant, or of all for a caller for all tenants; see
-// [engine.Engine.WaitingClaims].
+// WaitingClaims returns the waiting claims of the caller's tenant, or of all for a caller for all
+// tenants; see [engine.Engine.WaitingClaims].
 func (g *Guard) WaitingClaims(ctx context.Context, filter engine.WaitingFilter, first int, after string) (claims []engine.WaitingClaim, total int, err error) {
 	p, err := g.caller(ctx, "waitingClaims")
 	if err != nil {
@@ -44,8 +44,8 @@ func (g *Guard) WaitingClaims(ctx context.Context, filter engine.WaitingFilter, 
 	return claims, total, nil
 }
 
-// allowTicket returns an error unless the caller may use an operation on a ticket. For another tenant's ticket it
-// returns TICKET_NOT_FOUND.
+// allowTicket returns an error unless the caller may use an operation on a ticket. For another
+// tenant's ticket it returns TICKET_NOT_FOUND.
 func (g *Guard) allowTicket(ctx context.Context, op access.Operation, id runtime.TicketID) error {
 	p, err := g.caller(ctx, op)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package hints passes hints on to all watchers. A hint means: read the state again. Send blocks only as long as the
-// watchers' functions do.
+// Package hints passes hints on to all watchers. A hint means: read the state again. Send blocks
+// only as long as the watchers' functions do.
 package hints
 
 import (
@@ -28,8 +28,8 @@ func (w *Watchers) Send(id runtime.EnvironmentID) {
 	}
 }
 
-// Watch calls hint at every Send, and first once for "", because of earlier changes. It returns ctx's cause when ctx
-// ends; hint may be called once more at that moment.
+// Watch calls hint at every Send, and first once for "", because of earlier changes. It returns
+// ctx's cause when ctx ends; hint may be called once more at that moment.
 func (w *Watchers) Watch(ctx context.Context, hint func(runtime.EnvironmentID)) error {
 	mine := &watcher{hint}
 	w.mu.Lock()

@@ -406,7 +406,8 @@ func TestTokensAreBoundedByTenant(t *testing.T) {
 	}
 }
 
-// A tenant with the name of a deleted one sees and revokes none of that one's tokens, and they don't count.
+// A tenant with the name of a deleted one sees and revokes none of that one's tokens, and they
+// don't count.
 func TestTokensOfADeletedTenantAreNotTheNewOnes(t *testing.T) {
 	b, _ := newBook(t)
 	old, _ := b.make(t, NewToken{Role: access.Observer, Tenant: "physics"})

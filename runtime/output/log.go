@@ -16,8 +16,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Log is the output log of one running execution. One goroutine writes; Reader and Content may be called
-// concurrently.
+// A Log is the output log of one running execution. One goroutine writes; Reader and Content may be
+// called concurrently.
 type Log struct {
 	place   Place
 	quota   *Quota        // nil: none
@@ -56,16 +56,16 @@ func New(at Place) *Log {
 	return &Log{place: at, changed: make(chan struct{})}
 }
 
-// Within charges the log's disk use to a quota, which also limits it. The writer calls it once, before the
-// first Flush.
+// Within charges the log's disk use to a quota, which also limits it. The writer calls it once,
+// before the first Flush.
 func (l *Log) Within(quota *Quota) *Log {
 	l.quota = quota
 	quota.Add(DiskBytes(l.size))
 	return l
 }
 
-// Recover returns the log of an execution that an earlier server left. It truncates the file after the last
-// whole record; the next record follows there. A missing file is an empty log.
+// Recover returns the log of an execution that an earlier server left. It truncates the file after
+// the last whole record; the next record follows there. A missing file is an empty log.
 func Recover(at Place) (*Log, error) {
 	l := New(at)
 	file, err := at.Reopen()
@@ -101,7 +101,8 @@ func Recover(at Place) (*Log, error) {
 	return l, nil
 }
 
-// Skip records that output before offset was lost: the next record starts there. Only the writer may call it.
+// Skip records that output before offset was lost: the next record starts there. Only the writer
+// may call it.
 func (l *Log) Skip(offset int64) { l.end = max(l.end, offset) }
 
 // First returns when the first output of a recovered log was printed, since the execution's start, and
@@ -151,8 +152,8 @@ func (l *Log) Add(r Record) error {
 // Pending returns how many bytes the next Flush will write.
 func (l *Log) Pending() int { return len(l.scratch) }
 
-// Flush writes all added records, or none. After an error they are lost, and readers see the gap. The error
-// is ErrQuota if the quota has no room. Only the writer may call it.
+// Flush writes all added records, or none. After an error they are lost, and readers see the gap.
+// The error is ErrQuota if the quota has no room. Only the writer may call it.
 func (l *Log) Flush() error {
 	if len(l.scratch) == 0 {
 		return nil
@@ -207,8 +208,8 @@ func (l *Log) wake() {
 	l.changed = make(chan struct{})
 }
 
-// limit returns how far a reader may read, whether that is the end, and a channel that is closed when this
-// changes.
+// limit returns how far a reader may read, whether that is the end, and a channel that is closed
+// when this changes.
 func (l *Log) limit() (int64, bool, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

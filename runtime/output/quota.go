@@ -14,9 +14,9 @@ const blockSize = 4 << 10
 // DiskBytes returns the disk use of a file of this size.
 func DiskBytes(size int64) int64 { return (size + blockSize - 1) / blockSize * blockSize }
 
-// A Quota limits the disk use of all logs together, and of whatever else is added to it. Running logs count
-// themselves; finished ones stay counted until they are subtracted by Add. A nil Quota limits
-// nothing. Its methods are safe for concurrent use.
+// A Quota limits the disk use of all logs together, and of whatever else is added to it. Running
+// logs count themselves; finished ones stay counted until they are subtracted by Add. A nil Quota
+// limits nothing. Its methods are safe for concurrent use.
 type Quota struct {
 	limit int64
 	used  atomic.Int64
@@ -48,8 +48,8 @@ func (q *Quota) Used() (used, limit int64) {
 	return q.used.Load(), q.limit
 }
 
-// Reserve returns the part of the limit that logs leave free for other records. Without it, a log that used
-// up everything would have to be removed as soon as its execution's end is stored.
+// Reserve returns the part of the limit that logs leave free for other records. Without it, a log
+// that used up everything would have to be removed as soon as its execution's end is stored.
 func (q *Quota) Reserve() int64 {
 	if q == nil {
 		return 0

@@ -139,8 +139,9 @@ const (
 	largeBuffer = 2 * (headerSize + MaxData)
 )
 
-// fill reads on into the buffer, not past size, until it has need bytes or there are no more. A reader that
-// reads little at a time keeps a small buffer, so that a thousand subscribers of a quiet program stay cheap.
+// fill reads on into the buffer, not past size, until it has need bytes or there are no more. A
+// reader that reads little at a time keeps a small buffer, so that a thousand subscribers of a
+// quiet program stay cheap.
 func (r *Reader) fill(need int, size int64) (int, error) {
 	if r.file == nil {
 		file, err := r.place.Open()

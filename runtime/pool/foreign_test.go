@@ -7,8 +7,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// An environment that goes to another tenant gives that no runner of the earlier one: idle ones are replaced, before a
-// claim can have them. Claimed ones stay.
+// An environment that goes to another tenant gives that no runner of the earlier one: idle ones are
+// replaced, before a claim can have them. Claimed ones stay.
 func TestAnotherTenantsRunnersAreReplaced(t *testing.T) {
 	run(t, 2, func(t *testing.T, b *bed) {
 		b.want(t, 2, 0)

@@ -11,9 +11,9 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// crowded runs a pool of this size whose stock is used up, while three more claims of the
-// tenant many wait: one of a caller, two of another. Ready has one more runner become idle; served counts the claims of many
-// that have theirs.
+// crowded runs a pool of this size whose stock is used up, while three more claims of the tenant
+// many wait: one of a caller, two of another. Ready has one more runner become idle; served counts
+// the claims of many that have theirs.
 func crowded(t *testing.T, env runtime.Environment, waitsFor string, test func(t *testing.T, p *Pool, ready func(), served *atomic.Int32)) {
 	t.Helper()
 	run(t, 0, func(t *testing.T, b *bed) {

@@ -37,7 +37,8 @@ func run(t *testing.T, size int, test func(t *testing.T, b *bed)) {
 	runOver(t, size, func(*clustertest.Fake) {}, test)
 }
 
-// runOver is run over a cluster that prepare has changed: a pool may start its runners before test begins.
+// runOver is run over a cluster that prepare has changed: a pool may start its runners before test
+// begins.
 func runOver(t *testing.T, size int, prepare func(*clustertest.Fake), test func(t *testing.T, b *bed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

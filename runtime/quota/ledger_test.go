@@ -74,7 +74,8 @@ func TestHeldQuotas(t *testing.T) {
 	}
 }
 
-// waits has callers of a tenant wait for a runner, one after the other, and sends the number of each that has one.
+// waits has callers of a tenant wait for a runner, one after the other, and sends the number of
+// each that has one.
 func waits(ctx context.Context, t *testing.T, l *Ledger, id runtime.TenantID, n int) <-chan int {
 	t.Helper()
 	served := make(chan int, n)
@@ -98,8 +99,8 @@ func got(served <-chan int) (all []int) {
 	return all
 }
 
-// Callers that wait are served in the order in which they came, by what their own tenant gives back, and when its
-// quota is raised or lifted.
+// Callers that wait are served in the order in which they came, by what their own tenant gives
+// back, and when its quota is raised or lifted.
 func TestWaitIsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New()
@@ -174,8 +175,8 @@ func TestWaitEnds(t *testing.T) {
 
 var errGone = errors.New("the caller is gone")
 
-// TestWaitersNeverExceedTheQuota: callers come, wait for a moment, leave and give back, many of them at the same
-// instant, while the quota changes.
+// TestWaitersNeverExceedTheQuota: callers come, wait for a moment, leave and give back, many of
+// them at the same instant, while the quota changes.
 func TestWaitersNeverExceedTheQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const highest = 3
@@ -235,7 +236,7 @@ func TestClaimsPerMinuteAreOfAnyMinute(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}
 		got, message := refusal(t, l.Claim("a"))
-		if want := (runtime.Exceeded{Quota: "claimsPerMinute", Limit: 3, Used: 3, RetryAfter: 30 * time.Second}); got != want || message != "tenant a made 3 claims within 60 s, of at most 3: try again in 30s" {
+		if want := (runtime.Exceeded{Quota: "claimsPerMinute", Limit: 3, Used: 3, RetryAfter: 30 * time.Second}); got != want || message != "tenant a made 3 of at most 3 claims in the last 60 s: try again in 30s" {
 			t.Errorf("%+v, %q", got, message)
 		}
 		time.Sleep(got.RetryAfter - 1)
@@ -303,7 +304,7 @@ func TestDaysEndAtMidnight(t *testing.T) {
 			}
 			spend(x.rest, time.Now())
 			got, message := refusal(t, l.Start("a"))
-			if want := (runtime.Exceeded{Quota: quota, Limit: 10, Used: 10, RetryAfter: time.Hour}); got != want || !strings.HasSuffix(message, "today (UTC), of at most 10: try again in 1h0m0s") {
+			if want := (runtime.Exceeded{Quota: quota, Limit: 10, Used: 10, RetryAfter: time.Hour}); got != want || !strings.HasSuffix(message, "today (UTC): try again in 1h0m0s") {
 				t.Errorf("%+v, %q", got, message)
 			}
 			if err := l.Start("b"); err != nil {
@@ -386,7 +387,8 @@ func TestUsage(t *testing.T) {
 	})
 }
 
-// TestParallelCallersTakeNeverOneOver: 100 callers take, hold and give back, while the tenant is set again and again.
+// TestParallelCallersTakeNeverOneOver: 100 callers take, hold and give back, while the tenant is
+// set again and again.
 func TestParallelCallersTakeNeverOneOver(t *testing.T) {
 	const limit = 1 // so that most of them come at the moment of the last one
 	l := New()

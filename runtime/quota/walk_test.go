@@ -11,8 +11,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// TestLedgerWalk: against a list of all that ever happened. Nothing is refused that the quotas allow, and nothing is
-// allowed beyond them, also while limits change.
+// TestLedgerWalk: against a list of all that ever happened. Nothing is refused that the quotas
+// allow, and nothing is allowed beyond them, also while limits change.
 func TestLedgerWalk(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		limit := -1

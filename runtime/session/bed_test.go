@@ -92,8 +92,8 @@ func (b *bed) note(what string) error {
 	return b.refuse
 }
 
-// noted returns what was noted, but for "put": that an execution runs is stored where it runs for long, on a
-// busy machine any.
+// noted returns what was noted, but for "put": that an execution runs is stored where it runs for
+// long, on a busy machine any.
 func (b *bed) noted() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

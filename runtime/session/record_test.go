@@ -73,8 +73,8 @@ func TestStoppingGivesNoOutputUp(t *testing.T) {
 	}
 }
 
-// TestAnotherLeaderKeepsWhatThisOneCannotWrite: it isn't lost, or acknowledged, and nothing more is asked of
-// the agent, since that would say that this is stored.
+// TestAnotherLeaderKeepsWhatThisOneCannotWrite: it isn't lost, or acknowledged, and nothing more is
+// asked of the agent, since that would say that this is stored.
 func TestAnotherLeaderKeepsWhatThisOneCannotWrite(t *testing.T) {
 	quota := output.NewQuota(1 << 20)
 	quota.Add(2 << 20)

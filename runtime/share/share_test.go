@@ -57,8 +57,8 @@ func TestEachTenantGetsItsShare(t *testing.T) {
 	}
 }
 
-// TestBoundWalk: nobody who has its fair part of what is taken and left is refused, and all have at most one for each
-// tenant beyond the limit.
+// TestBoundWalk: nobody who has its fair part of what is taken and left is refused, and all have at
+// most one for each tenant beyond the limit.
 func TestBoundWalk(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const tenants = 5

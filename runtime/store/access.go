@@ -57,7 +57,8 @@ func (s *Store) PutTokens(ctx context.Context, tokens ...access.Token) error {
 	})
 }
 
-// UseTokens stores when tokens were last used. If ctx ends first, it returns; the times may be stored or not.
+// UseTokens stores when tokens were last used. If ctx ends first, it returns; the times may be
+// stored or not.
 func (s *Store) UseTokens(ctx context.Context, used map[string]time.Time) error {
 	return s.rewrite(ctx, "store the last use of tokens", func(tx *transaction) error {
 		for id, at := range used {

@@ -32,8 +32,9 @@ const MostAuditRows = mostParameters / auditColumns
 
 const insertAudit = "INSERT INTO audit (id, tenant, actor, action, object, at, failed, value) VALUES "
 
-// AppendAudit stores at most MostAuditRows rows: all or none. Rows that are stored already stay unchanged. If
-// ctx ends first, it returns ctx's cause; the rows may be stored or not, so append them again.
+// AppendAudit stores at most MostAuditRows rows: all or none. Rows that are stored already stay
+// unchanged. If ctx ends first, it returns ctx's cause; the rows may be stored or not, so append
+// them again.
 func (s *Store) AppendAudit(ctx context.Context, rows []AuditRow) error {
 	if len(rows) == 0 {
 		return nil
@@ -56,8 +57,9 @@ func (s *Store) AppendAudit(ctx context.Context, rows []AuditRow) error {
 	})
 }
 
-// passedText occurs in the value of every row whose outcome is OK. It classifies the rows of older servers,
-// which didn't store failed. It can't occur inside a string, because quotation marks there are escaped.
+// passedText occurs in the value of every row whose outcome is OK. It classifies the rows of older
+// servers, which didn't store failed. It can't occur inside a string, because quotation marks there
+// are escaped.
 const passedText = `"outcome":"OK"`
 
 // An AuditFilter selects rows; a zero field selects all.
@@ -71,9 +73,9 @@ type AuditFilter struct {
 	NewestFirst bool
 }
 
-// Audit returns at most first rows after an id, oldest first or, with NewestFirst, newest first. more says
-// that others follow. It calls charge with the size of each row's value in bytes. An error of charge ends
-// the page, and is returned only if the page is empty.
+// Audit returns at most first rows after an id, oldest first or, with NewestFirst, newest first.
+// more says that others follow. It calls charge with the size of each row's value in bytes. An
+// error of charge ends the page, and is returned only if the page is empty.
 func (s *Store) Audit(ctx context.Context, q AuditFilter, first int, after string, charge func(bytes int) error) (page []AuditRow, more bool, err error) {
 	const doing = "read the audit log"
 	var conditions []string
@@ -170,8 +172,8 @@ func (s *Store) DeleteAudit(ctx context.Context, before time.Time, most int) (de
 	return found, nil
 }
 
-// firstID returns a string that sorts before every UUID of version 7 made at t or later. Such an id begins
-// with 48 bits of milliseconds.
+// firstID returns a string that sorts before every UUID of version 7 made at t or later. Such an id
+// begins with 48 bits of milliseconds.
 func firstID(t time.Time) string {
 	millis := uint64(max(0, min(t.UnixMilli(), 1<<48-1)))
 	var bytes [6]byte

@@ -19,7 +19,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// auditRows returns rows of which each is made a second after the one before. Their Value is their number.
+// auditRows returns rows of which each is made a second after the one before. Their Value is their
+// number.
 func auditRows(n int) (rows []AuditRow) {
 	start := time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC)
 	for i := range n {
@@ -106,7 +107,8 @@ func TestAuditPages(t *testing.T) {
 	}
 }
 
-// TestAuditOfEarlierServersFailed: of rows that were stored before there was a column for it, the value says it.
+// TestAuditOfEarlierServersFailed: of rows that were stored before there was a column for it, the
+// value says it.
 func TestAuditOfEarlierServersFailed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	s := open(t, path)
@@ -216,7 +218,8 @@ func (l *leaving) Done() <-chan struct{} {
 	return l.Context.Done()
 }
 
-// TestWritesThatCanBeRepeatedEndWithTheirCaller while the database stands still. After that rows are stored once.
+// TestWritesThatCanBeRepeatedEndWithTheirCaller while the database stands still. After that rows
+// are stored once.
 func TestWritesThatCanBeRepeatedEndWithTheirCaller(t *testing.T) {
 	for name, write := range map[string]func(s *Store, ctx context.Context, rows []AuditRow) error{
 		"append": func(s *Store, ctx context.Context, rows []AuditRow) error { return s.AppendAudit(ctx, rows) },

@@ -13,9 +13,9 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// AddBatch stores a new batch with what its owner needs: start, shared by all its executions, and its steps
-// in order. Its key can't be used for an execution for a day. If another batch has the key already,
-// AddBatch stores nothing and returns that batch and false.
+// AddBatch stores a new batch with what its owner needs: start, shared by all its executions, and
+// its steps in order. Its key can't be used for an execution for a day. If another batch has the
+// key already, AddBatch stores nothing and returns that batch and false.
 func (s *Store) AddBatch(ctx context.Context, b runtime.Batch, start []byte, steps [][]byte) (stored runtime.Batch, added bool, err error) {
 	value, err := json.Marshal(b)
 	if err != nil {
@@ -129,8 +129,8 @@ type UnfinishedBatch struct {
 	Cancelled bool // see CancelBatch
 }
 
-// UnfinishedBatches returns all unfinished batches, oldest first, except unreadable ones: see Unreadable. It
-// deletes leftovers of other batches, and finished batches without executions.
+// UnfinishedBatches returns all unfinished batches, oldest first, except unreadable ones: see
+// Unreadable. It deletes leftovers of other batches, and finished batches without executions.
 func (s *Store) UnfinishedBatches(ctx context.Context) ([]UnfinishedBatch, error) {
 	const doing = "list unfinished batches"
 	err := s.write(ctx, doing, func(tx *transaction) error {
@@ -214,8 +214,8 @@ func (s *Store) Batches(ctx context.Context, q BatchFilter, first int, after run
 	return all, total, typed(rows.Err(), "list batches")
 }
 
-// BatchExecutions returns the executions of a batch's cases first to end-1, by case number. It calls charge
-// with the size of each record in bytes, and returns charge's error.
+// BatchExecutions returns the executions of a batch's cases first to end-1, by case number. It
+// calls charge with the size of each record in bytes, and returns charge's error.
 func (s *Store) BatchExecutions(ctx context.Context, id runtime.BatchID, first, end int, charge func(bytes int) error) (map[int]runtime.Execution, error) {
 	const doing = "list the executions of a batch"
 	rows, err := s.reads.QueryContext(ctx, "SELECT id, case_no, value FROM executions WHERE batch = $1 AND case_no >= $2 AND case_no < $3", id, first, end)
@@ -281,8 +281,8 @@ func batchesOf(tx *transaction, these string, ids []any) (all []runtime.BatchID,
 	return all, rows.Err()
 }
 
-// deleteEmpty deletes those of the batches that have finished and have no executions left. Their keys stay
-// spent until keysExpire.
+// deleteEmpty deletes those of the batches that have finished and have no executions left. Their
+// keys stay spent until keysExpire.
 func deleteEmpty(tx *transaction, batches []runtime.BatchID, keysExpire time.Time) error {
 	for _, id := range batches {
 		var value []byte

@@ -23,9 +23,9 @@ type file struct {
 // patience is how long a checkpoint may run before the disk is considered stalled.
 const patience = 4 * time.Second
 
-// Check returns nil if the database works, or did within the last second. Otherwise it returns an error that
-// says what to do; STORAGE_FULL means that only room is missing. It writes to the database like any other
-// write, and also reports a checkpoint that failed or hangs.
+// Check returns nil if the database works, or did within the last second. Otherwise it returns an
+// error that says what to do; STORAGE_FULL means that only room is missing. It writes to the
+// database like any other write, and also reports a checkpoint that failed or hangs.
 func (s *Store) Check(ctx context.Context) error {
 	_, err := s.check.Ask(ctx)
 	if errors.Is(err, probe.ErrLate) {

@@ -45,8 +45,8 @@ func TestCheckOfADiskThatFails(t *testing.T) {
 		fail  func(disk.Disk, testing.TB)
 		words []string
 	}{
-		"read-only":    {disk.Disk.Error, []string{"read-only", "mount it to be written"}},
-		"input/output": {disk.Disk.Die, []string{"the disk fails", "dmesg", unix.EIO.Error()}},
+		"read-only":    {disk.Disk.Error, []string{"read-only", "remount it writable"}},
+		"input/output": {disk.Disk.Die, []string{"the disk failed", "dmesg", unix.EIO.Error()}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := disk.New(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Environments calls each for every stored environment, ordered by id. For an unreadable one, only the id is
-// known, and unreadable says why.
+// Environments calls each for every stored environment, ordered by id. For an unreadable one, only
+// the id is known, and unreadable says why.
 func (s *Store) Environments(ctx context.Context, each func(env runtime.Environment, unreadable error) error) error {
 	return s.rows(ctx, "list environments", "SELECT id, value FROM environments ORDER BY id", func(scan func(...any) error) error {
 		var id runtime.EnvironmentID
@@ -28,8 +28,8 @@ func (s *Store) Environments(ctx context.Context, each func(env runtime.Environm
 	})
 }
 
-// PutEnvironment stores env if the stored revision is env.Revision-1 (a missing environment counts as 0). It
-// does nothing if an equal env is stored, and returns CONFLICT otherwise.
+// PutEnvironment stores env if the stored revision is env.Revision-1 (a missing environment counts
+// as 0). It does nothing if an equal env is stored, and returns CONFLICT otherwise.
 func (s *Store) PutEnvironment(ctx context.Context, env runtime.Environment) error {
 	value, err := json.Marshal(env)
 	if err != nil {
@@ -178,9 +178,9 @@ func (s *Store) PutRunner(ctx context.Context, r runtime.Runner, private []byte)
 	})
 }
 
-// MarkRunner stores claim if the stored epoch is claim.Epoch-1. It does nothing if the stored claim equals it.
-// Otherwise it returns CONFLICT, or RUNNER_GONE for a missing runner. Runners then returns the runner as
-// CLAIMED.
+// MarkRunner stores claim if the stored epoch is claim.Epoch-1. It does nothing if the stored claim
+// equals it. Otherwise it returns CONFLICT, or RUNNER_GONE for a missing runner. Runners then
+// returns the runner as CLAIMED.
 func (s *Store) MarkRunner(ctx context.Context, id runtime.RunnerID, claim runtime.Claim) error {
 	value, err := json.Marshal(claim)
 	if err != nil {

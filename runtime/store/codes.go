@@ -58,8 +58,8 @@ func isRefusal(err error) bool {
 // errBroke marks errors after which the same write may be tried again.
 var errBroke = errors.New("PostgreSQL is unreachable")
 
-// broke marks an error of the beginning or the end of a transaction, unless PostgreSQL refused it. Whatever
-// the driver's error says, the connection is unusable.
+// broke marks an error of the beginning or the end of a transaction, unless PostgreSQL refused it.
+// Whatever the driver's error says, the connection is unusable.
 func broke(err error) error {
 	if isRefusal(err) {
 		return err

@@ -13,8 +13,9 @@ type connector struct {
 	intact func() error
 }
 
-// openReads returns connections for reading. Each is opened by path when it is needed. If another file had
-// that path by then, SQLite would write this database's log into it and damage both. So opening fails then.
+// openReads returns connections for reading. Each is opened by path when it is needed. If another
+// file had that path by then, SQLite would write this database's log into it and damage both. So
+// opening fails then.
 func (d *sqliteDB) openReads(source string) *sql.DB {
 	return sql.OpenDB(connector{d.writes.Driver(), source, d.intact})
 }

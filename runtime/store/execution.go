@@ -37,8 +37,8 @@ func (s *Store) AddExecution(ctx context.Context, x runtime.Execution, start []b
 				return err
 			}
 		}
-		// Before the execution: a write may be committed in part. Rows without their execution are deleted at the
-		// next start: see Unfinished and mendSearch.
+		// Before the execution: a write may be committed in part. Rows without their execution are
+		// deleted at the next start: see Unfinished and mendSearch.
 		if _, err := tx.Exec("INSERT INTO restarts (execution, start) VALUES ($1, $2)", x.ID, start); err != nil {
 			return err
 		}
@@ -156,10 +156,10 @@ type ExecutionPage struct {
 	Total      int  // of all pages
 }
 
-// Executions returns at most first executions after an id, oldest first or, with NewestFirst, newest first.
-// Unreadable ones are recorded and left out. It calls charge with the size of each record in bytes. An
-// error of charge ends the page, and is returned only if the page is empty. Only searchesAtOnce searches
-// run concurrently; others wait.
+// Executions returns at most first executions after an id, oldest first or, with NewestFirst,
+// newest first. Unreadable ones are recorded and left out. It calls charge with the size of each
+// record in bytes. An error of charge ends the page, and is returned only if the page is empty.
+// Only searchesAtOnce searches run concurrently; others wait.
 func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, after runtime.ExecutionID, charge func(bytes int) error) (ExecutionPage, error) {
 	if q.searches() {
 		tenant := runtime.DefaultTenant
@@ -202,8 +202,8 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 	return page, nil
 }
 
-// readPage adds rows to a page until it is full or rows end. It returns how many rows it read, and the id of
-// the last.
+// readPage adds rows to a page until it is full or rows end. It returns how many rows it read, and
+// the id of the last.
 func (s *Store) readPage(rows *sql.Rows, page *ExecutionPage, first int, charge func(bytes int) error) (seen int, last runtime.ExecutionID, err error) {
 	defer rows.Close()
 	for rows.Next() {

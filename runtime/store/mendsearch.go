@@ -16,7 +16,8 @@ const (
 	mendWrites = 32   // rows written in one transaction; a command may have 1 MiB
 )
 
-// mending brings execution_search up to date in the background, until the store closes or another one leads.
+// mending brings execution_search up to date in the background, until the store closes or another
+// one leads.
 func (s *Store) mending(ctx context.Context) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.group.Go(func() {
@@ -37,8 +38,8 @@ func (s *Store) mending(ctx context.Context) {
 	})
 }
 
-// mendSearch brings execution_search up to date with what older servers without this table stored or deleted
-// before this one led, and with writes that were committed in part.
+// mendSearch brings execution_search up to date with what older servers without this table stored
+// or deleted before this one led, and with writes that were committed in part.
 func (s *Store) mendSearch(ctx context.Context) error {
 	err := s.mendRows(ctx, `SELECT e.id, s.execution IS NULL OR s.outcome = '' AND e.finished IS NOT NULL
 		FROM (SELECT id, finished FROM executions WHERE id > $1 ORDER BY id LIMIT $2) e LEFT JOIN execution_search s ON s.execution = e.id ORDER BY e.id`, addTerms)
@@ -69,7 +70,8 @@ func (s *Store) mendRows(ctx context.Context, statement string, mend func(*trans
 	}
 }
 
-// wrongRows returns the wrong rows after an id, and the id of the last row compared; "": there are no more.
+// wrongRows returns the wrong rows after an id, and the id of the last row compared; "": there are
+// no more.
 func (s *Store) wrongRows(ctx context.Context, statement string, after runtime.ExecutionID) (all []runtime.ExecutionID, last runtime.ExecutionID, err error) {
 	rows, err := s.reads.QueryContext(ctx, statement, after, mendReads)
 	if err != nil {

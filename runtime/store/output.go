@@ -10,9 +10,9 @@ import (
 
 // A shared database also stores the output of executions. Only one caller at a time may append to it.
 
-// AppendOutput stores bytes of an execution's output at position, which must be the number of bytes stored so
-// far. It returns STORAGE_FULL if there is no room, and CLUSTER_UNAVAILABLE if another server leads or
-// the store is closed.
+// AppendOutput stores bytes of an execution's output at position, which must be the number of bytes
+// stored so far. It returns STORAGE_FULL if there is no room, and CLUSTER_UNAVAILABLE if another
+// server leads or the store is closed.
 func (s *Store) AppendOutput(ctx context.Context, id runtime.ExecutionID, position int64, data []byte) error {
 	return s.write(ctx, "store output", func(tx *transaction) error {
 		_, err := tx.Exec("INSERT INTO output (execution, position, data) VALUES ($1, $2, $3)", id, position, data)
@@ -31,8 +31,8 @@ func (s *Store) OutputSize(ctx context.Context, id runtime.ExecutionID) (size in
 	return size, typed(err, "read output")
 }
 
-// ReadOutput reads an execution's output from a position into p. It returns how many bytes it read: as many
-// as fit or exist.
+// ReadOutput reads an execution's output from a position into p. It returns how many bytes it read:
+// as many as fit or exist.
 func (s *Store) ReadOutput(ctx context.Context, id runtime.ExecutionID, position int64, p []byte) (n int, err error) {
 	err = s.bounded(ctx, func(ctx context.Context) error {
 		return s.reads.retry(ctx, func() error {

@@ -19,8 +19,8 @@ func parameters(first, n int) string {
 	return strings.Join(all, ", ")
 }
 
-// among returns the condition, to follow a column's name, that it is one of ids. There must be at least one.
-// The ids are the statement's first parameters.
+// among returns the condition, to follow a column's name, that it is one of ids. There must be at
+// least one. The ids are the statement's first parameters.
 func among(ids []runtime.ExecutionID) (these string, args []any) {
 	for _, id := range ids {
 		args = append(args, id)

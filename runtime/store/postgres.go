@@ -100,8 +100,8 @@ func OpenShared(ctx context.Context, url string) (*Store, error) {
 // ParseURL parses a database's URL. The error doesn't contain the password.
 func ParseURL(url string) (*pgx.ConnConfig, error) { return pgx.ParseConfig(url) }
 
-// Examine returns the version of the PostgreSQL at a URL without changing anything there. The error says why
-// it can't be used.
+// Examine returns the version of the PostgreSQL at a URL without changing anything there. The error
+// says why it can't be used.
 func Examine(ctx context.Context, url string) (version string, err error) {
 	config, err := ParseURL(url)
 	if err != nil {
@@ -151,8 +151,8 @@ func (d *postgresDB) lead(ctx context.Context) error {
 	return nil
 }
 
-// transact rolls back everything if PostgreSQL refuses a statement. If the connection is lost, it repeats the
-// same writes.
+// transact rolls back everything if PostgreSQL refuses a statement. If the connection is lost, it
+// repeats the same writes.
 func (d *postgresDB) transact(writes []write) (results []error, undone bool) {
 	results = make([]error, len(writes))
 	led := d.led.Load()

@@ -255,7 +255,8 @@ func TestPostgreSQLThatStandsStill(t *testing.T) {
 	}
 }
 
-// TestPostgreSQLThatIsAway: the store closes all the same, and reads and writes return CLUSTER_UNAVAILABLE.
+// TestPostgreSQLThatIsAway: the store closes all the same, and reads and writes return
+// CLUSTER_UNAVAILABLE.
 func TestPostgreSQLThatIsAway(t *testing.T) {
 	p := postgrestest.Start(t)
 	s := lead(t, p.URL)

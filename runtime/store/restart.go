@@ -59,8 +59,8 @@ func (s *Store) NoteKilled(ctx context.Context, id runtime.ExecutionID, outcome 
 	})
 }
 
-// NoteGone stores why the runner of unfinished executions is about to be removed, because nothing else will
-// say it afterwards. The last reason counts.
+// NoteGone stores why the runner of unfinished executions is about to be removed, because nothing
+// else will say it afterwards. The last reason counts.
 func (s *Store) NoteGone(ctx context.Context, id runtime.RunnerID, reason runtime.GoneReason) error {
 	return s.write(ctx, "note the end of a runner", func(tx *transaction) error {
 		_, err := tx.Exec("UPDATE restarts SET gone = $1 WHERE execution IN (SELECT id FROM executions WHERE runner = $2 AND state <> 'FINISHED')", reason, id)
@@ -76,8 +76,8 @@ func (s *Store) NoteInputEnd(ctx context.Context, id runtime.ExecutionID, offset
 	})
 }
 
-// Released reports whether a runner should have been released with one of its executions, or its batch, and
-// that has ended.
+// Released reports whether a runner should have been released with one of its executions, or its
+// batch, and that has ended.
 func (s *Store) Released(ctx context.Context, id runtime.RunnerID) (bool, error) {
 	const doing = "look for a release"
 	rows, err := s.reads.QueryContext(ctx, `SELECT value FROM executions WHERE runner = $1 AND finished IS NOT NULL

@@ -64,9 +64,9 @@ func (s *Store) Oldest(ctx context.Context, most int) ([]Finished, error) {
 	return all, typed(rows.Err(), doing)
 }
 
-// DeleteExecutions deletes finished executions, all or none. Their keys stay spent until keysExpire, so that
-// a late retry starts nothing again. Their output must be removed afterwards: see Removals. A batch is
-// deleted with the last of its executions.
+// DeleteExecutions deletes finished executions, all or none. Their keys stay spent until
+// keysExpire, so that a late retry starts nothing again. Their output must be removed afterwards:
+// see Removals. A batch is deleted with the last of its executions.
 func (s *Store) DeleteExecutions(ctx context.Context, ids []runtime.ExecutionID, keysExpire time.Time) error {
 	if len(ids) == 0 {
 		return nil
@@ -156,8 +156,8 @@ func (s *Store) Removed(ctx context.Context, ids []runtime.ExecutionID) error {
 	return nil
 }
 
-// Unknown returns those of some executions that this database has no trace of: they aren't stored, and their
-// output isn't waiting to be removed.
+// Unknown returns those of some executions that this database has no trace of: they aren't stored,
+// and their output isn't waiting to be removed.
 func (s *Store) Unknown(ctx context.Context, ids []runtime.ExecutionID) ([]runtime.ExecutionID, error) {
 	known := map[runtime.ExecutionID]bool{}
 	for part := range slices.Chunk(ids, mostParameters) {

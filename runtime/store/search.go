@@ -13,8 +13,9 @@ import (
 // SearchedBytes bounds the searched part of a command line, in bytes.
 const SearchedBytes = 4096
 
-// searchesAtOnce bounds concurrent searches, since each may read a row of every execution. Others wait, and
-// the tenants whose executions they search take turns. This leaves connections to other reads.
+// searchesAtOnce bounds concurrent searches, since each may read a row of every execution. Others
+// wait, and the tenants whose executions they search take turns. This leaves connections to other
+// reads.
 const searchesAtOnce = 3
 
 // terms are what an execution is found by: a row of execution_search.
@@ -72,8 +73,9 @@ func termBytes(x runtime.Execution) (sum int64) {
 	return sum
 }
 
-// labelLine returns the line of a label or, without a value, the prefix shared by all values. A quoted name
-// contains no newline and no unescaped quotation mark, so nothing else contains the line.
+// labelLine returns the line of a label or, without a value, the prefix shared by all values. A
+// quoted name contains no newline and no unescaped quotation mark, so nothing else contains the
+// line.
 func labelLine(of runtime.LabelFilter) string {
 	line := "\n" + strconv.Quote(of.Name) + "="
 	if of.Value != nil {
@@ -82,8 +84,8 @@ func labelLine(of runtime.LabelFilter) string {
 	return line
 }
 
-// inLabels returns a text as it occurs in the lines of labels, with ASCII in lower case, like both databases'
-// lower().
+// inLabels returns a text as it occurs in the lines of labels, with ASCII in lower case, like both
+// databases' lower().
 func inLabels(text string) string {
 	quoted := strconv.Quote(text)
 	return strings.Map(func(r rune) rune {
@@ -187,8 +189,8 @@ func (q ExecutionFilter) searches() bool {
 	return len(q.Outcomes)+len(q.Labels) > 0 || q.Failed != nil || q.Command != "" || q.Text != "" || !q.From.IsZero() || !q.To.IsZero()
 }
 
-// idSlack bounds the difference between the time in an execution's id and its queue time. An id may be made
-// before its claim waits, for at most an hour.
+// idSlack bounds the difference between the time in an execution's id and its queue time. An id may
+// be made before its claim waits, for at most an hour.
 const idSlack = 2 * time.Hour
 
 // search adds the conditions on execution_search, cheapest first.

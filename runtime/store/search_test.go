@@ -239,7 +239,8 @@ func awaitMended(t testing.TB, s *Store) {
 	wait.Receive(t, s.mended, "the search of all executions")
 }
 
-// TestWhatAnOlderServerDidIsSearched: it led while a newer one had migrated the database already, and knew no search.
+// TestWhatAnOlderServerDidIsSearched: it led while a newer one had migrated the database already,
+// and knew no search.
 func TestWhatAnOlderServerDidIsSearched(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	s := open(t, path)

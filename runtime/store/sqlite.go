@@ -35,8 +35,9 @@ type sqliteDB struct {
 	stays      atomic.Pointer[error]     // why the last checkpoint failed; nil: it didn't
 }
 
-// Open opens the SQLite database at path, creates it if necessary, and brings its schema up to date. Only one
-// process may have it open; the error for a second one names the holder. Close the store.
+// Open opens the SQLite database at path, creates it if necessary, and brings its schema up to
+// date. Only one process may have it open; the error for a second one names the holder. Close the
+// store.
 func Open(ctx context.Context, path string) (*Store, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
@@ -97,8 +98,8 @@ func (d *sqliteDB) remember(path string) error {
 	return nil
 }
 
-// lockPatience is how long to wait for a held lock. A server that was just killed may have been starting a
-// program: the forked process holds the lock until it executes that program.
+// lockPatience is how long to wait for a held lock. A server that was just killed may have been
+// starting a program: the forked process holds the lock until it executes that program.
 const lockPatience = time.Second
 
 // acquire takes the lock file, or returns who holds it. The kernel releases it when the process ends.
@@ -153,8 +154,8 @@ func (d *sqliteDB) checkpoints() {
 	}
 }
 
-// passive makes a checkpoint, which never blocks the writer. whole is false if part of the log stays, because
-// others use it.
+// passive makes a checkpoint, which never blocks the writer. whole is false if part of the log
+// stays, because others use it.
 func (d *sqliteDB) passive() (whole bool, err error) {
 	var busy, frames, stored int
 	err = d.reads.QueryRow("PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &frames, &stored)
@@ -214,8 +215,8 @@ func (d *sqliteDB) transact(writes []write) (results []error, undone bool) {
 	return results, hasCode(err, sqliteFull)
 }
 
-// givesUp reports whether SQLite may have ended the whole transaction with this error, instead of rolling back
-// only the statement. Later statements would then be committed on their own.
+// givesUp reports whether SQLite may have ended the whole transaction with this error, instead of
+// rolling back only the statement. Later statements would then be committed on their own.
 func givesUp(err error) bool {
 	return hasCode(err, sqliteBusy, sqliteNoMemory, sqliteInterrupt, sqliteIO, sqliteFull) // https://sqlite.org/lang_transaction.html
 }

@@ -49,7 +49,8 @@ type statements struct {
 	wanted []string             // executed, not compiled yet
 }
 
-// prepare compiles the wanted statements. Call it outside a transaction, which would hold the only connection.
+// prepare compiles the wanted statements. Call it outside a transaction, which would hold the only
+// connection.
 func (s *statements) prepare(db *sql.DB) error {
 	for _, text := range s.wanted {
 		if s.known[text] != nil {

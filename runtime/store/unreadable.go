@@ -24,8 +24,8 @@ func (u *unreadable) note(id runtime.ExecutionID, err error) {
 	u.rows[id] = fmt.Sprintf("execution %s can't be read: %v", id, err)
 }
 
-// Unreadable returns messages, sorted, about the executions that could not be read since the store was opened.
-// Lists leave these out.
+// Unreadable returns messages, sorted, about the executions that could not be read since the store
+// was opened. Lists leave these out.
 func (s *Store) Unreadable() []string {
 	s.unreadable.mu.Lock()
 	defer s.unreadable.mu.Unlock()

@@ -14,16 +14,17 @@ const checkBytes = 64 << 10
 
 var errClosed error = runtime.Errorf(runtime.CodeClusterUnavailable, "the store is closed")
 
-// A write is some statements that modify, perhaps after some reads. On SQLite, if a statement fails, the ones
-// before it stay, and so do the other writes of the transaction; except see givesUp. On PostgreSQL the
-// whole transaction is rolled back. do may be called several times, and must set all its results each time.
+// A write is some statements that modify, perhaps after some reads. On SQLite, if a statement
+// fails, the ones before it stay, and so do the other writes of the transaction; except see
+// givesUp. On PostgreSQL the whole transaction is rolled back. do may be called several times, and
+// must set all its results each time.
 type write struct {
 	do     func(*transaction) error
 	result chan error // capacity 1
 }
 
-// write queues do and waits for its commit. Once queued, ctx doesn't interrupt it, because the caller must
-// know what is stored.
+// write queues do and waits for its commit. Once queued, ctx doesn't interrupt it, because the
+// caller must know what is stored.
 func (s *Store) write(ctx context.Context, doing string, do func(*transaction) error) error {
 	w, err := s.enqueue(ctx, do)
 	if err != nil {
@@ -32,8 +33,8 @@ func (s *Store) write(ctx context.Context, doing string, do func(*transaction) e
 	return s.committed(<-w.result, doing)
 }
 
-// rewrite is like write, for writes that are safe to repeat. It returns when ctx ends; the write may still be
-// stored.
+// rewrite is like write, for writes that are safe to repeat. It returns when ctx ends; the write
+// may still be stored.
 func (s *Store) rewrite(ctx context.Context, doing string, do func(*transaction) error) error {
 	w, err := s.enqueue(ctx, do)
 	if err != nil {

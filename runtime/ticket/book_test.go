@@ -314,8 +314,8 @@ func TestOpenIsLeft(t *testing.T) {
 
 var errLeft = errors.New("the caller left")
 
-// A tenant has its share of the tickets. Those that wait are never forgotten for others; of those that ended the oldest
-// one of the same tenant is.
+// A tenant has its share of the tickets. Those that wait are never forgotten for others; of those
+// that ended the oldest one of the same tenant is.
 func TestBookIsBounded(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, b *bed) {
 		b.shares.Limit = 6

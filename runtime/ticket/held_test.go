@@ -15,8 +15,8 @@ func (b *bed) held(tenant runtime.TenantID) Order {
 	return order
 }
 
-// A holder's ticket is the same while it waits. Its runner stays, though nobody sees it: another claim of the
-// holder may have it by now.
+// A holder's ticket is the same while it waits. Its runner stays, though nobody sees it: another
+// claim of the holder may have it by now.
 func TestTicketsOfAHolder(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, b *bed) {
 		first := b.open(t, b.held("t"))
@@ -38,7 +38,8 @@ func TestTicketsOfAHolder(t *testing.T) {
 	})
 }
 
-// However the end of a holder's ticket meets its claim, a runner that another claim of the holder may have stays.
+// However the end of a holder's ticket meets its claim, a runner that another claim of the holder
+// may have stays.
 func TestCancelledTicketsOfAHolderReleaseNothing(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, b *bed) {
 		order := b.held("t")

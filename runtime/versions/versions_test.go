@@ -29,7 +29,8 @@ type bed struct {
 	ctx    context.Context // of an administrator
 }
 
-// newBed returns a book over an engine with a fake cluster, whose languages' version commands that cluster knows.
+// newBed returns a book over an engine with a fake cluster, whose languages' version commands that
+// cluster knows.
 func newBed(t *testing.T) bed {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "languages.yaml")
@@ -184,7 +185,8 @@ func TestWhenAMeasurementHolds(t *testing.T) {
 	}
 }
 
-// An environment that was deleted, and created anew by another tenant or from another image, has revisions from 1 again.
+// An environment that was deleted, and created anew by another tenant or from another image, has
+// revisions from 1 again.
 func TestARecreatedEnvironmentIsMeasuredAnew(t *testing.T) {
 	b := newBed(t)
 	b.put(t, engine.PutEnvironmentInput{Processes: new(100)})
