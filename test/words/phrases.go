@@ -1,6 +1,10 @@
 package words
 
-import "regexp"
+import (
+	"regexp"
+	"strings"
+	"sync"
+)
 
 // A phrase is banned because readers stumble over it: a calque, a riddle, or one of several
 // words for one thing.
@@ -10,8 +14,17 @@ type phrase struct {
 }
 
 func ban(pattern, instead string) phrase {
-	return phrase{regexp.MustCompile(`(?i)(?:^|[^\pL\pN_.-])` + pattern + `(?:$|[^\pL\pN_])`), instead}
+	return phrase{regexp.MustCompile(`(?i)\b(?:` + pattern + `)\b`), instead}
 }
+
+// anyPhrase finds whether a text has one of the phrases, in one pass.
+var anyPhrase = sync.OnceValue(func() *regexp.Regexp {
+	var all []string
+	for _, p := range phrases {
+		all = append(all, p.pattern.String())
+	}
+	return regexp.MustCompile(strings.Join(all, "|"))
+})
 
 const be = `(?:is|are|was|were|be|been|isn't|aren't|wasn't|weren't)`
 

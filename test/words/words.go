@@ -82,6 +82,9 @@ func read(name string, source []byte) ([]paragraph, error) {
 func (p paragraph) banned(name string) []Finding {
 	var found []Finding
 	text := plain(p.text)
+	if !anyPhrase().MatchString(text) {
+		return nil
+	}
 	for _, rule := range phrases {
 		for _, at := range rule.pattern.FindAllStringIndex(text, -1) {
 			phrase := strings.Join(strings.Fields(text[at[0]:at[1]]), " ")

@@ -64,7 +64,7 @@ func isLeftOut(name string) bool {
 }
 
 func TestCheck(t *testing.T) {
-	long := "This sentence has one word more than thirty, since it goes on and on and on and on and on and on and on and on and on and on and on."
+	long := "This sentence has one word more than thirty, since it runs on and on and on and on and on and on and on and on and on and on and on."
 	for _, c := range []struct {
 		what, name, source string
 		want               []string // beginnings, without the path
