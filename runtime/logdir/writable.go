@@ -44,7 +44,7 @@ type Fault struct {
 // that, since perhaps nothing was printed after it.
 func (d *Dir) Check(ctx context.Context) Fault {
 	loss := d.loss.Load()
-	began, err := d.check.Ask(ctx)
+	began, err := d.check.Check(ctx)
 	switch {
 	case err != nil:
 		return Fault{"the output of programs is being lost: " + err.Error(), true, errors.Is(err, probe.ErrLate) || ctx.Err() != nil}

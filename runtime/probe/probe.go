@@ -37,10 +37,10 @@ type attempt struct {
 // New returns a probe that calls try, never concurrently. Close it.
 func New(try func() error) *Probe { return &Probe{try: try} }
 
-// Ask returns the result of a try that began within the last second, and when it began. If a try
+// Check returns the result of a try that began within the last second, and when it began. If a try
 // takes longer than 4 s, callers get [ErrLate], and the next try begins once it has ended. If ctx
-// ends first, Ask returns its cause.
-func (p *Probe) Ask(ctx context.Context) (time.Time, error) {
+// ends first, Check returns its cause.
+func (p *Probe) Check(ctx context.Context) (time.Time, error) {
 	a := p.attempt()
 	late := time.NewTimer(time.Until(a.began.Add(patience)))
 	defer late.Stop()

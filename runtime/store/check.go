@@ -27,7 +27,7 @@ const patience = 4 * time.Second
 // error that says what to do; STORAGE_FULL means that only room is missing. It writes to the
 // database like any other write, and also reports a checkpoint that failed or hangs.
 func (s *Store) Check(ctx context.Context) error {
-	_, err := s.check.Ask(ctx)
+	_, err := s.check.Check(ctx)
 	if errors.Is(err, probe.ErrLate) {
 		return errors.New(s.db.stalls())
 	}
