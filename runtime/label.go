@@ -54,8 +54,8 @@ type LabelFilter struct {
 	Value *string // and this value; nil: any
 }
 
-// Among reports whether labels contains one that the filter selects.
-func (f LabelFilter) Among(labels []Label) bool {
+// MatchesAny reports whether labels contains one that the filter selects.
+func (f LabelFilter) MatchesAny(labels []Label) bool {
 	return slices.ContainsFunc(labels, func(l Label) bool { return l.Name == f.Name && (f.Value == nil || l.Value == *f.Value) })
 }
 

@@ -178,8 +178,8 @@ type SchedulingFilter[Status ~string] struct {
 	Limit         int    // most results; 0: no limit
 }
 
-// Picks reports whether f selects an object of this runner and environment with this status.
-func (f SchedulingFilter[Status]) Picks(runner RunnerID, env EnvironmentID, status Status) bool {
+// Matches reports whether f selects an object of this runner and environment with this status.
+func (f SchedulingFilter[Status]) Matches(runner RunnerID, env EnvironmentID, status Status) bool {
 	return (f.RunnerID == "" || f.RunnerID == runner) && (f.EnvironmentID == "" || f.EnvironmentID == env) &&
 		(len(f.Statuses) == 0 || slices.Contains(f.Statuses, status))
 }

@@ -113,8 +113,8 @@ type key struct{}
 // With returns a context with the principal p.
 func With(ctx context.Context, p Principal) context.Context { return context.WithValue(ctx, key{}, p) }
 
-// Of returns the principal of a context, or the zero Principal, which may do nothing.
-func Of(ctx context.Context) Principal {
+// FromContext returns the principal of a context, or the zero Principal, which may do nothing.
+func FromContext(ctx context.Context) Principal {
 	p, _ := ctx.Value(key{}).(Principal)
 	return p
 }

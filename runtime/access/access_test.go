@@ -191,13 +191,13 @@ func TestActsForAndScope(t *testing.T) {
 
 func TestPrincipalsAreInContexts(t *testing.T) {
 	ctx := t.Context()
-	if p := Of(ctx); p != (Principal{}) {
+	if p := FromContext(ctx); p != (Principal{}) {
 		t.Errorf("%+v acts", p)
 	}
 	outer := With(ctx, Server())
 	inner := With(outer, token(Observer, physics))
-	if Of(outer).Kind != KindServer || Of(inner).Role != Observer {
-		t.Error(Of(outer), Of(inner))
+	if FromContext(outer).Kind != KindServer || FromContext(inner).Role != Observer {
+		t.Error(FromContext(outer), FromContext(inner))
 	}
 }
 

@@ -276,7 +276,7 @@ func (l *Log) store(ctx context.Context) error {
 			l.close()
 		}
 		n, err := l.storeSome(attempts)
-		l.stood(n, err)
+		l.recordAttempt(n, err)
 		switch {
 		case n > 0:
 			pause.Reset()
@@ -325,8 +325,8 @@ func (l *Log) storeSome(ctx context.Context) (stored int, err error) {
 	return len(some), nil
 }
 
-// stood records the result of an attempt.
-func (l *Log) stood(stored int, err error) {
+// recordAttempt records the result of an attempt.
+func (l *Log) recordAttempt(stored int, err error) {
 	if stored > 0 || err != nil {
 		l.report(storing, err)
 		l.mu.Lock()

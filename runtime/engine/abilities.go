@@ -85,8 +85,8 @@ func (e *Engine) pin(ctx context.Context, in *PutEnvironmentInput) error {
 	return err
 }
 
-// remember sets env.Previous to the revision that is served until the cluster has env's image.
-func (e *Engine) remember(env, stored runtime.Environment, exists bool) runtime.Environment {
+// withPrevious returns env with its Previous set to the revision that is served until the cluster has env's image.
+func (e *Engine) withPrevious(env, stored runtime.Environment, exists bool) runtime.Environment {
 	env.Previous = nil
 	if !exists || e.has(env.Pin) {
 		return env

@@ -82,9 +82,9 @@ func (all *batches) get(id runtime.BatchID) *batch.Leader {
 // StartBatch records a batch in a claimed runner, starts its first execution, and returns both.
 // It is idempotent by key: the same key returns the same batch, or CONFLICT if the input differs.
 func (e *Engine) StartBatch(ctx context.Context, in StartInput, of BatchInput) (runtime.Batch, runtime.Execution, error) {
-	asked := in
-	asked.Key = ""
-	b := runtime.Batch{ID: runtime.NewBatchID(), RunnerID: in.RunnerID, Tenant: in.Tenant, Input: digest([]any{asked, of})}
+	request := in
+	request.Key = ""
+	b := runtime.Batch{ID: runtime.NewBatchID(), RunnerID: in.RunnerID, Tenant: in.Tenant, Input: digest([]any{request, of})}
 	if in.Key != "" {
 		b.Key = keyOf(in.Keys, "start/"+in.Key)
 	}

@@ -260,7 +260,7 @@ func (e *Engine) observe(r runtime.Runner) {
 	if r.State.Before(runtime.RunnerStopping) {
 		return
 	}
-	e.holdings.left(r.ID)
+	e.holdings.runnerGone(r.ID)
 	for _, s := range e.sessions.in(r.ID) {
 		s.RunnerGone(r.GoneReason)
 	}

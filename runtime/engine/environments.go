@@ -35,7 +35,7 @@ func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (en
 		if p := e.catalog.pool(in.ID); !exists && p != nil && !p.Ended() { // deleted, but it still has claimed runners
 			owned = p.Environment()
 		}
-		if owned.ID != "" && in.Mine != nil && !in.Mine(owned) {
+		if owned.ID != "" && in.MayChange != nil && !in.MayChange(owned) {
 			return runtime.Environment{}, false, runtime.Errorf(runtime.CodeConflict, "the id %s is in use: choose another one", in.ID)
 		}
 		if in.IfRevision != nil && *in.IfRevision != stored.Revision {
@@ -46,7 +46,7 @@ func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (en
 		if err != nil {
 			return runtime.Environment{}, false, err
 		}
-		if in.There != nil && !in.There(env.Tenant) {
+		if in.TenantExists != nil && !in.TenantExists(env.Tenant) {
 			return runtime.Environment{}, false, runtime.Invalid("tenant", "tenant %s doesn't exist: create it with putTenant", env.Tenant)
 		}
 		if !exists && e.catalog.of(env.Tenant) >= maxEnvironments {
@@ -58,7 +58,7 @@ func (e *Engine) PutEnvironment(ctx context.Context, in PutEnvironmentInput) (en
 			}
 			return env, false, e.setEnvironment(ctx, env)
 		}
-		env = e.remember(env, stored, exists)
+		env = e.withPrevious(env, stored, exists)
 		err = e.cluster.PutEnvironment(ctx, env)
 		if err == nil {
 			return env, !exists, e.setEnvironment(ctx, env)

@@ -159,7 +159,7 @@ func TestIDsOfDeletedEnvironments(t *testing.T) {
 	b := newBed(t)
 	put := func(tenant runtime.TenantID) error {
 		mine := func(env runtime.Environment) bool { return env.Tenant == tenant }
-		_, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "a", Tenant: &tenant, PoolSize: ptr(0), Mine: mine})
+		_, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "a", Tenant: &tenant, PoolSize: ptr(0), MayChange: mine})
 		return err
 	}
 	remove := func(tenant runtime.TenantID) bool {

@@ -31,9 +31,9 @@ func (e *Engine) Execute(ctx context.Context, in RunInput) (runtime.Execution, e
 	if in.Key == "" {
 		return whole(ctx)
 	}
-	asked := in
-	asked.Key, asked.WaitFor = "", nil
-	x.Key, x.Input = keyOf(in.Keys, "run/"+in.Key), digest(asked)
+	request := in
+	request.Key, request.WaitFor = "", nil
+	x.Key, x.Input = keyOf(in.Keys, "run/"+in.Key), digest(request)
 	claim.Claim.Key, claim.Claim.Input = x.Key, x.Input
 	made, _, err := e.runs.Do(ctx, x.Key, x.Input, e.jobs.add, func(ctx context.Context) (runtime.Execution, error) {
 		if stored, found, err := e.store.ExecutionByKey(ctx, x.Key); err != nil || found {
@@ -73,9 +73,9 @@ func (e *Engine) RunBatch(ctx context.Context, in RunInput, of BatchInput) (runt
 		x, err := whole(ctx)
 		return e.started(ctx, x, err)
 	}
-	asked := in
-	asked.Key, asked.WaitFor = "", nil
-	b.Key, b.Input = keyOf(in.Keys, "run/"+in.Key), digest([]any{asked, of})
+	request := in
+	request.Key, request.WaitFor = "", nil
+	b.Key, b.Input = keyOf(in.Keys, "run/"+in.Key), digest([]any{request, of})
 	run.claim.Claim.Key, run.claim.Claim.Input = b.Key, b.Input
 	x, _, err := e.runs.Do(ctx, b.Key, b.Input, e.jobs.add, func(ctx context.Context) (runtime.Execution, error) {
 		if stored, found, err := e.store.BatchByKey(ctx, b.Key); err != nil || found {

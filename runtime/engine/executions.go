@@ -238,9 +238,9 @@ func (in StartInput) execution() (runtime.Execution, error) {
 	if err := validateKey(in.Key); err != nil {
 		return x, err
 	}
-	asked := in
-	asked.Key = ""
-	x.Input = digest(asked)
+	request := in
+	request.Key = ""
+	x.Input = digest(request)
 	return x, nil
 }
 

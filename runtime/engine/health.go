@@ -198,7 +198,7 @@ func (e *Engine) clusterHealth(ctx context.Context) (HealthStatus, string) {
 	case err != nil:
 		return HealthDown, err.Error()
 	case len(status.Problems) > 0:
-		return HealthDegraded, told(status.Problems)
+		return HealthDegraded, describe(status.Problems)
 	default:
 		return HealthOK, status.Remark
 	}
@@ -236,8 +236,8 @@ func (e *Engine) lastAttacks() (*attacks.Record, ComponentHealth) {
 	return last, c
 }
 
-// told describes a cluster's problems in words, at most five of them.
-func told(problems []runtime.Problem) string {
+// describe describes a cluster's problems in words, at most five of them.
+func describe(problems []runtime.Problem) string {
 	const most = 5
 	var all []string
 	for _, p := range problems[:min(len(problems), most)] {

@@ -14,8 +14,8 @@ func holderKey(id runtime.EnvironmentID, claim runtime.Claim) string {
 	return keyOf(claim.HolderScope, "holder/"+string(id)+"/"+claim.Holder)
 }
 
-// hold records which runner a holder has. If a killed server left two, the later claim counts.
-func (all *runners) hold(r runtime.Runner) {
+// recordHolder records which runner a holder has. If a killed server left two, the later claim counts.
+func (all *runners) recordHolder(r runtime.Runner) {
 	if r.Claim.Holder == "" {
 		return
 	}

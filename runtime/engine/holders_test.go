@@ -144,7 +144,7 @@ func TestARunnerGoesWhileItsHolderComes(t *testing.T) {
 	}
 	wait.For(t, "it is gone", func() bool { _, there := b.Runner(first.ID); return !there })
 	b.runners.byID.Store(first.ID, first) // as if that came late
-	b.runners.hold(first)
+	b.runners.recordHolder(first)
 	if next := b.session(t, in, false); next.ID == first.ID {
 		t.Errorf("%s was gone", next.ID)
 	}

@@ -17,7 +17,7 @@ import (
 type holdings struct {
 	ledger *quota.Ledger
 	weight func(runtime.TenantID) int
-	there  func(runtime.RunnerID) (runtime.Runner, bool)
+	runner func(runtime.RunnerID) (runtime.Runner, bool)
 
 	waiting waiting
 
@@ -29,8 +29,8 @@ type holdings struct {
 // maxWaiting bounds the waiting claims of all tenants together. One tenant gets at most half.
 const maxWaiting = 20_000
 
-func newHoldings(config Config, there func(runtime.RunnerID) (runtime.Runner, bool)) *holdings {
-	h := &holdings{ledger: config.Quotas, weight: config.Weight, there: there, held: map[runtime.RunnerID]runtime.TenantID{},
+func newHoldings(config Config, runner func(runtime.RunnerID) (runtime.Runner, bool)) *holdings {
+	h := &holdings{ledger: config.Quotas, weight: config.Weight, runner: runner, held: map[runtime.RunnerID]runtime.TenantID{},
 		shares: share.Bound{Limit: maxWaiting, Quota: quota.Waiting.String(), Of: "waiting claims"}}
 	if h.ledger == nil {
 		h.ledger = quota.New()
@@ -84,8 +84,8 @@ func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (r
 	h.mu.Lock()
 	h.held[r.ID] = tenant
 	h.mu.Unlock()
-	if now, ok := h.there(r.ID); !ok || now.State != runtime.RunnerClaimed { // it was gone before left could find it
-		h.left(r.ID)
+	if now, ok := h.runner(r.ID); !ok || now.State != runtime.RunnerClaimed { // it was gone before runnerGone could find it
+		h.runnerGone(r.ID)
 	}
 	return r, nil
 }
@@ -143,8 +143,8 @@ func (h *holdings) answered(w *waiter) {
 	}
 }
 
-// left releases a removed runner. The owner goroutine of a pool calls it, so it must not block.
-func (h *holdings) left(id runtime.RunnerID) {
+// runnerGone releases a removed runner. The owner goroutine of a pool calls it, so it must not block.
+func (h *holdings) runnerGone(id runtime.RunnerID) {
 	h.mu.Lock()
 	tenant, held := h.held[id]
 	delete(h.held, id)
@@ -196,9 +196,9 @@ func (h *holdings) ended(x runtime.Execution) {
 // Usage returns what a tenant uses, and its limits.
 func (e *Engine) Usage(id runtime.TenantID) quota.Usage { return e.holdings.ledger.Usage(id) }
 
-// Subscribing acquires a subscription from a tenant's quota, or returns QUOTA_EXCEEDED. Call done once
+// AcquireSubscription acquires a subscription from a tenant's quota, or returns QUOTA_EXCEEDED. Call done once
 // when the subscription ends.
-func (e *Engine) Subscribing(id runtime.TenantID) (done func(), err error) {
+func (e *Engine) AcquireSubscription(id runtime.TenantID) (done func(), err error) {
 	if err := e.holdings.ledger.Acquire(id, quota.Subscriptions); err != nil {
 		return nil, err
 	}

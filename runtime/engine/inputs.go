@@ -40,13 +40,13 @@ type PutEnvironmentInput struct {
 	DefaultTimeLimit *int          // seconds
 	OutputLimit      *int64
 
-	// Mine reports whether the caller may change an environment. It is called with the environment
+	// MayChange reports whether the caller may change an environment. It is called with the environment
 	// of this ID, or with a deleted one that still has runners. If it returns false, the result is
 	// CONFLICT. nil: the caller may change every environment.
-	Mine func(runtime.Environment) bool
-	// There reports whether a tenant exists. If the environment's doesn't, the result is
+	MayChange func(runtime.Environment) bool
+	// TenantExists reports whether a tenant exists. If the environment's doesn't, the result is
 	// INVALID_INPUT. nil: every tenant exists.
-	There func(runtime.TenantID) bool
+	TenantExists func(runtime.TenantID) bool
 
 	pin runtime.ImagePin // content of Image now, if Image is set
 }
@@ -194,7 +194,7 @@ func (f RunnerFilter) matches(r runtime.Runner) bool {
 	if !f.From.IsZero() && r.CreatedAt.Before(f.From) || !f.To.IsZero() && !r.CreatedAt.Before(f.To) {
 		return false
 	}
-	if slices.ContainsFunc(f.Labels, func(l runtime.LabelFilter) bool { return !l.Among(r.Claim.Labels) }) {
+	if slices.ContainsFunc(f.Labels, func(l runtime.LabelFilter) bool { return !l.MatchesAny(r.Claim.Labels) }) {
 		return false
 	}
 	names := func(text string) bool { return strings.Contains(strings.ToLower(text), strings.ToLower(f.HeldBy)) }

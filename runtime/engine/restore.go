@@ -61,7 +61,7 @@ func (e *Engine) restore(ctx context.Context) error {
 		known[r.Environment.ID] = append(known[r.Environment.ID], r)
 		byID[r.ID] = r
 		e.runners.byID.Store(r.ID, pool.Adopted(r))
-		e.runners.hold(r)
+		e.runners.recordHolder(r)
 		e.holdings.adopt(r)
 		if r.Claim.Key != "" {
 			e.claims.Put(r.Claim.Key, r.Claim.Input, r.ID)
@@ -98,7 +98,7 @@ func (e *Engine) restore(ctx context.Context) error {
 		}
 	}
 	for _, s := range sessions {
-		if err := e.goOn(s, e.catalog.pool(byID[s.Runner()].Environment.ID)); err != nil {
+		if err := e.resume(s, e.catalog.pool(byID[s.Runner()].Environment.ID)); err != nil {
 			return err
 		}
 	}
@@ -145,9 +145,9 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 	return sessions
 }
 
-// goOn runs a session, and feeds its stdin with what an earlier server had not written yet. p is the
+// resume runs a session, and feeds its stdin with what an earlier server had not written yet. p is the
 // pool of its runner; nil: the runner doesn't exist.
-func (e *Engine) goOn(s *session.Session, p *pool.Pool) error {
+func (e *Engine) resume(s *session.Session, p *pool.Pool) error {
 	if p == nil {
 		return e.jobs.add(func(ctx context.Context) { s.Run(ctx, nil) })
 	}

@@ -44,7 +44,7 @@ func (all *runners) change(r runtime.Runner) {
 	} else {
 		all.byID.Store(r.ID, r)
 	}
-	all.hold(r)
+	all.recordHolder(r)
 	if old.State != r.State || old.Message != r.Message {
 		all.feed.Report(r, !known)
 	}
@@ -342,8 +342,8 @@ func validateKey(key string) error {
 }
 
 // digest returns a fingerprint of the request made with an idempotency key.
-func digest(asked any) string {
-	text, err := json.Marshal(asked)
+func digest(request any) string {
+	text, err := json.Marshal(request)
 	if err != nil {
 		panic(err) // impossible: these are plain structs
 	}

@@ -33,7 +33,7 @@ func (t *sessionTable) add(s *session.Session) {
 	t.byRunner[id] = append(t.byRunner[id], s)
 	if len(t.byRunner[id]) > 1 {
 		for _, other := range t.byRunner[id] {
-			other.Crowd()
+			other.MarkShared()
 		}
 	}
 }
@@ -144,8 +144,8 @@ func (e *Engine) Resize(ctx context.Context, id runtime.ExecutionID, size runtim
 	return e.control(ctx, id, func(s *session.Session) error { return s.Resize(ctx, size) })
 }
 
-// control calls tell with the session of an unfinished execution.
-func (e *Engine) control(ctx context.Context, id runtime.ExecutionID, tell func(*session.Session) error) (runtime.Execution, error) {
+// control calls send with the session of an unfinished execution.
+func (e *Engine) control(ctx context.Context, id runtime.ExecutionID, send func(*session.Session) error) (runtime.Execution, error) {
 	s, x, err := e.find(ctx, id)
 	if err != nil {
 		return runtime.Execution{}, err
@@ -153,7 +153,7 @@ func (e *Engine) control(ctx context.Context, id runtime.ExecutionID, tell func(
 	if s == nil {
 		return runtime.Execution{}, session.Ended(x)
 	}
-	if err := tell(s); err != nil {
+	if err := send(s); err != nil {
 		return runtime.Execution{}, err
 	}
 	return s.Execution(), nil

@@ -13,7 +13,7 @@ func (e *Engine) ExecutionUsage(ctx context.Context, x runtime.Execution) *runti
 	if s == nil || x.State != runtime.ExecutionRunning {
 		return nil
 	}
-	used, at := e.agents.Of(ctx, x.RunnerID, x.Tenant)
+	used, at := e.agents.Usage(ctx, x.RunnerID, x.Tenant)
 	one, runs := used.Executions[string(x.ID)]
 	if !runs {
 		return nil
@@ -30,7 +30,7 @@ func (e *Engine) RunnerUsage(ctx context.Context, r runtime.Runner) *runtime.Run
 	if r.State != runtime.RunnerClaimed {
 		return nil
 	}
-	used, at := e.agents.Of(ctx, r.ID, r.Tenant())
+	used, at := e.agents.Usage(ctx, r.ID, r.Tenant())
 	if at.IsZero() {
 		return nil
 	}

@@ -42,7 +42,7 @@ func record[I ~string](ctx context.Context, g *Guard, op access.Operation, kind 
 	if g.log == nil || errors.Is(err, audit.ErrFull) || errors.Is(err, audit.ErrEnded) {
 		return
 	}
-	p := access.Of(ctx)
+	p := access.FromContext(ctx)
 	if !p.AllTenants {
 		tenant = p.Tenant
 	}
@@ -75,7 +75,7 @@ func withDoor(details []audit.Detail, p access.Principal) []audit.Detail {
 // need not exist.
 func (g *Guard) recording(ctx context.Context, op access.Operation, kind, id string) func(outcome *error) {
 	tenant := audit.WholeServer
-	if g.log != nil && access.Of(ctx).AllTenants {
+	if g.log != nil && access.FromContext(ctx).AllTenants {
 		tenant = g.tenantOf(ctx, kind, id) // before the operation, which may delete the object
 	}
 	return func(outcome *error) { record(ctx, g, op, kind, id, tenant, *outcome) }

@@ -104,9 +104,9 @@ func (g *Guard) Tenants(ctx context.Context) ([]runtime.Tenant, error) {
 // Usage returns what a tenant uses. It checks nothing: id must come from a call that did.
 func (g *Guard) Usage(id runtime.TenantID) quota.Usage { return g.engine.Usage(id) }
 
-// Subscribing acquires a subscription from the quota of the caller's tenant until done is called.
+// AcquireSubscription acquires a subscription from the quota of the caller's tenant until done is called.
 // Callers for all tenants need none.
-func (g *Guard) Subscribing(ctx context.Context) (done func(), err error) {
+func (g *Guard) AcquireSubscription(ctx context.Context) (done func(), err error) {
 	p, err := g.caller(ctx, "me")
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (g *Guard) Subscribing(ctx context.Context) (done func(), err error) {
 	if p.AllTenants {
 		return func() {}, nil
 	}
-	return g.engine.Subscribing(p.Tenant)
+	return g.engine.AcquireSubscription(p.Tenant)
 }
 
 // PutTenant creates or changes a tenant; see [identity.Book.PutTenant].

@@ -55,8 +55,8 @@ func (g *Guard) PutEnvironment(ctx context.Context, in engine.PutEnvironmentInpu
 			return runtime.Environment{}, false, runtime.Errorf(runtime.CodeForbidden, "only a token for all tenants may share an environment, because other tenants' programs then run in it")
 		}
 	}
-	in.Mine = func(env runtime.Environment) bool { return p.SeesTenant(env.Tenant) }
-	in.There = func(id runtime.TenantID) bool { _, there := g.book.Tenant(id); return there }
+	in.MayChange = func(env runtime.Environment) bool { return p.SeesTenant(env.Tenant) }
+	in.TenantExists = func(id runtime.TenantID) bool { _, there := g.book.Tenant(id); return there }
 	switch {
 	case in.Tenant == nil && !p.AllTenants:
 		in.Tenant = &p.Tenant

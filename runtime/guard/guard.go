@@ -33,7 +33,7 @@ func New(e *engine.Engine, book *identity.Book, log *audit.Log) *Guard {
 
 // caller returns the caller if it may use an operation, and if the audit log has room for the entry.
 func (g *Guard) caller(ctx context.Context, op access.Operation) (access.Principal, error) {
-	p := access.Of(ctx)
+	p := access.FromContext(ctx)
 	if g.log != nil && recorded[op] {
 		tenant := audit.WholeServer
 		if !p.AllTenants {

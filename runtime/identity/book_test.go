@@ -26,8 +26,8 @@ func TestTokensFromTheirMakingToTheirEnd(t *testing.T) {
 	}
 	ctx, release := known.Bind(t.Context())
 	defer release()
-	if access.Of(ctx) != want || ctx.Err() != nil {
-		t.Errorf("%+v acts, %v", access.Of(ctx), ctx.Err())
+	if access.FromContext(ctx) != want || ctx.Err() != nil {
+		t.Errorf("%+v acts, %v", access.FromContext(ctx), ctx.Err())
 	}
 	if done, err := b.RevokeToken(t.Context(), access.Server(), made.ID, false); err != nil || !done.Revoked {
 		t.Fatal(done, err)

@@ -250,7 +250,7 @@ func FuzzAuthenticate(f *testing.F) {
 		}
 		ctx, release := caller.Bind(context.Background())
 		release()
-		if err != nil && access.Of(ctx).Allow("version") == nil {
+		if err != nil && access.FromContext(ctx).Allow("version") == nil {
 			t.Errorf("%q may do something", shown)
 		}
 	})

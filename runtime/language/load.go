@@ -131,26 +131,26 @@ func (s *Set) extend(file string, text []byte) (*Set, error) {
 
 // change applies an entry to a recipe.
 func (e entry) change(r *Recipe) {
-	take(&r.Name, e.Name)
-	take(&r.Aliases, e.Aliases)
-	take(&r.Extensions, e.Extensions)
-	take(&r.FileName, e.FileName)
-	take(&r.FileNamePattern, e.FileNamePattern)
-	take(&r.Build, e.Build)
-	take(&r.Run, e.Run)
-	take(&r.Version, e.Version)
-	take(&r.VersionPattern, e.VersionPattern)
-	take(&r.Environments, e.Environments)
-	take(&r.Image, e.Image)
+	override(&r.Name, e.Name)
+	override(&r.Aliases, e.Aliases)
+	override(&r.Extensions, e.Extensions)
+	override(&r.FileName, e.FileName)
+	override(&r.FileNamePattern, e.FileNamePattern)
+	override(&r.Build, e.Build)
+	override(&r.Run, e.Run)
+	override(&r.Version, e.Version)
+	override(&r.VersionPattern, e.VersionPattern)
+	override(&r.Environments, e.Environments)
+	override(&r.Image, e.Image)
 	if e.Limits != nil {
-		take(&r.Limits.MemoryMiB, e.Limits.MemoryMiB)
-		take(&r.Limits.Processes, e.Limits.Processes)
-		take(&r.Limits.WorkspaceMiB, e.Limits.WorkspaceMiB)
-		take(&r.Limits.Seconds, e.Limits.Seconds)
+		override(&r.Limits.MemoryMiB, e.Limits.MemoryMiB)
+		override(&r.Limits.Processes, e.Limits.Processes)
+		override(&r.Limits.WorkspaceMiB, e.Limits.WorkspaceMiB)
+		override(&r.Limits.Seconds, e.Limits.Seconds)
 	}
 }
 
-func take[T any](to *T, from *T) {
+func override[T any](to *T, from *T) {
 	if from != nil {
 		*to = *from
 	}

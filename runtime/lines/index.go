@@ -52,7 +52,7 @@ func (x *index) count(ctx context.Context, open func(position int64) (*output.Re
 		case err != nil:
 			return place{}, false, err
 		}
-		x.tail.take(record, nil)
+		x.tail.advance(record, nil)
 		x.tail.position = r.Position()
 		x.keep()
 	}

@@ -210,7 +210,7 @@ func (c *collector) read(ctx context.Context, at *place, tail place, source Sour
 		if err != nil {
 			return err
 		}
-		at.take(record, c)
+		at.advance(record, c)
 		at.position = r.Position()
 		worked := at.position-began.position > workBytes || at.begun[0]-began.begun[0] > workLines
 		if c.closed == atNext || c.closed == 0 && c.match != nil && worked && c.before >= 0 {

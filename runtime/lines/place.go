@@ -36,8 +36,8 @@ type sink interface {
 	lose(at place, offset, lost int64, since time.Duration) // at already counts the loss
 }
 
-// take advances past a record. to may be nil.
-func (p *place) take(r output.Record, to sink) {
+// advance moves past a record. to may be nil.
+func (p *place) advance(r output.Record, to sink) {
 	if r.Offset < p.offset {
 		return // impossible in a log
 	}

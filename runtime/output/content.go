@@ -19,10 +19,10 @@ type Content struct {
 	end    int64 // the offset after the last record
 	lost   int64
 
-	at   int64  // position of the next Read
-	next int64  // position of data's first byte
-	data []byte // of the record being read; owned by the reader
-	told int64  // output offset after the last record that Next returned
+	at       int64  // position of the next Read
+	next     int64  // position of data's first byte
+	data     []byte // of the record being read; owned by the reader
+	returned int64  // output offset after the last record that Next returned
 }
 
 // Content opens the present content; stream 0 means both. It reads the log once to count, and returns
@@ -138,8 +138,8 @@ func (c *Content) Next() (record Record, lost int64, err error) {
 		if err != nil {
 			return record, lost, err
 		}
-		lost += record.Offset - c.told
-		c.told = record.End()
+		lost += record.Offset - c.returned
+		c.returned = record.End()
 		if record.Resized() || c.of(record) {
 			return record, lost, nil
 		}

@@ -24,9 +24,9 @@ type alarm struct {
 	reloadAt time.Time // when to read the cluster's state again
 }
 
-// look returns the next alarm, whether to read the cluster's state again, and when to call look again
+// update returns the next alarm, whether to read the cluster's state again, and when to call it again
 // if nothing happens before; zero: never. It is a pure function.
-func (a alarm) look(now time.Time, rule AlertRule, idle, size int) (next alarm, reload bool, wake time.Time) {
+func (a alarm) update(now time.Time, rule AlertRule, idle, size int) (next alarm, reload bool, wake time.Time) {
 	if rule.Timeout == 0 || size == 0 || float64(idle) >= rule.Threshold*float64(size) {
 		return alarm{}, false, time.Time{}
 	}

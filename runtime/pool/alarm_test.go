@@ -40,7 +40,7 @@ func TestAlarmLooks(t *testing.T) {
 		{"a threshold of 0", low, AlertRule{Timeout: time.Second}, 100, 0, 4, alarm{}, false, time.Time{}},
 		{"all wanted", alarm{}, AlertRule{Threshold: 1, Timeout: 10 * time.Second}, 0, 3, 4, low, false, at(10)},
 	} {
-		got, reload, wake := c.alarm.look(at(c.now), c.rule, c.idle, c.size)
+		got, reload, wake := c.alarm.update(at(c.now), c.rule, c.idle, c.size)
 		if got != c.want || reload != c.reload || !wake.Equal(c.wake) {
 			t.Errorf("%s: %+v, reload %v, wake %v", c.name, got, reload, wake)
 		}
@@ -61,9 +61,9 @@ func TestAlarmIsPunctual(t *testing.T) {
 			if changed {
 				idle = rapid.IntRange(0, 4).Draw(t, "idle")
 			}
-			often, _, _ = often.look(now, rule, idle, 4)
+			often, _, _ = often.update(now, rule, idle, 4)
 			if changed || !wake.IsZero() && !now.Before(wake) {
-				seldom, _, wake = seldom.look(now, rule, idle, 4)
+				seldom, _, wake = seldom.update(now, rule, idle, 4)
 			}
 			if often != seldom {
 				t.Fatalf("%+v, looked at seldom %+v", often, seldom)

@@ -43,13 +43,13 @@ func (o *owner) enqueue(w *waiter) {
 	}
 	w.deadline = time.Now().Add(w.claim.WaitFor)
 	o.waiting.push(w)
-	o.came = w
+	o.newest = w
 }
 
 // admit leaves the newest claim waiting, unless it was answered immediately.
 func (o *owner) admit() {
-	w := o.came
-	if o.came = nil; w == nil || w.lane == nil {
+	w := o.newest
+	if o.newest = nil; w == nil || w.lane == nil {
 		return
 	}
 	if w.claim.Waits != nil {
@@ -65,8 +65,8 @@ func (o *owner) admit() {
 	}
 }
 
-// left ends what admit began for a waiting claim.
-func (w *waiter) left() {
+// endWait ends what admit began for a waiting claim.
+func (w *waiter) endWait() {
 	if w.claim.Waiting != nil {
 		w.claim.Waiting.end()
 	}
@@ -94,8 +94,8 @@ func (o *owner) serve(now time.Time) time.Time {
 		}
 		w := o.waiting.next()
 		if only && !w.alone() {
-			if o.came != nil && o.came.alone() {
-				w = o.came
+			if o.newest != nil && o.newest.alone() {
+				w = o.newest
 			} else if kept := o.keptUntil(e); now.Before(kept) {
 				o.waiting.dry++
 				return kept

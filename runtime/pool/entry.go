@@ -54,7 +54,7 @@ func (o *owner) work(e *entry, do func(context.Context) error, done func(error))
 			<-previous
 		}
 		err := do(ctx)
-		_ = o.pool.tell(ctx, func(o *owner) {
+		_ = o.pool.send(ctx, func(o *owner) {
 			e.working--
 			o.changes.note(e)
 			done(err)

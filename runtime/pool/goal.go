@@ -9,7 +9,7 @@ import (
 // A goal is the desired state of a pool.
 type goal struct {
 	env        runtime.Environment
-	making     runtime.Environment // revision that runners are made from now; see look
+	making     runtime.Environment // revision that runners are made from now; see resolve
 	image      runtime.ImageStatus // of env's image
 	awaiting   bool                // no runner can be made until the image is there
 	deleted    bool
@@ -29,10 +29,10 @@ func (g *goal) delete(endClaimed bool) {
 	g.endClaimed = g.endClaimed || endClaimed
 }
 
-// look determines the revision that runners are made from now. While the cluster doesn't have the
+// resolve determines the revision that runners are made from now. While the cluster doesn't have the
 // environment's image, that is the previous revision, with the present pool size and tenant. Without
 // a previous revision no runner can be made.
-func (g *goal) look(options Options) {
+func (g *goal) resolve(options Options) {
 	g.making, g.image, g.awaiting = g.env, options.image(g.env), false
 	g.making.Previous = nil
 	if !options.pulls(g.env) || g.image.State == runtime.ImageReady {

@@ -81,7 +81,7 @@ func (o *owner) list() {
 	env := o.goal.env.ID
 	o.spawn(func(ctx context.Context) {
 		runners, err := o.pool.options.Cluster.Runners(ctx, env)
-		_ = o.pool.tell(ctx, func(o *owner) {
+		_ = o.pool.send(ctx, func(o *owner) {
 			o.listing.end(time.Now(), err)
 			switch {
 			case err == nil:

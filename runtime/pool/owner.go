@@ -21,7 +21,7 @@ type owner struct {
 
 	runners map[runtime.RunnerID]*entry
 	waiting queue
-	came    *waiter  // the claim that was just enqueued; settle serves or admits it
+	newest  *waiter  // the claim that was just enqueued; settle serves or admits it
 	pace    pace     // of the waiting claims
 	members []Member // scratch space of settle, since a pool may have a thousand
 
@@ -86,7 +86,7 @@ func (p *Pool) Run(ctx context.Context) error {
 // settle serves claims, carries out what Plan decides, and publishes the result. It returns when to
 // call it again.
 func (o *owner) settle(now time.Time) time.Time {
-	o.goal.look(o.pool.options)
+	o.goal.resolve(o.pool.options)
 	var wake time.Time
 	if o.listing.listed() {
 		wake = o.serve(now)
@@ -141,7 +141,7 @@ func (o *owner) start(now time.Time) {
 	if o.waiting.length() > 0 {
 		e.priority = runtime.PriorityWaiting
 	}
-	o.ask(e)
+	o.request(e)
 }
 
 // hurry raises the priority of as many starts as there are waiting claims, oldest refills first, since
@@ -170,12 +170,12 @@ func (o *owner) hurry() {
 	}
 	for _, e := range from[:min(missing, len(from))] {
 		e.priority = to
-		o.ask(e)
+		o.request(e)
 	}
 }
 
-// ask requests a runner from the cluster in a worker, with its present priority.
-func (o *owner) ask(e *entry) {
+// request requests a runner from the cluster in a worker, with its present priority.
+func (o *owner) request(e *entry) {
 	id, env, priority := e.ID, e.Environment, e.priority
 	o.work(e, func(ctx context.Context) error { return o.pool.options.Cluster.Start(ctx, id, env, priority) }, func(err error) {
 		if err != nil && e.State.Before(runtime.RunnerStopping) {

@@ -50,7 +50,7 @@ const placeFor = 20 * time.Microsecond
 // a moment, so the result may be slightly old. The position of a claim that arrived since is unknown.
 func (p *Pool) Place(ctx context.Context, w *Waiting) Place {
 	if w.waits.Load() && time.Now().UnixNano() >= p.places.due.Load() {
-		_, _ = ask(ctx, p, func(o *owner, reply func(struct{}, error)) { // on an error, the last positions stay
+		_, _ = call(ctx, p, func(o *owner, reply func(struct{}, error)) { // on an error, the last positions stay
 			o.place(time.Now())
 			reply(struct{}{}, nil)
 		})

@@ -125,11 +125,11 @@ func (p *Pool) Hint() {
 // SetEnvironment changes the pool's environment, and revokes a Delete. An older revision changes
 // nothing. When it returns, Status is that of the new environment.
 func (p *Pool) SetEnvironment(ctx context.Context, env runtime.Environment) error {
-	_, err := ask(ctx, p, func(o *owner, reply func(struct{}, error)) {
+	_, err := call(ctx, p, func(o *owner, reply func(struct{}, error)) {
 		o.goal.set(env)
 		env := o.goal.env
 		o.pool.env.Store(&env)
-		o.goal.look(o.pool.options)
+		o.goal.resolve(o.pool.options)
 		o.refuse(o.goal.errDeleted(), env.Claimable) // it may belong to another tenant now, or not be shared any more
 		o.publish(false)
 		reply(struct{}{}, nil)
@@ -140,7 +140,7 @@ func (p *Pool) SetEnvironment(ctx context.Context, env runtime.Environment) erro
 // Delete makes the pool empty itself. Idle runners are removed immediately. Claimed runners are removed
 // when their claims end, or immediately if endClaimed is set. Run returns when no runner is left.
 func (p *Pool) Delete(ctx context.Context, endClaimed bool) error {
-	return p.tell(ctx, func(o *owner) {
+	return p.send(ctx, func(o *owner) {
 		o.goal.delete(endClaimed)
 		o.refuse(o.goal.errDeleted(), nil)
 	})
@@ -171,7 +171,7 @@ var ErrUnwanted = errors.New("the claim isn't wanted any more")
 func (p *Pool) Claim(ctx context.Context, claim Claim) (runtime.Runner, error) {
 	began := time.Now()
 	w := &waiter{claim: claim, result: make(chan claimed, 1)}
-	if err := p.tell(ctx, func(o *owner) { o.enqueue(w) }); err != nil {
+	if err := p.send(ctx, func(o *owner) { o.enqueue(w) }); err != nil {
 		return runtime.Runner{}, err
 	}
 	select {
@@ -181,7 +181,7 @@ func (p *Pool) Claim(ctx context.Context, claim Claim) (runtime.Runner, error) {
 	case <-p.ended:
 	case <-ctx.Done():
 		err := context.Cause(ctx)
-		_ = p.tell(context.WithoutCancel(ctx), func(o *owner) { o.abandon(w, errors.Is(err, ErrUnwanted)) })
+		_ = p.send(context.WithoutCancel(ctx), func(o *owner) { o.abandon(w, errors.Is(err, ErrUnwanted)) })
 		return runtime.Runner{}, err
 	}
 	select { // the claim may have been answered just before the end
@@ -207,7 +207,7 @@ func (p *Pool) Done(ctx context.Context, id runtime.RunnerID) {
 // Renew renews a claim. When it returns, at least nine tenths of the inactivity timeout are stored
 // durably. Errors are as for Use.
 func (p *Pool) Renew(ctx context.Context, id runtime.RunnerID) (runtime.Runner, error) {
-	return ask(ctx, p, func(o *owner, reply func(runtime.Runner, error)) {
+	return call(ctx, p, func(o *owner, reply func(runtime.Runner, error)) {
 		e, err := o.held(id)
 		if err != nil {
 			reply(runtime.Runner{}, err)
@@ -223,7 +223,7 @@ func (p *Pool) use(ctx context.Context, id runtime.RunnerID, change int) (runtim
 	}
 	// Without ctx's cancellation: the caller must know about every counted use. The owner answers
 	// immediately.
-	return ask(context.WithoutCancel(ctx), p, func(o *owner, reply func(runtime.Runner, error)) {
+	return call(context.WithoutCancel(ctx), p, func(o *owner, reply func(runtime.Runner, error)) {
 		e, err := o.held(id)
 		if err != nil {
 			reply(runtime.Runner{}, err)
@@ -245,7 +245,7 @@ func (p *Pool) Release(ctx context.Context, id runtime.RunnerID) (bool, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, releasePatience,
 		runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s is released but could not be removed yet; the server keeps trying", id))
 	defer cancel()
-	return ask(ctx, p, func(o *owner, reply func(bool, error)) {
+	return call(ctx, p, func(o *owner, reply func(bool, error)) {
 		e, err := o.held(id)
 		switch {
 		case err == nil:
@@ -261,8 +261,8 @@ func (p *Pool) Release(ctx context.Context, id runtime.RunnerID) (bool, error) {
 	})
 }
 
-// tell makes the owner call f, without waiting for it. It returns an error if the pool has ended.
-func (p *Pool) tell(ctx context.Context, f func(*owner)) error {
+// send makes the owner call f, without waiting for it. It returns an error if the pool has ended.
+func (p *Pool) send(ctx context.Context, f func(*owner)) error {
 	select {
 	case p.inbox <- f:
 		return nil
@@ -273,15 +273,15 @@ func (p *Pool) tell(ctx context.Context, f func(*owner)) error {
 	}
 }
 
-// ask makes the owner call f, and waits for its one reply.
-func ask[T any](ctx context.Context, p *Pool, f func(o *owner, reply func(T, error))) (T, error) {
+// call makes the owner call f, and waits for its one reply.
+func call[T any](ctx context.Context, p *Pool, f func(o *owner, reply func(T, error))) (T, error) {
 	type answer struct {
 		value T
 		err   error
 	}
 	var none T
 	answers := make(chan answer, 1)
-	err := p.tell(ctx, func(o *owner) { f(o, func(v T, err error) { answers <- answer{v, err} }) })
+	err := p.send(ctx, func(o *owner) { f(o, func(v T, err error) { answers <- answer{v, err} }) })
 	if err != nil {
 		return none, err
 	}

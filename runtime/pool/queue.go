@@ -62,8 +62,8 @@ func (q *queue) next() *waiter {
 // tenant and of its caller.
 func (q *queue) serve(w *waiter) {
 	w.waited = q.dry > w.dry
-	w.flow.Queue.Took(w.lane)
-	q.tenants.Took(w.flow)
+	w.flow.Queue.EndTurn(w.lane)
+	q.tenants.EndTurn(w.flow)
 	q.remove(w)
 }
 
@@ -122,7 +122,7 @@ func (q *queue) remove(w *waiter) {
 	}
 	heap.Remove(&q.deadlines, w.place)
 	w.flow, w.lane, w.before, w.after = nil, nil, nil, nil
-	w.left()
+	w.endWait()
 }
 
 // order yields all claims in the order in which they would be served if none arrived or left. It takes

@@ -102,7 +102,7 @@ func (o *owner) watchIdle(now time.Time, status runtime.PoolStatus) time.Time {
 	if o.goal.deleted || o.draining() { // no runner has to be idle
 		size = 0
 	}
-	next, reload, wake := o.alarm.look(now, o.pool.options.Alert, status.Idle, size)
+	next, reload, wake := o.alarm.update(now, o.pool.options.Alert, status.Idle, size)
 	o.alarm = next
 	o.publishAlert(now, status)
 	if reload {

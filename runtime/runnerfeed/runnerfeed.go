@@ -66,11 +66,11 @@ type Watcher struct {
 	mu      sync.Mutex // guards the fields below
 	queue   list.List  // of *waitingEvent, in order of delivery
 	waiting map[runtime.RunnerID]*list.Element
-	told    map[runtime.RunnerID]look // what was last sent about runners that aren't gone
+	sent    map[runtime.RunnerID]report // what was last sent about runners that aren't gone
 }
 
-// A look is the part of a runner's state whose changes are reported.
-type look struct {
+// A report is the part of a runner's state whose changes are reported.
+type report struct {
 	state   runtime.RunnerState
 	message string
 }
@@ -83,7 +83,7 @@ type waitingEvent struct {
 func newWatcher(id runtime.EnvironmentID) *Watcher {
 	return &Watcher{
 		environment: id, wake: make(chan struct{}, 1),
-		waiting: map[runtime.RunnerID]*list.Element{}, told: map[runtime.RunnerID]look{},
+		waiting: map[runtime.RunnerID]*list.Element{}, sent: map[runtime.RunnerID]report{},
 	}
 }
 
@@ -92,7 +92,7 @@ func (w *Watcher) put(event Event, isNew bool) {
 	defer w.mu.Unlock()
 	old := w.waiting[event.Runner.ID]
 	if !w.sees(event.Runner) {
-		if _, told := w.told[event.Runner.ID]; !told && old == nil {
+		if _, known := w.sent[event.Runner.ID]; !known && old == nil {
 			return
 		}
 		event.Runner = handedOver(event.Runner)
@@ -118,8 +118,8 @@ func handedOver(r runtime.Runner) runtime.Runner {
 	return runtime.Runner{ID: r.ID, Environment: r.Environment, State: runtime.RunnerGone, Message: "another tenant claimed it", CreatedAt: r.CreatedAt}
 }
 
-// take returns the next event that differs from the last one sent about its runner.
-func (w *Watcher) take() (Event, bool) {
+// next returns the next event that differs from the last one sent about its runner.
+func (w *Watcher) next() (Event, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for {
@@ -130,13 +130,13 @@ func (w *Watcher) take() (Event, bool) {
 		event := w.queue.Remove(first).(*waitingEvent).Event
 		r := event.Runner
 		delete(w.waiting, r.ID)
-		look := look{r.State, r.Message}
-		if old, known := w.told[r.ID]; known && old == look {
+		latest := report{r.State, r.Message}
+		if old, known := w.sent[r.ID]; known && old == latest {
 			continue
 		}
-		w.told[r.ID] = look
+		w.sent[r.ID] = latest
 		if r.State == runtime.RunnerGone {
-			delete(w.told, r.ID)
+			delete(w.sent, r.ID)
 		}
 		return event, true
 	}
@@ -146,13 +146,13 @@ func (w *Watcher) take() (Event, bool) {
 // Call it once.
 func (w *Watcher) Send(ctx context.Context, ended <-chan struct{}, out chan<- Event) {
 	for {
-		event, ok := w.take()
+		event, ok := w.next()
 		if !ok {
 			select {
 			case <-w.wake:
 				continue
 			case <-ended:
-				if event, ok = w.take(); !ok {
+				if event, ok = w.next(); !ok {
 					return
 				}
 			case <-ctx.Done():

@@ -125,7 +125,7 @@ func (a *attempt) weigh(facts *execution.Facts) {
 		}
 	}
 	facts.Exit = e
-	facts.Alone = !a.crowded.Load()
+	facts.Alone = !a.shared.Load()
 	after, own := a.evidence, exit.Own
 	if after == nil {
 		return

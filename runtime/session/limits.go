@@ -31,7 +31,7 @@ func (o *owner) check(ctx context.Context, now time.Time) {
 	if x.TimeLimit > 0 && now.Sub(began) > x.TimeLimit+AgentLate {
 		o.kill(ctx, runtime.OutcomeTimeLimit)
 	}
-	o.reach.look(o.tries.attempt)
+	o.reach.observe(o.tries.attempt)
 	if o.killed.noted && !o.killed.burnt && o.went.reason == "" && o.reach.late(o.killed.by, now) {
 		o.burn(ctx)
 	}
@@ -43,8 +43,8 @@ func (o *owner) check(ctx context.Context, now time.Time) {
 // checkHost stores, once and in a worker, that the execution runs. It also reads the host's counters, to
 // see whether the execution reached the limit of processes, and how much CPU time it used.
 func (o *owner) checkHost(ctx context.Context, x runtime.Execution, now time.Time) {
-	store := x.State == runtime.ExecutionRunning && !o.stored                           // delayed to here, because most executions end earlier and save this write
-	count := o.begin.Counted && (!o.crowded.Load() || now.Sub(o.polled) >= time.Second) // less often if several share the runner
+	store := x.State == runtime.ExecutionRunning && !o.stored                          // delayed to here, because most executions end earlier and save this write
+	count := o.begin.Counted && (!o.shared.Load() || now.Sub(o.polled) >= time.Second) // less often if several share the runner
 	if o.checking || !store && !count {
 		return
 	}
@@ -62,7 +62,7 @@ func (o *owner) checkHost(ctx context.Context, x runtime.Execution, now time.Tim
 			o.checking, o.stored = false, o.stored || stored
 			o.counted = max(o.counted, counted.CPU)
 			exceeded := counted.ProcessLimitHits > o.begin.Before.ProcessLimitHits
-			if exceeded && !o.crowded.Load() { // otherwise the processes can't be attributed; the limit itself still holds
+			if exceeded && !o.shared.Load() { // otherwise the processes can't be attributed; the limit itself still holds
 				o.kill(ctx, runtime.OutcomeProcessLimit)
 			}
 		})
@@ -83,8 +83,8 @@ type reach struct {
 	back time.Time // when a stream was opened again
 }
 
-// look updates the reach with the progress of an attempt; nil: there was none.
-func (r *reach) look(a *attempt) {
+// observe updates the reach with the progress of an attempt; nil: there was none.
+func (r *reach) observe(a *attempt) {
 	switch {
 	case a == nil:
 	case a.dialed.Load() != 0:

@@ -47,9 +47,9 @@ func TestReachFollowsAttempts(t *testing.T) {
 		"dialed after a longer while": {[]*attempt{at(0), at(0), at(2 * checkEvery)}, false, true},
 	} {
 		var r reach
-		r.look(nil)
+		r.observe(nil)
 		for _, a := range test.attempts {
-			r.look(a)
+			r.observe(a)
 		}
 		if r.away.IsZero() == test.away || r.back.IsZero() == test.back {
 			t.Errorf("%s: %+v", name, r)

@@ -172,13 +172,13 @@ func (o *owner) try(ctx context.Context, now time.Time) {
 func (o *owner) join(stream *agent.Session) {
 	o.tries.known = true
 	o.stream.Set(stream)
-	o.tellKill()
+	o.sendKill()
 }
 
 // attempted handles the result of an attempt.
 func (o *owner) attempted(ctx context.Context, now time.Time) {
 	a := o.tries.attempt
-	o.reach.look(a)
+	o.reach.observe(a)
 	var refused *agent.Error
 	isRefusal := errors.As(a.err, &refused)
 	facts := execution.Facts{Killed: o.killed.reason, Limits: o.limits()}
@@ -259,14 +259,14 @@ func (o *owner) kill(ctx context.Context, outcome runtime.Outcome) {
 		o.report(func() {
 			o.killed.noted, o.killed.by = true, time.Now().Add(AgentLate)
 			close(o.noted)
-			o.tellKill()
+			o.sendKill()
 		})
 	})
 }
 
-// tellKill asks the agent in a worker to kill the execution, if there is a stream. If the stream breaks,
+// sendKill asks the agent in a worker to kill the execution, if there is a stream. If the stream breaks,
 // join asks again on the next one.
-func (o *owner) tellKill() {
+func (o *owner) sendKill() {
 	stream, _ := o.stream.Get()
 	if stream == nil || !o.killed.noted {
 		return

@@ -72,7 +72,7 @@ func (h *Host) Resume(ctx context.Context, u store.Unfinished, runner *runtime.R
 	}
 	s.record.recall()
 	if neighbours, err := h.Store.Neighbours(ctx, x.RunnerID, x.Marks.QueuedAt); err != nil || neighbours {
-		s.Crowd()
+		s.MarkShared()
 	}
 	return s
 }

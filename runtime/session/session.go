@@ -88,9 +88,9 @@ type Session struct {
 	noted   chan struct{}                // closed when the reason for a kill is stored, or Run has returned
 	done    chan struct{}                // closed when its end is stored
 
-	kills   chan runtime.Outcome    // capacity 1: only the first reason counts
-	goes    chan runtime.GoneReason // capacity 1: why the runner ended; only the first reason counts
-	crowded atomic.Bool             // another execution ran in the same runner
+	kills  chan runtime.Outcome    // capacity 1: only the first reason counts
+	goes   chan runtime.GoneReason // capacity 1: why the runner ended; only the first reason counts
+	shared atomic.Bool             // another execution ran in the same runner
 }
 
 // New returns the session of a newly recorded execution. Call Run once.
@@ -132,9 +132,9 @@ func (s *Session) Started() <-chan struct{} { return s.started }
 // Done returns a channel that is closed when its end is stored.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Crowd records that another execution runs in the same runner, so that the host's counters can't be
+// MarkShared records that another execution runs in the same runner, so that the host's counters can't be
 // attributed to one of them.
-func (s *Session) Crowd() { s.crowded.Store(true) }
+func (s *Session) MarkShared() { s.shared.Store(true) }
 
 // RunnerGone reports that the runner is being removed or has ended. It never blocks. The first reason
 // counts; "" means unknown.
@@ -177,13 +177,13 @@ func (s *Session) Resize(ctx context.Context, size runtime.TerminalSize) error {
 	return s.control(ctx, func(stream *agent.Session) error { return stream.Resize(agent.Size(size)) })
 }
 
-// control calls tell with a stream to the agent, as soon as there is one. If that breaks, it tries the
+// control calls send with a stream to the agent, as soon as there is one. If that breaks, it tries the
 // next one. CONFLICT means that the agent is too old for the request.
-func (s *Session) control(ctx context.Context, tell func(*agent.Session) error) error {
+func (s *Session) control(ctx context.Context, send func(*agent.Session) error) error {
 	for {
 		stream, changed := s.stream.Get()
 		if stream != nil {
-			err := tell(stream)
+			err := send(stream)
 			var refused *agent.Error
 			if errors.As(err, &refused) {
 				return runtime.Wrap(runtime.CodeConflict, err, "%s: claim a new runner", refused.Message)

@@ -86,7 +86,7 @@ type entry struct {
 
 	ticket   Ticket
 	cancel   context.CancelCauseFunc // ends the claim, or the wait for a client to see it; nil: not begun
-	looked   time.Time               // last poll
+	lastPoll time.Time               // last poll
 	watchers int
 	left     *time.Timer // fires when it may have gone unpolled for too long
 	forgetAt time.Time   // set once it is in ended
@@ -199,7 +199,7 @@ func (b *Book) Watch(ctx context.Context, id runtime.TicketID, out chan<- Ticket
 		}
 		select {
 		case receiver <- ticket:
-			if b.saw(t, ticket); ticket.State != Waiting {
+			if b.received(t, ticket); ticket.State != Waiting {
 				return nil
 			}
 			sent = ticket

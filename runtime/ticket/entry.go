@@ -32,7 +32,7 @@ func (b *Book) enter(order Order) (t *entry, isNew bool, err error) {
 		b.forget(b.ended[old])
 	}
 	t = &entry{
-		order: order, waiting: pool.NewWaiting(), decided: make(chan struct{}), seen: make(chan struct{}), looked: now,
+		order: order, waiting: pool.NewWaiting(), decided: make(chan struct{}), seen: make(chan struct{}), lastPoll: now,
 		ticket: Ticket{
 			ID: runtime.NewTicketID(), Tenant: order.Tenant, EnvironmentID: order.EnvironmentID, State: Waiting, CreatedAt: now, ExpiresAt: now.Add(order.WaitFor),
 		},
@@ -93,7 +93,7 @@ func (b *Book) answer(t *entry, runner runtime.RunnerID, ours bool, err error, s
 	switch {
 	case err == nil:
 		t.ticket.State, t.ticket.Runner = Claimed, runner
-		t.looked = now // its client has the whole grace period to see it
+		t.lastPoll = now // its client has the whole grace period to see it
 		if t.order.Held {
 			t.ticket.Resumed = !ours
 			close(t.seen) // another claim of the holder may use the runner already
@@ -138,7 +138,7 @@ func (b *Book) end(t *entry, why string) {
 func (b *Book) check(t *entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	left := b.options.Grace - time.Since(t.looked)
+	left := b.options.Grace - time.Since(t.lastPoll)
 	switch {
 	case t.watchers > 0:
 		t.left.Reset(b.options.Grace)
@@ -149,12 +149,12 @@ func (b *Book) check(t *entry) {
 	}
 }
 
-// read returns the present state of a ticket. With look, it counts as a poll.
-func (b *Book) read(ctx context.Context, t *entry, look bool) Ticket {
+// read returns the present state of a ticket. With poll, it counts as a poll.
+func (b *Book) read(ctx context.Context, t *entry, poll bool) Ticket {
 	b.mu.Lock()
 	ticket := t.ticket
-	if look {
-		t.see()
+	if poll {
+		t.polled()
 	}
 	b.mu.Unlock()
 	if ticket.State == Waiting {
@@ -164,18 +164,18 @@ func (b *Book) read(ctx context.Context, t *entry, look bool) Ticket {
 	return ticket
 }
 
-// saw records that a watcher received a state of the ticket.
-func (b *Book) saw(t *entry, was Ticket) {
+// received records that a watcher received a state of the ticket.
+func (b *Book) received(t *entry, was Ticket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if was.State == t.ticket.State {
-		t.see()
+		t.polled()
 	}
 }
 
-// see records a poll of the ticket. The caller holds mu.
-func (t *entry) see() {
-	t.looked = time.Now()
+// polled records a poll of the ticket. The caller holds mu.
+func (t *entry) polled() {
+	t.lastPoll = time.Now()
 	if t.ticket.State == Claimed && !closed(t.seen) {
 		close(t.seen)
 	}
@@ -186,7 +186,7 @@ func (b *Book) watching(t *entry, more int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t.watchers += more
-	t.looked = time.Now()
+	t.lastPoll = time.Now()
 }
 
 // find returns a known ticket, or TICKET_NOT_FOUND.

@@ -73,10 +73,10 @@ func (f *Fair[K, Q]) Flow(key K, weight int) *Flow[K, Q] {
 	return flow
 }
 
-// Took ends a flow's turn. The flow needn't be the first one. A flow that was passed over stays
+// EndTurn ends a flow's turn. The flow needn't be the first one. A flow that was passed over stays
 // ahead, but gets only one turn for that, not all that it missed.
-func (f *Fair[K, Q]) Took(flow *Flow[K, Q]) {
-	f.clock.took(&flow.tag)
+func (f *Fair[K, Q]) EndTurn(flow *Flow[K, Q]) {
+	f.clock.endTurn(&flow.tag)
 	f.forget()
 }
 
@@ -122,7 +122,7 @@ func (f *Fair[K, Q]) Order(items func(*Flow[K, Q]) int) iter.Seq[*Flow[K, Q]] {
 			if !yield(next.flow.(*Flow[K, Q])) {
 				return
 			}
-			ahead.took(next)
+			ahead.endTurn(next)
 			if next.items--; next.items == 0 {
 				heap.Remove(&ahead.tags, next.place)
 			}
@@ -157,7 +157,7 @@ func (c *clock) number(t *tag) {
 	t.came = c.came
 }
 
-func (c *clock) took(t *tag) {
+func (c *clock) endTurn(t *tag) {
 	c.now = max(c.now, t.start)
 	t.start = c.now + turn/uint64(t.weight)
 	c.number(t)

@@ -39,7 +39,7 @@ func TestFairWalk(t *testing.T) {
 				return ""
 			}
 			key := flow.Key
-			fair.Took(flow)
+			fair.EndTurn(flow)
 			flow.Queue--
 			waiting[key]--
 			missed[key] = map[string]int{}
@@ -136,7 +136,7 @@ func turnsOf(fair *Fair[string, int], n int) (order string) {
 	for range n {
 		flow := fair.First()
 		order += flow.Key
-		fair.Took(flow)
+		fair.EndTurn(flow)
 		if flow.Queue--; flow.Queue == 0 {
 			fair.Remove(flow)
 		}
@@ -200,7 +200,7 @@ func TestPassedFlowGetsOneTurn(t *testing.T) {
 	b := fair.Flow("b", 1)
 	b.Queue = 100
 	for range 50 {
-		fair.Took(b)
+		fair.EndTurn(b)
 	}
 	if got := turnsOf(&fair, 6); got != "ababab" && got != "abbaba" {
 		t.Errorf("the order is %s", got)
@@ -228,7 +228,7 @@ func BenchmarkFair(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				fair.Took(fair.First())
+				fair.EndTurn(fair.First())
 			}
 		})
 	}

@@ -88,8 +88,8 @@ func (q *Queue[K, T]) Take(level *Level[K, T], fits func(T) bool) (item T, ok bo
 				continue
 			}
 			item = lane.Queue[at]
-			tenant.Queue.Took(lane)
-			level.tenants.Took(tenant)
+			tenant.Queue.EndTurn(lane)
+			level.tenants.EndTurn(tenant)
 			q.drop(level, tenant, lane, at)
 			return item, true
 		}

@@ -49,8 +49,8 @@ func (l *Lanes[K, Q]) Lane(key K) *Lane[K, Q] {
 	return lane
 }
 
-// Took ends a lane's turn: its next turn comes after those of all others.
-func (l *Lanes[K, Q]) Took(lane *Lane[K, Q]) {
+// EndTurn ends a lane's turn: its next turn comes after those of all others.
+func (l *Lanes[K, Q]) EndTurn(lane *Lane[K, Q]) {
 	if l.first == lane { // rotating the ring is enough
 		l.first = lane.next
 		return

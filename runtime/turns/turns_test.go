@@ -33,7 +33,7 @@ func TestLanesWalk(t *testing.T) {
 			},
 			"took": func(t *rapid.T) {
 				key := there(t)
-				lanes.Took(lanes.Find(key))
+				lanes.EndTurn(lanes.Find(key))
 				at := slices.Index(model, key)
 				model = append(slices.Delete(model, at, at+1), key)
 			},

@@ -67,9 +67,9 @@ func New(dial func(ctx context.Context, id runtime.RunnerID) (net.Conn, error), 
 	}
 }
 
-// Of returns what a runner of a tenant uses, and when that was measured. The time is zero if the
+// Usage returns what a runner of a tenant uses, and when that was measured. The time is zero if the
 // agent hasn't answered for ten seconds, is too old, or is unreachable.
-func (a *Agents) Of(ctx context.Context, id runtime.RunnerID, tenant runtime.TenantID) (agent.Usage, time.Time) {
+func (a *Agents) Usage(ctx context.Context, id runtime.RunnerID, tenant runtime.TenantID) (agent.Usage, time.Time) {
 	q := a.question(id, tenant)
 	found := q.last
 	late := time.NewTimer(time.Until(q.began.Add(patience)))

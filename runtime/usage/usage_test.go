@@ -74,7 +74,7 @@ func TestOnceASecond(t *testing.T) {
 				var callers sync.WaitGroup
 				for range 500 {
 					callers.Go(func() {
-						if usage, at := w.Of(t.Context(), "r", "t"); usage.Runner.Memory != second || !at.Equal(began) {
+						if usage, at := w.Usage(t.Context(), "r", "t"); usage.Runner.Memory != second || !at.Equal(began) {
 							t.Errorf("second %d: %+v at %v", second, usage, at)
 						}
 					})
@@ -114,7 +114,7 @@ func TestBoundedWait(t *testing.T) {
 					id = runtime.RunnerID(fmt.Sprintf("h%d", i))
 				}
 				callers.Go(func() {
-					if _, at := w.Of(t.Context(), id, "t"); !at.IsZero() {
+					if _, at := w.Usage(t.Context(), id, "t"); !at.IsZero() {
 						answered.Add(1)
 					}
 				})
@@ -147,11 +147,11 @@ func TestNobodyCanTell(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
 		began := time.Now()
-		if _, at := w.Of(ctx, "r", "t"); !at.IsZero() || time.Since(began) != 300*time.Millisecond {
+		if _, at := w.Usage(ctx, "r", "t"); !at.IsZero() || time.Since(began) != 300*time.Millisecond {
 			t.Errorf("the caller left after %v", time.Since(began))
 		}
 		refused := New(nil, func(func(context.Context)) error { return errors.New("stopping") })
-		if _, at := refused.Of(t.Context(), "r", "t"); !at.IsZero() || len(refused.asked) != 0 {
+		if _, at := refused.Usage(t.Context(), "r", "t"); !at.IsZero() || len(refused.asked) != 0 {
 			t.Error("a server that stops asked")
 		}
 	})
@@ -170,15 +170,15 @@ func TestASilentAgentKeepsItsLastAnswer(t *testing.T) {
 		})
 		defer w.close()
 		began := time.Now()
-		w.Of(t.Context(), "r", "t")
+		w.Usage(t.Context(), "r", "t")
 		for range 7 {
 			time.Sleep(every + time.Millisecond) // beside the second that an agent may take
-			if usage, at := w.Of(t.Context(), "r", "t"); usage.Runner.Memory != 1 || !at.Equal(began) {
+			if usage, at := w.Usage(t.Context(), "r", "t"); usage.Runner.Memory != 1 || !at.Equal(began) {
 				t.Errorf("after %v: %+v at %v", time.Since(began), usage, at)
 			}
 		}
 		time.Sleep(time.Until(began.Add(kept + time.Millisecond)))
-		if _, at := w.Of(t.Context(), "r", "t"); !at.IsZero() {
+		if _, at := w.Usage(t.Context(), "r", "t"); !at.IsZero() {
 			t.Errorf("after %v it is still %v", time.Since(began), at)
 		}
 	})
@@ -200,10 +200,10 @@ func TestSilentAgentsOfOneTenant(t *testing.T) {
 			began := time.Now()
 			var callers sync.WaitGroup
 			for i := range 2 * atOnce {
-				callers.Go(func() { w.Of(t.Context(), runtime.RunnerID(fmt.Sprintf("h%d", i)), "silent") })
+				callers.Go(func() { w.Usage(t.Context(), runtime.RunnerID(fmt.Sprintf("h%d", i)), "silent") })
 			}
 			synctest.Wait()
-			if _, at := w.Of(t.Context(), "a", "other"); !at.Equal(began) {
+			if _, at := w.Usage(t.Context(), "a", "other"); !at.Equal(began) {
 				t.Errorf("the other tenant's agent answered at %v, not %v", at, began)
 			}
 			callers.Wait()
