@@ -88,7 +88,7 @@ type BatchPlace struct {
 }
 
 // A CaseState says where a case is in its life.
-// A CaseState is what became of a case.
+// A CaseState is the state of a case.
 type CaseState string
 
 // The states.

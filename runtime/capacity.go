@@ -29,16 +29,17 @@ type Draining struct {
 	Executions int // that haven't finished
 }
 
-// A Problem is a fault that an operator must know of although the cluster goes on working: for
-// example a record that is unreadable or a runner that can't be removed.
+// A Problem is a fault that an operator must know of although the cluster still works. Examples are
+// an unreadable record and a runner that can't be removed.
 type Problem struct {
 	Subject string // what it is about: "runner r1"
 	Message string
 	Since   time.Time
 }
 
-// A Capacity is what a cluster's machines have, what of it can be promised to runners (more, where
-// it is overcommitted), and what has been promised to runners, whether they use it or not.
+// A Capacity is what a cluster's machines have, and how much of it can be promised to runners. That
+// is more where it is overcommitted. It also counts what has been promised, whether runners use it
+// or not.
 type Capacity struct {
 	CPUMHz              int
 	MemoryMiB           int64

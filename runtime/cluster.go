@@ -35,11 +35,11 @@ type Cluster interface {
 	// Nomad: a list of template jobs by prefix, whose meta is read.
 	Environments(ctx context.Context) ([]Environment, error)
 
-	// Start records that a runner made from env is wanted, and returns without waiting for
-	// it. An id that is known already is success; its priority is then replaced. Runners
-	// reports progress, the reason for a wait, ports and readiness: the runner is STARTING
-	// until its agent has answered, then IDLE; or it is GONE with START_FAILED and a message.
-	// A runner with a waiting claim starts before one that refills a pool.
+	// Start records that a runner made from env is wanted, and returns without waiting for it. An
+	// id that is known already is success; its priority is then replaced. Runners reports progress,
+	// the reason for a wait, ports and readiness. The runner is STARTING until its agent has
+	// answered, then IDLE. If the start fails, it is GONE with START_FAILED and a message. A runner
+	// with a waiting claim starts before one that refills a pool.
 	//
 	// Nomad: a job made from the template, registered; the priority becomes
 	// the job's.
@@ -62,7 +62,7 @@ type Cluster interface {
 	Remove(ctx context.Context, id RunnerID) error
 
 	// Runners returns the actual state of one environment's runners, or of all for "". A
-	// runner that ended by itself is GONE with its reason and last claim until it is
+	// runner that ended unasked is GONE with its reason and last claim until it is
 	// removed. States are STARTING, IDLE, CLAIMED, STOPPING and GONE; only the pool knows
 	// CLAIMING. Changes made through this Cluster are included immediately. Other changes
 	// may be included half a second late; Watch then hints at them.
@@ -89,7 +89,7 @@ type Cluster interface {
 	Dial(ctx context.Context, id RunnerID) (net.Conn, error)
 
 	// Evidence returns the host's counters for a runner, and RUNNER_GONE if nothing is known
-	// of the runner (any more).
+	// of the runner, or no longer.
 	//
 	// Nomad: the allocation's task events (OOM killed) and, through the agent,
 	// the counters of its cgroup.

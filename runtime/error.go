@@ -17,7 +17,7 @@ const (
 	CodeExecutionNotFound   Code = "EXECUTION_NOT_FOUND"   // no execution has this id, or retention removed it
 	CodeBatchNotFound       Code = "BATCH_NOT_FOUND"       // no batch has this id, or retention removed it
 	CodeTicketNotFound      Code = "TICKET_NOT_FOUND"      // no ticket has this id, or it ended and was forgotten
-	CodeRunnerGone          Code = "RUNNER_GONE"           // the runner doesn't exist (any more)
+	CodeRunnerGone          Code = "RUNNER_GONE"           // the runner doesn't exist, or no longer exists
 	CodeNoRunnerAvailable   Code = "NO_RUNNER_AVAILABLE"   // the pool stayed empty for as long as the caller waited
 	CodeConflict            Code = "CONFLICT"              // the stored state differs from what the caller expects
 	CodeFileError           Code = "FILE_ERROR"            // a file is missing or of the wrong type
@@ -117,5 +117,5 @@ func MessageOf(err error) string {
 	return ""
 }
 
-// Gone returns RUNNER_GONE for a runner that doesn't exist (any more).
-func Gone(id RunnerID) error { return Errorf(CodeRunnerGone, "runner %q doesn't exist (any more)", id) }
+// Gone returns RUNNER_GONE for a runner that doesn't exist or no longer exists.
+func Gone(id RunnerID) error { return Errorf(CodeRunnerGone, "runner %q is gone or never existed", id) }

@@ -58,7 +58,7 @@ const (
 	MaxProcesses = 1 << 16
 )
 
-// Passed reports whether the execution exited by itself with status 0.
+// Passed reports whether the execution exited with status 0.
 func (x Execution) Passed() bool {
 	return x.State == ExecutionFinished && x.End.Outcome == OutcomeExited && x.End.ExitCode == 0
 }

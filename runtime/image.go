@@ -20,7 +20,7 @@ type ImageState string
 // The states.
 const (
 	ImagePulling ImageState = "PULLING" // it is being pulled
-	ImageReady   ImageState = "READY"   // it is stored here; its registry isn't needed any more
+	ImageReady   ImageState = "READY"   // it is stored here; its registry is no longer needed
 	ImageFailed  ImageState = "FAILED"  // it is missing; Reason says what to do
 )
 

@@ -43,7 +43,7 @@ const (
 	RunnerClaiming RunnerState = "CLAIMING" // the claim is being stored
 	RunnerClaimed  RunnerState = "CLAIMED"  // a caller holds it
 	RunnerStopping RunnerState = "STOPPING" // being removed
-	RunnerGone     RunnerState = "GONE"     // it doesn't exist any more
+	RunnerGone     RunnerState = "GONE"     // it no longer exists
 )
 
 var runnerOrder = []RunnerState{RunnerStarting, RunnerIdle, RunnerClaiming, RunnerClaimed, RunnerStopping, RunnerGone}

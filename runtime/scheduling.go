@@ -72,7 +72,7 @@ const (
 	EvaluationBlocked   EvaluationStatus = "BLOCKED" // it waits for room
 	EvaluationComplete  EvaluationStatus = "COMPLETE"
 	EvaluationFailed    EvaluationStatus = "FAILED"    // given up
-	EvaluationCancelled EvaluationStatus = "CANCELLED" // not needed any more
+	EvaluationCancelled EvaluationStatus = "CANCELLED" // no longer needed
 )
 
 // Ended reports whether the status is final.
@@ -164,7 +164,7 @@ const (
 	AllocationLost     AllocationStatus = "LOST"
 )
 
-// Ended reports whether the status is final, so nothing of the allocation exists any more.
+// Ended reports whether the status is final, so that nothing of the allocation is left.
 func (s AllocationStatus) Ended() bool {
 	return s == AllocationComplete || s == AllocationFailed || s == AllocationLost
 }

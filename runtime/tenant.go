@@ -79,8 +79,8 @@ func (q Quotas) Validate(prefix string) error {
 		value *int
 		unit  string
 	}{
-		{"runners", q.Runners, "at once"}, {"waiting", q.Waiting, "at once"}, {"executions", q.Executions, "at once"},
-		{"claimsPerMinute", q.ClaimsPerMinute, "a minute"}, {"subscriptions", q.Subscriptions, "at once"},
+		{"runners", q.Runners, "concurrently"}, {"waiting", q.Waiting, "concurrently"}, {"executions", q.Executions, "concurrently"},
+		{"claimsPerMinute", q.ClaimsPerMinute, "a minute"}, {"subscriptions", q.Subscriptions, "concurrently"},
 	} {
 		if of.value != nil {
 			if err := Between(prefix+of.name, int64(*of.value), 0, MaxQuota, of.unit); err != nil {

@@ -90,8 +90,9 @@ func cleanName(s string) string {
 	return s
 }
 
-// secret reports whether a text looks like a token, a key or a digest: it has 16 letters and digits
-// in a row, or 32 characters of base64 with letters of both cases and digits. A UUID has neither.
+// secret reports whether a text looks like a token, a key or a digest. That means 16 letters and
+// digits in a row, or 32 characters of base64 with letters of both cases and digits. A UUID has
+// neither.
 func secret(s string) bool {
 	for _, run := range runs.FindAllString(s, -1) {
 		if strings.ContainsFunc(run, unicode.IsDigit) && strings.ContainsFunc(run, unicode.IsLetter) {

@@ -15,9 +15,9 @@ import (
 // pulls that image until it has it. A put of the environment starts a pull that failed again.
 // Clusters without this ability leave images to their own drivers.
 type Images interface {
-	// PinImage returns the content that a reference names now. It returns the zero ImagePin
-	// for a reference that isn't an image, and a pin without a digest but with a reason where
-	// nodes know the image by its name only. INVALID_INPUT names the field image.
+	// PinImage returns the content that a reference names now. It returns the zero ImagePin for a
+	// reference that isn't an image. Where nodes know the image by its name only, it returns a pin
+	// without a digest but with a reason. INVALID_INPUT names the field image.
 	PinImage(ctx context.Context, reference string) (runtime.ImagePin, error)
 	// ImageStatus returns the progress of pulling an image. It doesn't block. Watch hints
 	// at the environments with that image when the status changes.
@@ -80,12 +80,13 @@ func (e *Engine) pin(ctx context.Context, in *PutEnvironmentInput) error {
 	var err error
 	in.pin, err = images.PinImage(ctx, *in.Image)
 	if err == nil && in.pin.Unpinned != "" && stored.Pin.Digest != "" && stored.Image == *in.Image {
-		return runtime.Invalid("image", "is pinned, but its digest can't be resolved any more (%s); leave the field out to keep the pinned content", in.pin.Unpinned)
+		return runtime.Invalid("image", "is pinned, but its digest can no longer be resolved (%s); leave the field out to keep the pinned content", in.pin.Unpinned)
 	}
 	return err
 }
 
-// withPrevious returns env with its Previous set to the revision that is served until the cluster has env's image.
+// withPrevious returns env with its Previous set to the revision that is served until the cluster
+// has env's image.
 func (e *Engine) withPrevious(env, stored runtime.Environment, exists bool) runtime.Environment {
 	env.Previous = nil
 	if !exists || e.has(env.Pin) {

@@ -217,8 +217,8 @@ func (e *Engine) watch(ctx context.Context) {
 	})
 }
 
-// openPool creates and runs the pool of env, unless there is one. known are its runners, and nil
-// makes the pool list them. busy is the number of running executions by runner.
+// openPool creates and runs the pool of env, unless it exists. known are its runners; nil makes the
+// pool list them. busy is the number of running executions by runner.
 func (e *Engine) openPool(ctx context.Context, env runtime.Environment, known []runtime.Runner, busy map[runtime.RunnerID]int, deleted bool) error {
 	p := e.catalog.addPool(env.ID, func() *pool.Pool {
 		e.counts.claims.LoadOrStore(env.ID, newClaimCounts())

@@ -177,7 +177,7 @@ func (h *holdings) begin(tenant runtime.TenantID) error {
 // end releases what begin acquired.
 func (h *holdings) end(tenant runtime.TenantID) { h.ledger.Release(tenant, quota.Executions) }
 
-// room returns QUOTA_EXCEEDED if begin would, so that no runner is claimed in vain.
+// room returns QUOTA_EXCEEDED if begin would, so that no runner is claimed needlessly.
 func (h *holdings) room(tenant runtime.TenantID) error {
 	if err := h.ledger.Start(tenant); err != nil {
 		return err
@@ -196,8 +196,8 @@ func (h *holdings) ended(x runtime.Execution) {
 // Usage returns what a tenant uses, and its limits.
 func (e *Engine) Usage(id runtime.TenantID) quota.Usage { return e.holdings.ledger.Usage(id) }
 
-// AcquireSubscription acquires a subscription from a tenant's quota, or returns QUOTA_EXCEEDED. Call done once
-// when the subscription ends.
+// AcquireSubscription acquires a subscription from a tenant's quota, or returns QUOTA_EXCEEDED.
+// Call done once when the subscription ends.
 func (e *Engine) AcquireSubscription(id runtime.TenantID) (done func(), err error) {
 	if err := e.holdings.ledger.Acquire(id, quota.Subscriptions); err != nil {
 		return nil, err

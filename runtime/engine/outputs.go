@@ -60,8 +60,8 @@ const (
 )
 
 // Output returns the events of output, and of its loss, that exist after a cursor. They have about
-// maxBytes in total, and there are at most 4096 of them, but at least one if any exists. next is the
-// cursor after them; end says that the execution has ended and this is its last output. It calls
+// maxBytes in total. There are at most 4096 of them, and at least one if any exists. next is the
+// cursor after them. end says that the execution has ended and this is its last output. It calls
 // charge with the data of each output event. An error of charge ends the page, and is returned only
 // if the page is empty.
 func (e *Engine) Output(ctx context.Context, id runtime.ExecutionID, after string, maxBytes int, charge func(data []byte) error) (chunks []events.Event, next string, end bool, err error) {

@@ -125,8 +125,8 @@ func (e *Engine) claimIn(ctx context.Context, id runtime.EnvironmentID, claim po
 	return r, err
 }
 
-// claimBy is claimIn with the goroutine in which a claim with a key or a holder runs: spawn starts
-// it. first reports that this call claimed the runner, not another one with the same key or holder.
+// claimBy is like claimIn; spawn starts the goroutine in which a claim with a key or a holder runs.
+// first reports that this call claimed the runner, not another one with the same key or holder.
 func (e *Engine) claimBy(ctx context.Context, spawn func(func(context.Context)) error, id runtime.EnvironmentID, claim pool.Claim) (r runtime.Runner, first bool, err error) {
 	began, held := time.Now(), claim.Claim.Holder != ""
 	defer func() {
@@ -249,7 +249,7 @@ func (e *Engine) ending(ctx context.Context, r runtime.Runner) error {
 	return nil
 }
 
-// Renew renews a claim. It returns RUNNER_GONE if the runner isn't claimed any more.
+// Renew renews a claim. It returns RUNNER_GONE if the runner is no longer claimed.
 func (e *Engine) Renew(ctx context.Context, id runtime.RunnerID) (runtime.Runner, error) {
 	p, err := e.poolOf(id)
 	if err != nil {

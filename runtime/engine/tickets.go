@@ -15,9 +15,9 @@ import (
 // with Ticket or follow it with WatchTicket, or else the ticket is cancelled. A claim that fails
 // immediately makes no ticket.
 //
-// The same key returns the same ticket while it waits or has a runner, and is known; after that a new
-// ticket, for the runner that Claim would return. The same holder gets the same ticket while it
-// waits, and keeps the runner even if nothing polls the ticket. claimed, if not nil, is called once
+// The same key returns the same ticket while it waits or has a runner, and is known; after that a
+// new ticket, for the runner that Claim would return. The same holder gets the same ticket while it
+// waits. It keeps the runner even if nothing polls the ticket. claimed, if not nil, is called once
 // a new ticket has its runner.
 func (e *Engine) ClaimLater(ctx context.Context, in ClaimInput, claimed func(ticket.Ticket)) (ticket.Ticket, error) {
 	claim, err := in.alone()

@@ -72,7 +72,7 @@ func (all *waiting) add(w *waiter) {
 	all.claims[w] = struct{}{}
 }
 
-// remove removes a claim that doesn't wait any more.
+// remove removes a claim that no longer waits.
 func (all *waiting) remove(w *waiter) {
 	all.mu.Lock()
 	defer all.mu.Unlock()

@@ -211,12 +211,12 @@ func next(ctx context.Context, p *pool.Pool, changed <-chan struct{}) <-chan str
 	}
 }
 
-// WatchRunners sends each runner, then each change of a state, with GONE as a runner's last. It watches
-// all runners, or those of one environment. A slow receiver gets only the latest state of each runner,
-// and nothing about runners that came and went meanwhile, so that pending events are bounded by the
-// number of runners. No state is sent twice in a row. The channel is closed when ctx ends; with an
-// environment also after its deletion, following its last runner's GONE. Runners that the receiver
-// doesn't see are left out.
+// WatchRunners sends each runner, then each change of a state, with GONE as a runner's last. It
+// watches all runners, or those of one environment. A slow receiver gets only the latest state of
+// each runner, and nothing about runners that came and went meanwhile. So pending events are
+// bounded by the number of runners. No state is sent twice in a row. The channel is closed when ctx
+// ends; with an environment also after its deletion, following its last runner's GONE. Runners that
+// the receiver doesn't see are left out.
 func (e *Engine) WatchRunners(ctx context.Context, id runtime.EnvironmentID, sees func(runtime.Runner) bool) (<-chan runnerfeed.Event, error) {
 	var ended <-chan struct{} // of all environments: never
 	if id != "" {

@@ -114,7 +114,7 @@ func (r *Reader) WithResizes() { r.resizes = true }
 // Call it before the first event.
 func (r *Reader) Lending() { r.lends = true }
 
-// Ended returns a channel that is closed once the execution has ended. From then on Next doesn't block.
+// Ended returns a channel that is closed once the execution has ended. Next doesn't block afterwards.
 func (r *Reader) Ended() <-chan struct{} {
 	if r.source.Session != nil {
 		return r.source.Session.Done()

@@ -71,10 +71,10 @@ type Limits struct {
 	Own       int // process limit of the execution, if that was reached; 0: it wasn't
 }
 
-// Decide returns the outcome that the facts support, with a message. What ended the execution counts, not
-// what else happened to it: a limit enforced by the agent or a kill by the server goes before the
-// kernel's counters, and these before the wait status. Without a wait status there is no exit code:
-// the runner is gone, or the outcome is LOST.
+// Decide returns the outcome that the facts support, with a message. The cause of the end counts,
+// not other events. A limit enforced by the agent or a kill by the server goes before the kernel's
+// counters, and these before the wait status. Without a wait status there is no exit code: the
+// runner is gone, or the outcome is LOST.
 func Decide(f Facts) runtime.End {
 	switch {
 	case f.Refused != "":

@@ -59,9 +59,8 @@ type Updated struct {
 }
 
 // UpdateFiles deletes paths and then writes files, in a claimed runner. It checks all paths first:
-// after an error nothing was changed. A file that could not be written although it is valid (for
-// example because the workspace is full) is in Failed and unchanged. field is the name of write in
-// errors.
+// after an error nothing was changed. A valid file that could not be written, for example because
+// the workspace is full, is in Failed and unchanged. field is the name of write in errors.
 func (a *Access) UpdateFiles(ctx context.Context, id runtime.RunnerID, remove []string, field string, write []runtime.FileWrite) (Updated, error) {
 	if err := ValidateUpdate(remove, field, write); err != nil {
 		return Updated{}, err

@@ -61,10 +61,10 @@ func (d *download) Close() error {
 
 // UploadFile writes one file of a claimed runner, of exactly size bytes or, for a size of -1, of
 // all that content has. It reads content as fast as the runner writes. The file is put in place by
-// rename. After an error, also of content, the old file is unchanged, unless the agent doesn't
-// answer any more (RUNNER_GONE or CLUSTER_UNAVAILABLE): then the result is unknown. The file is
-// owned by root, with mode (0: 0744); missing parents are created. It returns STORAGE_FULL as soon
-// as possible: at the latest when it has read more than the runner's workspace can hold.
+// rename. After an error, also of content, the old file is unchanged, unless the agent no longer
+// answers (RUNNER_GONE or CLUSTER_UNAVAILABLE): then the result is unknown. The file is owned by
+// root, with mode (0: 0744); missing parents are created. It returns STORAGE_FULL as soon as
+// possible: at the latest when it has read more than the runner's workspace can hold.
 func (a *Access) UploadFile(ctx context.Context, id runtime.RunnerID, path string, mode uint32, size int64, content io.Reader) (runtime.File, error) {
 	if err := validatePath("path", path); err != nil {
 		return runtime.File{}, err
@@ -105,7 +105,7 @@ func (a *Access) UploadFile(ctx context.Context, id runtime.RunnerID, path strin
 		return file(id, *updated.File), nil
 	}
 	// An agent of protocol 1 doesn't return the file, so ask for it. The file is in place already, so
-	// this must not fail any more.
+	// this must no longer fail.
 	if uploaded, found, err := a.File(ctx, id, path); err == nil && found {
 		return uploaded, nil
 	}

@@ -26,8 +26,8 @@ const (
 )
 
 // recorded are the operations that add entries. While the audit log is full, each fails before it
-// acts. revokeToken adds an entry too, but never fails for that reason, because it must always be
-// possible to revoke a leaked token.
+// acts. revokeToken adds an entry too, but never fails for that reason: a leaked token must always
+// be revocable.
 var recorded = map[access.Operation]bool{
 	"putEnvironment": true, "deleteEnvironment": true,
 	"claimRunner": true, "cancelTicket": true, "releaseRunner": true, "updateFiles": true, "moveFile": true, "uploadFile": true,

@@ -2,9 +2,10 @@
 // of the engine: the API's resolvers, subscriptions and downloads, and other systems' APIs.
 //
 // The caller is in the context (see package access). Each method first checks whether the caller
-// may use the operation at all (FORBIDDEN), whether the audit log has room for its entry
-// (CLUSTER_UNAVAILABLE), and whether the caller sees the object. For an object that it doesn't see,
-// the error is the same as for an id that never existed. Methods are safe for concurrent use.
+// may use the operation at all (FORBIDDEN). Then it checks whether the audit log has space for the
+// entry (CLUSTER_UNAVAILABLE), and whether the caller sees the object. For an object that it
+// doesn't see, the error is the same as for an id that never existed. Methods are safe for
+// concurrent use.
 package guard
 
 import (
@@ -107,8 +108,9 @@ func scope(p access.Principal) *runtime.TenantID {
 	return nil
 }
 
-// narrowed returns the only tenant whose objects a list contains if the caller requests asked; nil:
-// all tenants. sees is false if the caller sees nothing of that tenant, so that its list is empty.
+// narrowed returns the only tenant whose objects a list contains, or nil for all tenants. asked is
+// the tenant in the request. sees is false if the caller sees nothing of that tenant, so that its
+// list is empty.
 func narrowed(p access.Principal, asked *runtime.TenantID) (tenant *runtime.TenantID, sees bool) {
 	if asked == nil {
 		return scope(p), true

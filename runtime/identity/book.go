@@ -79,7 +79,7 @@ type liveToken struct {
 	dirty atomic.Bool  // used isn't stored yet
 }
 
-// errRevoked, errExpired and errClosed are why a known caller isn't authenticated any more.
+// errRevoked, errExpired and errClosed are why a known caller is no longer authenticated.
 var (
 	errRevoked = runtime.Errorf(runtime.CodeUnauthenticated, "the token was revoked")
 	errExpired = runtime.Errorf(runtime.CodeUnauthenticated, "the token has expired")
@@ -154,7 +154,7 @@ func (b *Book) Load(ctx context.Context) error {
 // revoked token within 5 s.
 const followEvery = 2 * time.Second
 
-// Follow calls Load repeatedly until leads is closed, because from then on only this server makes
+// Follow calls Load repeatedly until leads is closed, because afterwards only this server makes
 // changes. It returns ctx's cause if ctx ends first. While the store is unreadable, everything
 // stays as it was.
 func (b *Book) Follow(ctx context.Context, leads <-chan struct{}) error {

@@ -23,7 +23,7 @@ func (c Caller) At(address netip.Addr) Caller {
 }
 
 // Bind returns a context with the caller's principal. It ends with ctx, and when the caller's token
-// or grant ends, with UNAUTHENTICATED as its cause. Call release when it isn't needed any more.
+// or grant ends, with UNAUTHENTICATED as its cause. Call release when it is no longer needed.
 func (c Caller) Bind(ctx context.Context) (_ context.Context, release func()) {
 	ctx, cancel := context.WithCancelCause(access.With(ctx, c.Principal))
 	stop := func() bool { return true }

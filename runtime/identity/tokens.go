@@ -32,7 +32,7 @@ type NewToken struct {
 
 // CreateToken makes a token, and returns its text, which isn't stored. A caller can't give a token
 // more than it has itself, and its own token must still be valid. The first token of an open server
-// must be an administrator's for all tenants; from then on the server requires tokens.
+// must be an administrator's for all tenants; afterwards the server requires tokens.
 func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken) (access.Token, string, error) {
 	if err := in.validate(); err != nil {
 		return access.Token{}, "", err
@@ -167,10 +167,10 @@ type Revocation struct {
 }
 
 // RevokeToken revokes a token, and ends everything that its holders are doing. With alsoMade it
-// also revokes, at the same time, the tokens that it made, those that these made, and so on, even
-// if the token had ended, was never in the book, or can't be revoked (the token from a file). It
-// returns INVALID_INPUT for a token that the caller doesn't manage, unless alsoMade is set and the
-// caller manages tokens that it made.
+// also revokes, atomically, the tokens that it made, those that these made, and so on. That works
+// even if the token had ended, was never in the book, or can't be revoked (the token from a file).
+// It returns INVALID_INPUT for a token that the caller doesn't manage, unless alsoMade is set and
+// the caller manages tokens that it made.
 func (b *Book) RevokeToken(ctx context.Context, by access.Principal, id string, alsoMade bool) (Revocation, error) {
 	b.changing.Lock()
 	defer b.changing.Unlock()

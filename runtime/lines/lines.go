@@ -132,10 +132,10 @@ func (b *Book) entry(source Source) *entry {
 	return e
 }
 
-// Read returns a page of lines. It has fewer than requested after 1 MiB of text, after a search of
-// 32 MiB of the log or a million lines, and at the end; Next then says how to continue. At the end
-// of the output, lines can be Open. If the page had room for more, Next is the number of the first
-// open line, so that it comes again.
+// Read returns a page of lines. It has fewer than requested after 1 MiB of text, and at the end. So
+// it has after a search of 32 MiB of the log or a million lines. Next then says how to continue. At
+// the end of the output, lines can be Open. If the page had room for more, Next is the number of
+// the first open line, so that it comes again.
 //
 // A call counts as much of the log at most. If that isn't all, Counted is false, uncounted lines
 // aren't found, and the next call counts on. A call takes at most 0.2 s. One call of each tenant

@@ -1,5 +1,5 @@
-// Package logdir manages the directory of output logs: it locates them, makes room, checks whether
-// they are writable, applies the retention, and moves away output that belongs to no known
+// Package logdir manages the directory of output logs. It locates logs, makes room, checks whether
+// they are writable, and applies the retention. It moves away output that belongs to no known
 // execution. If servers share a database, the logs are in there.
 package logdir
 

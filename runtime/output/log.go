@@ -153,7 +153,7 @@ func (l *Log) Add(r Record) error {
 func (l *Log) Pending() int { return len(l.scratch) }
 
 // Flush writes all added records, or none. After an error they are lost, and readers see the gap.
-// The error is ErrQuota if the quota has no room. Only the writer may call it.
+// The error is ErrQuota if the quota is used up. Only the writer may call it.
 func (l *Log) Flush() error {
 	if len(l.scratch) == 0 {
 		return nil

@@ -12,7 +12,7 @@ import (
 type waiter struct {
 	claim     Claim
 	deadline  time.Time
-	abandoned bool         // the caller doesn't wait for the result any more
+	abandoned bool         // the caller no longer waits for the result
 	unwanted  bool         // with abandoned: no retry will want its runner either
 	given     *entry       // the runner in its result
 	result    chan claimed // capacity 1, receives one value

@@ -12,7 +12,7 @@
 //	    │                             │                           │                    │
 //	    ├──────────── Plan, Release, or a failed start or mark ───┴────────────────────┤
 //	    │                                                                              ▼
-//	    └── it ended by itself ─▶ GONE ◀───────────────── removed ───────────────── STOPPING
+//	    └── it ended unasked ─▶ GONE ◀─────────────────── removed ───────────────── STOPPING
 package pool
 
 import (
@@ -130,7 +130,7 @@ func (p *Pool) SetEnvironment(ctx context.Context, env runtime.Environment) erro
 		env := o.goal.env
 		o.pool.env.Store(&env)
 		o.goal.resolve(o.pool.options)
-		o.refuse(o.goal.errDeleted(), env.Claimable) // it may belong to another tenant now, or not be shared any more
+		o.refuse(o.goal.errDeleted(), env.Claimable) // it may belong to another tenant now, or no longer be shared
 		o.publish(false)
 		reply(struct{}{}, nil)
 	})
@@ -161,7 +161,7 @@ type Claim struct {
 
 // ErrUnwanted, as the cause of a claim's ctx, says that no retry of the claim's key will want its
 // runner either.
-var ErrUnwanted = errors.New("the claim isn't wanted any more")
+var ErrUnwanted = errors.New("the claim is no longer wanted")
 
 // Claim returns a runner that no other claim gets; the claim is stored durably. It returns
 // NO_RUNNER_AVAILABLE if no runner became available within WaitFor. Tenants with waiting claims take
@@ -192,9 +192,9 @@ func (p *Pool) Claim(ctx context.Context, claim Claim) (runtime.Runner, error) {
 	}
 }
 
-// Use begins a use of a claimed runner and renews its claim. The claim can't expire until Done has been
-// called for each Use. It returns RUNNER_GONE if the runner doesn't exist (any more), and CONFLICT if
-// it isn't claimed.
+// Use begins a use of a claimed runner and renews its claim. The claim can't expire until Done has
+// been called for each Use. It returns RUNNER_GONE if the runner doesn't exist or no longer exists,
+// and CONFLICT if it isn't claimed.
 func (p *Pool) Use(ctx context.Context, id runtime.RunnerID) (runtime.Runner, error) {
 	return p.use(ctx, id, 1)
 }

@@ -30,7 +30,7 @@ func (o *owner) reconcile(truth []runtime.Runner, begun int) {
 	}
 	for _, e := range o.runners {
 		if e.seen != o.listing.taken && e.working == 0 && e.change <= begun {
-			o.gone(e, runtime.GoneUnknown, "the cluster doesn't list it any more")
+			o.gone(e, runtime.GoneUnknown, "the cluster no longer lists it")
 		}
 	}
 	o.changes.forget(begun)
@@ -83,7 +83,7 @@ func (o *owner) observe(e *entry, r runtime.Runner) {
 	}
 }
 
-// gone records that a runner ended by itself, and removes what is left of it.
+// gone records that a runner ended unasked, and removes what is left of it.
 func (o *owner) gone(e *entry, reason runtime.GoneReason, message string) {
 	if e.State == runtime.RunnerGone {
 		return

@@ -36,8 +36,9 @@ func (o *owner) keep(e *entry, now time.Time) time.Time {
 	return e.renewal.at.Add(every)
 }
 
-// renew extends a claim's expiry. It stores the expiry if the stored one is more than a tenth of the
-// timeout behind. done, unless nil, is called once it is stored, or immediately if that isn't needed.
+// renew extends a claim's expiry. It stores the expiry if the stored one is more than a tenth of
+// the timeout behind. Then it calls done, unless nil: once the expiry is stored, or immediately if
+// that isn't needed.
 func (o *owner) renew(e *entry, done func(error)) {
 	timeout := e.Claim.InactivityTimeout
 	if timeout > 0 {

@@ -138,7 +138,7 @@ func (o *owner) publishAlert(now time.Time, status runtime.PoolStatus) {
 		case o.draining():
 			alert.Reason = "the cluster is being drained"
 		case status.Size == 0:
-			alert.Reason = "no idle runners are wanted any more"
+			alert.Reason = "no idle runners are wanted now"
 		}
 	}
 	o.pool.alert.Set(alert)

@@ -47,11 +47,11 @@ func (l *Ledger) Load(ctx context.Context, days Days) error {
 	return nil
 }
 
-// SetTenant sets a tenant's quotas from now on. What it has stays, even if that is more. Claims of
-// the last 60 seconds count; of a tenant that was unlimited, only the last 100,000 do.
+// SetTenant sets a tenant's quotas from now on. The tenant keeps what it has, even if that is more.
+// Claims of the last 60 seconds count; of a tenant that was unlimited, only the last 100,000 do.
 func (l *Ledger) SetTenant(t runtime.Tenant) { l.account(t.ID).set(t.Quotas) }
 
-// Remove removes a tenant's limits. What it has is released as before.
+// Remove removes a tenant's limits. It releases what it has as before.
 func (l *Ledger) Remove(id runtime.TenantID) { l.account(id).set(runtime.Quotas{}) }
 
 // account returns a tenant's account. It exists as long as the ledger, because later releases need it.

@@ -27,7 +27,7 @@ type owner struct {
 	pool    Pool
 	workers sync.WaitGroup
 	reports chan func()   // of workers
-	over    chan struct{} // closed when no report is received any more
+	over    chan struct{} // closed when reports are no longer received
 	end     *result       // nil: not ended
 
 	tries    tries
@@ -195,7 +195,7 @@ func (o *owner) attempted(ctx context.Context, now time.Time) {
 		o.catchUp(ctx)
 		return
 	case isRefusal && (a.attach || o.left != nil && refused.Field == "id"):
-		// The agent doesn't know it (any more): LOST.
+		// The agent doesn't know it, or no longer does: LOST.
 	case isRefusal:
 		facts.Refused = refused.Error()
 	default:
@@ -227,7 +227,7 @@ func (o *owner) conclude(facts execution.Facts, a *attempt, now time.Time) {
 	}
 }
 
-// catchUp skips output that the agent doesn't have any more, in a worker, and tries again.
+// catchUp skips output that the agent no longer has, in a worker, and tries again.
 func (o *owner) catchUp(ctx context.Context) {
 	o.workers.Go(func() {
 		caughtUp := o.record.catchUp(ctx)

@@ -45,9 +45,9 @@ type left struct {
 	gone   runtime.GoneReason // why the runner ended; "": it exists
 }
 
-// Resume returns the session of an execution that an earlier server left, in its last known state. at is
-// the place of its log. A nil runner doesn't exist any more. What can't be restored is reported to
-// skipped.
+// Resume returns the session of an execution that an earlier server left, in its last known state.
+// at is the place of its log. A nil runner no longer exists. skipped is called with everything that
+// can't be restored.
 func (h *Host) Resume(ctx context.Context, u store.Unfinished, runner *runtime.Runner, at output.Place, skipped func(format string, args ...any)) *Session {
 	x := u.Execution
 	var begin Begin
@@ -150,13 +150,13 @@ func (s *Session) neverBegun(refused *agent.Error) bool {
 		s.record.received.Load() == 0 && s.Execution().State == runtime.ExecutionPending
 }
 
-// isBehind reports whether the agent refused to attach because it doesn't have the requested output any
-// more: an earlier server acknowledged output that a full disk then refused.
+// isBehind reports whether the agent refused to attach because it no longer has the requested
+// output: an earlier server acknowledged output that a full disk then refused.
 func (s *Session) isBehind(refused *agent.Error) bool {
 	return s.left != nil && refused.Code == agent.ErrInvalid && refused.Field == "offset"
 }
 
-// catchUp skips output that the agent doesn't have any more, and records its loss. It reports whether
+// catchUp skips output that the agent no longer has, and records its loss. It reports whether
 // there was such output.
 func (r *record) catchUp(ctx context.Context) bool {
 	s := r.session
@@ -179,7 +179,7 @@ func (r *record) catchUp(ctx context.Context) bool {
 	if held <= r.received.Load() || held > x.OutputLimit { // the agent lies
 		return false
 	}
-	s.host.Logger.Warn("output was lost: the agent doesn't have it any more", zap.String("execution", string(x.ID)), zap.Int64("bytes", held-r.received.Load()))
+	s.host.Logger.Warn("output was lost: the agent no longer has it", zap.String("execution", string(x.ID)), zap.Int64("bytes", held-r.received.Load()))
 	if r.log.Torn() {
 		r.lose(ctx, r.received.Load(), runtime.LossDamaged)
 	}

@@ -205,7 +205,7 @@ func (s *Session) control(ctx context.Context, send func(*agent.Session) error) 
 // Ended returns the error for a request that came after an execution's end.
 func Ended(x runtime.Execution) error {
 	if x.End.Outcome == runtime.OutcomeRunnerGone {
-		return runtime.Errorf(runtime.CodeRunnerGone, "runner %q doesn't exist (any more)", x.RunnerID)
+		return runtime.Errorf(runtime.CodeRunnerGone, "runner %q is gone or never existed", x.RunnerID)
 	}
 	return runtime.Errorf(runtime.CodeConflict, "execution %s has ended", x.ID)
 }

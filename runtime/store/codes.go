@@ -59,7 +59,7 @@ func isRefusal(err error) bool {
 var errBroke = errors.New("PostgreSQL is unreachable")
 
 // broke marks an error of the beginning or the end of a transaction, unless PostgreSQL refused it.
-// Whatever the driver's error says, the connection is unusable.
+// The connection is unusable, whatever the driver's error says.
 func broke(err error) error {
 	if isRefusal(err) {
 		return err

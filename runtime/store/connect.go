@@ -14,7 +14,7 @@ type connector struct {
 }
 
 // openReads returns connections for reading. Each is opened by path when it is needed. If another
-// file had that path by then, SQLite would write this database's log into it and damage both. So
+// file had taken that path, SQLite would write this database's log into it and damage both. So
 // opening fails then.
 func (d *sqliteDB) openReads(source string) *sql.DB {
 	return sql.OpenDB(connector{d.writes.Driver(), source, d.intact})

@@ -58,14 +58,14 @@ var errFollows error = runtime.Errorf(runtime.CodeClusterUnavailable, "this serv
 // ErrTaken says that another store leads now.
 var ErrTaken error = runtime.Errorf(runtime.CodeClusterUnavailable, "another server leads now, with the same database")
 
-// errSetBack says that a committed transaction doesn't exist any more.
+// errSetBack says that a committed transaction no longer exists.
 var errSetBack error = runtime.Errorf(runtime.CodeClusterUnavailable, "the database was reset to an earlier state: this server restarts from that state")
 
 // errCommitted says that an earlier attempt was committed.
 var errCommitted = errors.New("it was committed")
 
 // OpenShared opens a PostgreSQL database and brings its schema up to date. url has the form that libpq
-// accepts. What it leaves out comes from variables such as PGPASSWORD, and from ~/.pgpass. Other servers
+// accepts. Variables such as PGPASSWORD, and ~/.pgpass, supply missing parts. Other servers
 // may have the database open: see Lead. Close the store.
 func OpenShared(ctx context.Context, url string) (*Store, error) {
 	config, err := ParseURL(url)

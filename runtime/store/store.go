@@ -110,7 +110,7 @@ func (s *Store) start() *Store {
 }
 
 // Lead makes this store the only one that writes, of all that share its database. The previous
-// leader's writes fail from then on: see Taken. On SQLite a store leads from the start. Lead also
+// leader's later writes fail: see Taken. On SQLite a store leads from the start. Lead also
 // starts making the executions of older servers searchable in the background.
 func (s *Store) Lead(ctx context.Context) error {
 	if err := s.reads.retry(ctx, func() error { return s.db.lead(ctx) }); err != nil {

@@ -31,7 +31,7 @@ type Counts struct {
 	Restarts        atomic.Int64 // attempts after a failed one
 	Restores        atomic.Int64 // tasks of an earlier server that were adopted
 	Lost            atomic.Int64 // tasks of an earlier server that had ended
-	Exits           atomic.Int64 // tasks that ended by themselves
+	Exits           atomic.Int64 // tasks that ended unasked
 	Kills           atomic.Int64 // tasks killed because their runner was removed
 	ForcedKills     atomic.Int64 // of these, tasks that didn't end in time
 	RemovalFailures atomic.Int64 // failed attempts to remove a task

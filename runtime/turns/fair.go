@@ -6,9 +6,9 @@ import (
 )
 
 // Fair holds waiting items by key, where each key has a weight. A key of weight w gets w turns for
-// each turn of a key of weight 1, evenly interleaved: while two keys wait, their turns divided by
-// their weights differ by at most one turn of each. A key that leaves and returns gains nothing:
-// its next turn is no earlier than if it had stayed, and it gets no turns for the time in which it
+// each turn of a key of weight 1, evenly interleaved. While two keys wait, their turns divided by
+// their weights differ by at most one turn of each. A key that leaves and returns gains nothing.
+// Its next turn is no earlier than if it had stayed, and it gets no turns for the time in which it
 // didn't wait.
 //
 // The algorithm is start-time fair queueing: Goyal, Vin and Cheng, "Start-time Fair Queuing: A

@@ -54,9 +54,9 @@ const (
 // prints no recognizable version.
 //
 // If the versions aren't known yet, it measures them and waits until ctx ends. Then known is false,
-// and a later call has them. known is also false if they can't be measured: the caller may not
-// claim runners, none was idle, or something ended a command from outside. A failed measurement is
-// repeated after a minute at the earliest.
+// and a later call has them. known is also false if they can't be measured. The reason is that the
+// caller may not claim runners, that none was idle, or that something ended a command from outside.
+// A failed measurement is repeated after a minute at the earliest.
 //
 // It checks no permission to see env: env must come from a call that did.
 func (b *Book) Versions(ctx context.Context, env runtime.Environment) (found map[string]string, known bool) {
@@ -169,8 +169,8 @@ func (b *Book) run(ctx context.Context, id runtime.RunnerID, recipe language.Rec
 	return recipe.ParseVersion(printed.String()), true, nil
 }
 
-// found reports whether a version command found its language. It didn't if the command failed by
-// itself or could not be started. Any other end, such as a limit, says nothing about the language,
+// found reports whether a version command found its language. It didn't if the command failed on
+// its own or could not be started. Any other end, such as a limit, says nothing about the language,
 // and is an error.
 func found(x runtime.Execution) (bool, error) {
 	switch {
