@@ -112,7 +112,7 @@ func TestGrantsAreForObjects(t *testing.T) {
 	}
 }
 
-func TestWhatIsSeen(t *testing.T) {
+func TestPrincipalsSeeTheirTenantsObjects(t *testing.T) {
 	own, shared, foreign := runtime.Environment{ID: "a", Tenant: physics}, runtime.Environment{ID: "b", Tenant: chemistry, Shared: true}, runtime.Environment{ID: "c", Tenant: chemistry}
 	runner := func(id runtime.RunnerID, env runtime.Environment, holder ...runtime.TenantID) runtime.Runner {
 		r := runtime.Runner{ID: id, Environment: env}
@@ -201,7 +201,7 @@ func TestPrincipalsAreInContexts(t *testing.T) {
 	}
 }
 
-func TestTokensEnd(t *testing.T) {
+func TestTokensExpireAndAreRevoked(t *testing.T) {
 	now := time.Now()
 	for name, test := range map[string]struct {
 		token Token

@@ -95,8 +95,8 @@ func TestFullDeviceIsReported(t *testing.T) {
 	}
 }
 
-// TestSlowLinesHoldUpNobody: neither the log nor its end.
-func TestSlowLinesHoldUpNobody(t *testing.T) {
+// TestSlowLinesDoNotBlockAppend: neither the log nor its end.
+func TestSlowLinesDoNotBlockAppend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader, writer := io.Pipe()
 		c := newCopier(t, "-", writer)

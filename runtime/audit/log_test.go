@@ -121,8 +121,8 @@ var full = Entry{
 	},
 }
 
-// TestEntriesComeBack from the database, and as lines.
-func TestEntriesComeBack(t *testing.T) {
+// TestEntriesAreRestored from the database, and as lines.
+func TestEntriesAreRestored(t *testing.T) {
 	dir := t.TempDir()
 	s, err := store.Open(t.Context(), filepath.Join(dir, "db"))
 	if err != nil {
@@ -370,8 +370,8 @@ func TestStalledStore(t *testing.T) {
 	})
 }
 
-// TestStopStoresAll that was appended before, by many at once, who go on while it stops.
-func TestStopStoresAll(t *testing.T) {
+// TestStopStoresAllEntries that was appended before, by many at once, who go on while it stops.
+func TestStopStoresAllEntries(t *testing.T) {
 	for range 10 {
 		m := &memory{}
 		l := newLog(t, Config{Store: m})
@@ -400,8 +400,8 @@ func TestStopStoresAll(t *testing.T) {
 	}
 }
 
-// TestStoreThatFails: entries wait, in order, and Failing is called when it changes.
-func TestStoreThatFails(t *testing.T) {
+// TestFailingStoreIsRetried: entries wait, in order, and Failing is called when it changes.
+func TestFailingStoreIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{gate: make(chan error)}
 		var said []string
@@ -490,7 +490,7 @@ func TestOldEntriesAreDeletedEveryHour(t *testing.T) {
 	})
 }
 
-func TestIDsFollowTheTime(t *testing.T) {
+func TestIDsFollowASetBackClock(t *testing.T) {
 	var c clock
 	start := time.UnixMilli(1_700_000_000_000)
 	last := c.id(start)

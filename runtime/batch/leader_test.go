@@ -66,7 +66,7 @@ func TestEndIsStoredBeforeItIsShown(t *testing.T) {
 }
 
 // A server that ends leaves the batch as it is.
-func TestEndOfTheServerIsNotTheBatchs(t *testing.T) {
+func TestStoppedServerDoesNotEndTheBatch(t *testing.T) {
 	var begun []int
 	l := host(&begun, func(runtime.Batch) error { t.Error("it is stored"); return nil }).New(runtime.Batch{ID: "b", CaseCount: 3, State: runtime.BatchRunning}, "")
 	ctx, stop := context.WithCancel(t.Context())
@@ -79,7 +79,7 @@ func TestEndOfTheServerIsNotTheBatchs(t *testing.T) {
 
 // What an earlier server saw the end of is counted; it goes on with the last one that it
 // began, whose end it may not have judged.
-func TestRecalledBatchGoesOnWhereItWas(t *testing.T) {
+func TestRecalledBatchContinues(t *testing.T) {
 	for name, test := range map[string]struct {
 		known map[int]runtime.Execution
 		first int // that is begun again

@@ -151,7 +151,7 @@ func TestBatchEventsComeOnceAndInOrder(t *testing.T) {
 	}
 }
 
-func TestHowBatchesEnd(t *testing.T) {
+func TestBatchOutcomes(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 0)
 	cases := func(args ...string) (all []CaseInput) {
@@ -283,7 +283,7 @@ func TestBatchKeys(t *testing.T) {
 	}
 }
 
-func TestBadBatchInput(t *testing.T) {
+func TestInvalidBatchInputIsRefused(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -418,7 +418,7 @@ func TestCancelledBatchStaysCancelled(t *testing.T) {
 }
 
 // A case whose fresh runner went before anything began there gets another one.
-func TestFreshRunnerThatWent(t *testing.T) {
+func TestCaseIsRetriedAfterItsFreshRunnerIsGone(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	in := RunInput{EnvironmentID: "a", Command: []string{"sleep", "0"}, WaitFor: ptr(patient)}

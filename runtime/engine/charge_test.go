@@ -9,10 +9,10 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestProgramsOfRemovedRunnersAreCharged: a caller that removes a runner while its programs run, or
+// TestRemovedRunnersAreChargedForTheirPrograms: a caller that removes a runner while its programs run, or
 // starves its agent until the runner is removed, is charged what the host counted since their
 // start, once.
-func TestProgramsOfRemovedRunnersAreCharged(t *testing.T) {
+func TestRemovedRunnersAreChargedForTheirPrograms(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")

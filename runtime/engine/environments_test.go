@@ -76,7 +76,7 @@ func TestEnvironments(t *testing.T) {
 	wantCode(t, err, runtime.CodeInvalidInput, "id")
 }
 
-func TestEnvironmentsNameAnInterpreter(t *testing.T) {
+func TestEnvironmentsSetAnInterpreter(t *testing.T) {
 	b := newBed(t)
 	put := func(in PutEnvironmentInput) (runtime.Environment, error) {
 		in.ID = "a"

@@ -25,8 +25,8 @@ func (e *Engine) stored(name string) ComponentHealth {
 	return e.health.parts[name]
 }
 
-// TestCallerThatLeaves says nothing of the store for others.
-func TestCallerThatLeaves(t *testing.T) {
+// TestHealthOfACancelledCallerIsNotKept says nothing of the store for others.
+func TestHealthOfACancelledCallerIsNotKept(t *testing.T) {
 	b := newBed(t)
 	tx, err := b.database(t).Begin() // so that the check waits
 	if err != nil {
@@ -61,8 +61,8 @@ func (c *hanging) Status(ctx context.Context) (runtime.ClusterStatus, error) {
 	return c.Cluster.Status(ctx)
 }
 
-// TestClusterThatHangs is DOWN; the store and the output aren't.
-func TestClusterThatHangs(t *testing.T) {
+// TestHangingClusterIsDown is DOWN; the store and the output aren't.
+func TestHangingClusterIsDown(t *testing.T) {
 	b := &bed{fake: clustertest.NewFake(), dir: t.TempDir()}
 	cluster := &hanging{Cluster: b.fake}
 	b.cluster = cluster
@@ -96,9 +96,9 @@ func (c *slow) Status(ctx context.Context) (runtime.ClusterStatus, error) {
 	return runtime.ClusterStatus{}, errors.New("an old error")
 }
 
-// TestInspectionThatIsOvertaken: the later one's answer stays, and is the answer to
+// TestOlderInspectionDoesNotReplaceANewerOne: the later one's answer stays, and is the answer to
 // both callers.
-func TestInspectionThatIsOvertaken(t *testing.T) {
+func TestOlderInspectionDoesNotReplaceANewerOne(t *testing.T) {
 	b := newBed(t)
 	c := &slow{Cluster: b.fake, hangs: make(chan struct{}), release: make(chan struct{})}
 	b.stop()
@@ -119,9 +119,9 @@ func TestInspectionThatIsOvertaken(t *testing.T) {
 	}
 }
 
-// TestHealthOfADiskThatStalls: Health answers, reads no file, and has what it read
+// TestStalledDiskIsDown: Health answers, reads no file, and has what it read
 // before.
-func TestHealthOfADiskThatStalls(t *testing.T) {
+func TestStalledDiskIsDown(t *testing.T) {
 	b := newBed(t)
 	b.stop()
 	last := &attacks.Record{Tried: 2, Held: 2}
@@ -152,8 +152,8 @@ func TestHealthOfADiskThatStalls(t *testing.T) {
 	b.logs.Close()
 }
 
-// TestHealthHasTheAuditLog as it is, and since when.
-func TestHealthHasTheAuditLog(t *testing.T) {
+// TestHealthReportsTheAuditLog as it is, and since when.
+func TestHealthReportsTheAuditLog(t *testing.T) {
 	b := newBed(t)
 	if c := b.stored("audit log"); c.Status != "" {
 		t.Errorf("without an audit log: %+v", c)

@@ -32,7 +32,7 @@ func (b *bed) session(t testing.TB, in ClaimInput, resumed bool) runtime.Runner 
 	return r
 }
 
-func TestOneHolderHasOneRunner(t *testing.T) {
+func TestConcurrentClaimsOfAHolderShareOneRunner(t *testing.T) {
 	b := newBed(t)
 	b.stop()
 	b.config.Quotas = quota.New()
@@ -71,7 +71,7 @@ func TestOneHolderHasOneRunner(t *testing.T) {
 }
 
 // What ends a runner ends the session. The next claim begins another one.
-func TestHoldersGetNewRunners(t *testing.T) {
+func TestHolderGetsANewRunnerAfterRelease(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	in := ClaimInput{EnvironmentID: "a", Holder: ptr("ada"), InactivityTimeout: ptr(0)}
@@ -134,7 +134,7 @@ func TestHoldersGetNewRunners(t *testing.T) {
 }
 
 // A runner may go between the moment at which it is found and the one at which its claim is renewed.
-func TestARunnerGoesWhileItsHolderComes(t *testing.T) {
+func TestHolderGetsANewRunnerIfItsRunnerIsRemovedMeanwhile(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	in := ClaimInput{EnvironmentID: "a", Holder: ptr("ada")}
@@ -152,7 +152,7 @@ func TestARunnerGoesWhileItsHolderComes(t *testing.T) {
 
 // A claim that resumes renews, and changes nothing else. It finds the runner where its environment
 // was deleted, too.
-func TestResumingRenews(t *testing.T) {
+func TestResumedClaimIsRenewed(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
 	label := []runtime.Label{{Name: "of", Value: "the first"}}
@@ -172,7 +172,7 @@ func TestResumingRenews(t *testing.T) {
 }
 
 // Scopes, environments and names of holders are apart, and no two of them make one.
-func TestHoldersAreApart(t *testing.T) {
+func TestHoldersAreScopedByTenantAndEnvironment(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	b.environment(t, "b", 1)
@@ -199,7 +199,7 @@ func TestHoldersAreApart(t *testing.T) {
 	}
 }
 
-func TestBadHolders(t *testing.T) {
+func TestInvalidHoldersAreRefused(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	for _, bad := range []string{"", strings.Repeat("x", 201), "a\nb", "\x00", "\x7f", "\u0085", "\xff"} {
@@ -218,7 +218,7 @@ func TestBadHolders(t *testing.T) {
 
 // A holder finds its runner after a restart. Where a server that was killed left two, it is the one
 // that was claimed last.
-func TestHoldersSurvive(t *testing.T) {
+func TestHoldersSurviveARestart(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
 	in := ClaimInput{EnvironmentID: "a", Holder: ptr("ada"), Keys: "a", InactivityTimeout: ptr(600)}
@@ -293,7 +293,7 @@ func (b *bed) oneWaits(t *testing.T) {
 }
 
 // Claims that wait for one holder are one claim. Each waits for as long as it may.
-func TestWaitingForOneHolder(t *testing.T) {
+func TestClaimsOfAHolderWaitTogether(t *testing.T) {
 	b := newBed(t)
 	start := b.starved(t)
 	in := ClaimInput{EnvironmentID: "a", Holder: ptr("ada"), WaitFor: ptr(600)}
@@ -327,7 +327,7 @@ func TestWaitingForOneHolder(t *testing.T) {
 
 // The error of the claim that another one joined isn't that one's: it claims itself, for the rest
 // of its time.
-func TestTheErrorOfAnotherClaim(t *testing.T) {
+func TestErrorOfAnotherClaimIsNotShared(t *testing.T) {
 	b := newBed(t)
 	start := b.starved(t)
 	in := ClaimInput{EnvironmentID: "a", Holder: ptr("ada")}
@@ -360,7 +360,7 @@ func TestTheErrorOfAnotherClaim(t *testing.T) {
 }
 
 // A claim whose time is over when the claim that it joined fails doesn't begin to wait.
-func TestJoiningTakesOfTheWait(t *testing.T) {
+func TestJoiningAClaimUsesUpTheWait(t *testing.T) {
 	b := newBed(t)
 	b.stop()
 	b.config.Quotas = quota.New()
@@ -389,7 +389,7 @@ func TestJoiningTakesOfTheWait(t *testing.T) {
 }
 
 // Tickets of one holder that wait are one ticket. A new one resumes its runner.
-func TestTicketsForHolders(t *testing.T) {
+func TestHoldersShareATicket(t *testing.T) {
 	b := newBed(t)
 	start := b.starved(t)
 	in := ClaimInput{Holder: ptr("ada"), InactivityTimeout: ptr(0)}

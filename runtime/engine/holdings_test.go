@@ -25,7 +25,7 @@ func refused(t *testing.T, err error) runtime.Exceeded {
 
 // Claims that wait for their tenant's quota leave room for those of other tenants, and wait no
 // longer than until the quota is raised.
-func TestWaitingForAQuotaIsShared(t *testing.T) {
+func TestWaitingForAQuotaUsesTheTenantsShare(t *testing.T) {
 	b := newBed(t)
 	b.stop()
 	b.config.Quotas = quota.New()
@@ -77,7 +77,7 @@ func TestWaitingForAQuotaIsShared(t *testing.T) {
 // A claim that waited for its tenant's quota of runners keeps its place among those that wait:
 // another one doesn't take the quota of waiting claims from it while it goes on to wait for a
 // runner.
-func TestClaimsThatWaitTwiceCountOnce(t *testing.T) {
+func TestClaimWaitingForQuotaAndRunnerCountsOnce(t *testing.T) {
 	b := newBed(t)
 	b.stop()
 	b.config.Quotas = quota.New()
@@ -112,7 +112,7 @@ func TestClaimsThatWaitTwiceCountOnce(t *testing.T) {
 
 // A refusal says how many runners the tenant holds, and how many of its claims wait in a pool with
 // room that the quota gave them.
-func TestClaimsThatWaitAreNotHeldRunners(t *testing.T) {
+func TestWaitingClaimsAreNotCountedAsRunners(t *testing.T) {
 	b := newBed(t)
 	b.stop()
 	b.config.Quotas = quota.New()
@@ -150,7 +150,7 @@ func TestClaimsThatWaitAreNotHeldRunners(t *testing.T) {
 }
 
 // A batch with fresh runners that has begun goes on, whatever its tenant's quotas are meanwhile.
-func TestBatchesThatHaveBegunWaitForQuotas(t *testing.T) {
+func TestRunningBatchesWaitForQuotas(t *testing.T) {
 	b := newBed(t)
 	b.stop()
 	b.config.Quotas = quota.New()
@@ -185,7 +185,7 @@ func TestBatchesThatHaveBegunWaitForQuotas(t *testing.T) {
 }
 
 // A tenant that fills the server with batches leaves room for those of others, also after a restart.
-func TestBatchesAreShared(t *testing.T) {
+func TestRunningBatchesAreLimitedPerTenant(t *testing.T) {
 	b := newBed(t)
 	b.batches.shares.Limit = 4
 	shared := true
@@ -236,7 +236,7 @@ func TestBatchesAreShared(t *testing.T) {
 }
 
 // The runner of a claim that wasn't wanted any more doesn't take the key from a later claim.
-func TestUnwantedRunnersKeepTheKeysOfOthers(t *testing.T) {
+func TestUnwantedRunnerDoesNotSpendALaterClaimsKey(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	in := ClaimInput{EnvironmentID: "a", Key: "k", WaitFor: ptr(patient)}

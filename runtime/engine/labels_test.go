@@ -102,8 +102,8 @@ func TestLabelsOfAnExecutionAreBounded(t *testing.T) {
 	}
 }
 
-// TestOtherLabelsAreAnotherInput of an idempotency key.
-func TestOtherLabelsAreAnotherInput(t *testing.T) {
+// TestDifferentLabelsConflictOnAKey of an idempotency key.
+func TestDifferentLabelsConflictOnAKey(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
 	r := b.claim(t, "a")

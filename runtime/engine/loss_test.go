@@ -38,8 +38,8 @@ func (b *bed) causes(t *testing.T, id runtime.ExecutionID) (all []runtime.LossCa
 	return all, lost
 }
 
-// TestWhatBecameOfALog: also after a restart.
-func TestWhatBecameOfALog(t *testing.T) {
+// TestLossCausesOfDamagedLogs: also after a restart.
+func TestLossCausesOfDamagedLogs(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(path string) error
 		want   runtime.LossCause // "": nothing is lost
@@ -95,8 +95,8 @@ func appendTo(path, text string) error {
 	return os.WriteFile(path, append(old, text...), 0o600)
 }
 
-// TestFullAtTheTime: the cause is known after a restart, when there is room.
-func TestFullAtTheTime(t *testing.T) {
+// TestFullDiskIsTheLossCause: the cause is known after a restart, when there is room.
+func TestFullDiskIsTheLossCause(t *testing.T) {
 	const limit = 1 << 20
 	b, r := keeping(t, Config{KeepBytes: limit})
 	nothing, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
@@ -125,8 +125,8 @@ func TestFullAtTheTime(t *testing.T) {
 	}
 }
 
-// TestFullInBetween: the same of an execution that has a part of its output.
-func TestFullInBetween(t *testing.T) {
+// TestOutputAfterAFullDiskIsKept: the same of an execution that has a part of its output.
+func TestOutputAfterAFullDiskIsKept(t *testing.T) {
 	b, r := keeping(t, Config{KeepBytes: 1 << 20})
 	x := b.run(t, r.ID, "zeros", "3000000")
 	for restarts := range 2 {
@@ -140,9 +140,9 @@ func TestFullInBetween(t *testing.T) {
 	}
 }
 
-// TestPowerCutAfterALoss: it takes the log's end at the border of two records, so that
+// TestLossCauseSurvivesAPowerCut: it takes the log's end at the border of two records, so that
 // no evidence is left. An earlier loss has nothing to do with it.
-func TestPowerCutAfterALoss(t *testing.T) {
+func TestLossCauseSurvivesAPowerCut(t *testing.T) {
 	for name, all := range map[string]bool{"the last record": false, "all": true} {
 		t.Run(name, func(t *testing.T) { powerCut(t, all) })
 	}
@@ -200,9 +200,9 @@ func powerCut(t *testing.T, all bool) {
 	}
 }
 
-// TestLossThatEndedUnstored: the server was killed between the write and the record of
+// TestEndOfALossIsKnownWithoutBeingStored: the server was killed between the write and the record of
 // it, or was an older one.
-func TestLossThatEndedUnstored(t *testing.T) {
+func TestEndOfALossIsKnownWithoutBeingStored(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	x := b.run(t, b.claim(t, "a").ID, "echo", "x")
@@ -243,8 +243,8 @@ func onDisk(t *testing.T, d disk.Disk) *bed {
 	return b
 }
 
-// TestOutputThatReachesNoDisk: writes go to the page cache and no further.
-func TestOutputThatReachesNoDisk(t *testing.T) {
+// TestUnwrittenOutputIsReportedAsLost: writes go to the page cache and no further.
+func TestUnwrittenOutputIsReportedAsLost(t *testing.T) {
 	d := disk.NewThin(t)
 	b := onDisk(t, d)
 	d.Starve(t)
@@ -256,9 +256,9 @@ func TestOutputThatReachesNoDisk(t *testing.T) {
 	wait.For(t, "all is well", func() bool { return b.component(t, "output").Status == HealthOK })
 }
 
-// TestUnwritableForAWhile: Health says so, and is well when it is over, though nothing
+// TestOutputWritesResumeAfterAFailure: Health says so, and is well when it is over, though nothing
 // is printed after it. What is lost has its cause.
-func TestUnwritableForAWhile(t *testing.T) {
+func TestOutputWritesResumeAfterAFailure(t *testing.T) {
 	b, d := brokenDisk(t)
 	r := b.claim(t, "a")
 	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
@@ -293,8 +293,8 @@ func TestUnwritableForAWhile(t *testing.T) {
 	}
 }
 
-// TestNoLogCanBeMade: Health finds out before anything is lost.
-func TestNoLogCanBeMade(t *testing.T) {
+// TestUncreatableLogIsReportedAsLoss: Health finds out before anything is lost.
+func TestUncreatableLogIsReportedAsLoss(t *testing.T) {
 	b, d := brokenDisk(t)
 	wait.For(t, "all is well", func() bool { return b.component(t, "output").Status == HealthOK })
 	d.Lock(t, d.Dir)
@@ -308,8 +308,8 @@ func TestNoLogCanBeMade(t *testing.T) {
 	}
 }
 
-// TestStoreThatCannotWrite: the whole is DOWN, and says which part and what to do.
-func TestStoreThatCannotWrite(t *testing.T) {
+// TestUnwritableStoreIsDown: the whole is DOWN, and says which part and what to do.
+func TestUnwritableStoreIsDown(t *testing.T) {
 	d := disk.New(t)
 	s, err := store.Open(t.Context(), filepath.Join(d.Dir, "db"))
 	if err != nil {
@@ -330,9 +330,9 @@ func TestStoreThatCannotWrite(t *testing.T) {
 	}
 }
 
-// TestLogOfAnOlderServer: a log that an older server ended has no record of what
+// TestLogsOfOlderServersAreRead: a log that an older server ended has no record of what
 // was in it.
-func TestLogOfAnOlderServer(t *testing.T) {
+func TestLogsOfOlderServersAreRead(t *testing.T) {
 	b := newBed(t)
 	x := runtime.Execution{ID: runtime.NewExecutionID(), State: runtime.ExecutionPending, Marks: runtime.Marks{QueuedAt: time.Now(), StartedAt: time.Now()}}
 	if _, _, err := b.store.AddExecution(t.Context(), x, []byte("{}")); err != nil {
@@ -356,8 +356,8 @@ func TestLogOfAnOlderServer(t *testing.T) {
 	}
 }
 
-// TestStartThatWaitsSaysWhy: in its log, since the API doesn't answer yet.
-func TestStartThatWaitsSaysWhy(t *testing.T) {
+// TestWaitingRestoreLogsItsReason: in its log, since the API doesn't answer yet.
+func TestWaitingRestoreLogsItsReason(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	x := b.run(t, b.claim(t, "a").ID, "echo", "x")

@@ -50,9 +50,9 @@ func (b *bed) orphaned(t *testing.T) []string {
 	return found
 }
 
-// TestOlderDatabase: one is restored from a backup. What it doesn't know stays, and
+// TestOutputUnknownToAnOlderDatabaseIsMoved: one is restored from a backup. What it doesn't know stays, and
 // comes back with the database that does.
-func TestOlderDatabase(t *testing.T) {
+func TestOutputUnknownToAnOlderDatabaseIsMoved(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -106,8 +106,8 @@ func TestOlderDatabase(t *testing.T) {
 	}
 }
 
-// TestLostDatabase: nothing is left of it.
-func TestLostDatabase(t *testing.T) {
+// TestOutputIsMovedAfterTheDatabaseIsLost: nothing is left of it.
+func TestOutputIsMovedAfterTheDatabaseIsLost(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -138,8 +138,8 @@ func TestLostDatabase(t *testing.T) {
 	}
 }
 
-// TestOrphansThatCannotBeMoved are reported, and keep no others where they are.
-func TestOrphansThatCannotBeMoved(t *testing.T) {
+// TestUnmovableOrphansAreReported are reported, and keep no others where they are.
+func TestUnmovableOrphansAreReported(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -160,8 +160,8 @@ func TestOrphansThatCannotBeMoved(t *testing.T) {
 	})
 }
 
-// TestKilledWhileCollecting: the execution is deleted, its output not yet.
-func TestKilledWhileCollecting(t *testing.T) {
+// TestRetentionResumesAfterAKill: the execution is deleted, its output not yet.
+func TestRetentionResumesAfterAKill(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")

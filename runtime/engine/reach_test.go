@@ -46,7 +46,7 @@ func (c *far) cut(away bool) {
 
 // An agent that can't be reached for a while is none that didn't do as it was
 // told: its runner stays, and what it tells afterwards counts.
-func TestAgentOutOfReach(t *testing.T) {
+func TestUnreachableAgentKeepsItsRunner(t *testing.T) {
 	t.Parallel()
 	b := &bed{fake: clustertest.NewFake(), dir: t.TempDir()}
 	c := &far{Fake: b.fake}

@@ -67,7 +67,7 @@ func (b *bed) database(t *testing.T) *sql.DB {
 	return db
 }
 
-func TestEndedWhileNoServerWasThere(t *testing.T) {
+func TestEndDuringDowntimeIsRestored(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -85,9 +85,9 @@ func TestEndedWhileNoServerWasThere(t *testing.T) {
 	}
 }
 
-// TestRecordedButNeverBegun: the server is killed before an agent hears of the
+// TestRecordedExecutionIsStartedByTheNextServer: the server is killed before an agent hears of the
 // execution.
-func TestRecordedButNeverBegun(t *testing.T) {
+func TestRecordedExecutionIsStartedByTheNextServer(t *testing.T) {
 	deaf := func(conn net.Conn) { _ = conn.Close() }
 	b, c, r := hostile(t, deaf)
 	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"echo", "x"}, Key: "k"})
@@ -114,7 +114,7 @@ func TestRecordedButNeverBegun(t *testing.T) {
 	}
 }
 
-func TestAgentForgotIt(t *testing.T) {
+func TestExecutionUnknownToItsAgentIsLost(t *testing.T) {
 	b, c, r := hostile(t, nil)
 	c.agent.Store(nil)
 	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "100000", "1000"}})
@@ -147,7 +147,7 @@ func TestAgentForgotIt(t *testing.T) {
 	}
 }
 
-func TestRunnerWentWhileNoServerWasThere(t *testing.T) {
+func TestRunnerGoneDuringDowntimeEndsItsExecutions(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
 	told, silent := b.claim(t, "a"), b.claim(t, "a")
@@ -167,10 +167,10 @@ func TestRunnerWentWhileNoServerWasThere(t *testing.T) {
 	}
 }
 
-// TestReleasedBeforeTheEndWasStored: the server is killed after it removed a
+// TestReleaseReasonSurvivesARestart: the server is killed after it removed a
 // runner, and before it has stored how the execution there ended. One that was to
 // be removed, and wasn't, goes on.
-func TestReleasedBeforeTheEndWasStored(t *testing.T) {
+func TestReleaseReasonSurvivesARestart(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
 	removed, kept := b.claim(t, "a"), b.claim(t, "a")
@@ -225,7 +225,7 @@ func TestEvidenceIsComparedWithTheStart(t *testing.T) {
 	}
 }
 
-func TestStdinGoesOn(t *testing.T) {
+func TestStdinContinuesAfterARestart(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -262,7 +262,7 @@ func TestStdinGoesOn(t *testing.T) {
 	}
 }
 
-func TestClosedStdinStaysClosed(t *testing.T) {
+func TestClosedStdinStaysClosedAfterARestart(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -276,8 +276,8 @@ func TestClosedStdinStaysClosed(t *testing.T) {
 	wantCode(t, err, runtime.CodeConflict, "")
 }
 
-// TestRunGoesOn: a whole run is fed, ends, and gives its runner back.
-func TestRunGoesOn(t *testing.T) {
+// TestRunContinuesAfterARestart: a whole run is fed, ends, and gives its runner back.
+func TestRunContinuesAfterARestart(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	text := strings.Repeat("0123456789abcdef", 64<<10) // more than the agent takes at once
@@ -300,9 +300,9 @@ func TestRunGoesOn(t *testing.T) {
 	wait.For(t, "its runner goes", func() bool { _, there := b.Runner(x.RunnerID); return !there })
 }
 
-// TestRunnerOfAnEndedRunGoes: the server is killed after the end was stored, and
+// TestRunnerOfAnEndedRunIsReleasedAfterARestart: the server is killed after the end was stored, and
 // before the release.
-func TestRunnerOfAnEndedRunGoes(t *testing.T) {
+func TestRunnerOfAnEndedRunIsReleasedAfterARestart(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	x, err := b.Execute(t.Context(), RunInput{EnvironmentID: "a", Command: []string{"sleep", "60"}, WaitFor: ptr(patient)})
@@ -397,8 +397,8 @@ func TestRestoreWaitsForNoAgent(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeRestoredIsSkipped: it stops nothing else, and Health tells.
-func TestWhatCannotBeRestoredIsSkipped(t *testing.T) {
+// TestUnreadableRecordsAreSkippedAtRestore: it stops nothing else, and Health tells.
+func TestUnreadableRecordsAreSkippedAtRestore(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -451,9 +451,9 @@ func TestWhatCannotBeRestoredIsSkipped(t *testing.T) {
 	}
 }
 
-// TestLogCutBehindAReader: a power cut took the end of a log that a reader had
+// TestReaderReportsATruncatedLog: a power cut took the end of a log that a reader had
 // read already.
-func TestLogCutBehindAReader(t *testing.T) {
+func TestReaderReportsATruncatedLog(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")

@@ -142,9 +142,9 @@ func TestOutputMakesRoomForOutput(t *testing.T) {
 	}
 }
 
-// TestTooMuchOutputIsLostAloud: nothing finished is left to be collected. What
+// TestOutputBeyondTheLimitIsReportedAsLost: nothing finished is left to be collected. What
 // is lost stays told after a restart, when the log doesn't know how much came.
-func TestTooMuchOutputIsLostAloud(t *testing.T) {
+func TestOutputBeyondTheLimitIsReportedAsLost(t *testing.T) {
 	const limit, size = 1 << 20, 3 << 20
 	b, r := keeping(t, Config{KeepBytes: limit})
 	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Shell: ptr("lines 3145728"), Stdin: true})
@@ -192,9 +192,9 @@ func TestOutputLeavesRoomForItsEnd(t *testing.T) {
 	}
 }
 
-// TestLossIsKnownAfterARestart: the agent has forgotten what an earlier server
+// TestLossCausesSurviveARestart: the agent has forgotten what an earlier server
 // acknowledged and could not write.
-func TestLossIsKnownAfterARestart(t *testing.T) {
+func TestLossCausesSurviveARestart(t *testing.T) {
 	b, r := keeping(t, Config{KeepBytes: 12 << 10})
 	const lines = 6000
 	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", fmt.Sprint(lines), "0", fmt.Sprint(lines - 1000)}, Stdin: true})
@@ -291,8 +291,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestOutputThatCannotBeRemoved is still counted and reported, and goes once it can.
-func TestOutputThatCannotBeRemoved(t *testing.T) {
+// TestUnremovableOutputStaysInTheQuota is still counted and reported, and goes once it can.
+func TestUnremovableOutputStaysInTheQuota(t *testing.T) {
 	b, d := brokenDisk(t)
 	x := b.run(t, b.claim(t, "a").ID, "echo", "x")
 	b.stop()

@@ -41,9 +41,9 @@ func (b *bed) sizes(t *testing.T, id runtime.ExecutionID, after string, asked bo
 	}
 }
 
-// TestSizesAreEventsOfWhoAsks: sizes are there once, in their place, from every
+// TestOnlyReadersWithResizesGetTerminalSizes: sizes are there once, in their place, from every
 // cursor and over the server's death; who didn't ask sees nothing of them.
-func TestSizesAreEventsOfWhoAsks(t *testing.T) {
+func TestOnlyReadersWithResizesGetTerminalSizes(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "e", 1)
 	runner := b.claim(t, "e").ID
@@ -81,9 +81,9 @@ func TestSizesAreEventsOfWhoAsks(t *testing.T) {
 	}
 }
 
-// TestATerminalThatPrintedNothingRan: that its size is in the log is evidence
+// TestSilentTerminalIsRestoredAsRunning: that its size is in the log is evidence
 // enough not to start it again.
-func TestATerminalThatPrintedNothingRan(t *testing.T) {
+func TestSilentTerminalIsRestoredAsRunning(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "e", 1)
 	x := b.startCommand(t, StartInput{RunnerID: b.claim(t, "e").ID, Command: []string{"cat"}, Terminal: &runtime.TerminalSize{Columns: 80, Rows: 24}})

@@ -12,8 +12,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestNameOfADeletedTenantIsFreeOnceNothingIsLeft: a new tenant would see its runners and executions.
-func TestNameOfADeletedTenantIsFreeOnceNothingIsLeft(t *testing.T) {
+// TestNameOfADeletedTenantIsFreeOnceItsObjectsAreGone: a new tenant would see its runners and executions.
+func TestNameOfADeletedTenantIsFreeOnceItsObjectsAreGone(t *testing.T) {
 	for keep, says := range map[time.Duration]string{time.Hour: "kept until about ", 0: "forever"} {
 		b, _ := keeping(t, Config{Keep: keep})
 		if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "b", Shared: ptr(true), PoolSize: ptr(1)}); err != nil {
@@ -71,9 +71,9 @@ func TestNameOfADeletedTenantIsFreeOnceNothingIsLeft(t *testing.T) {
 	}
 }
 
-// TestKeysOfADeletedTenantAreNotItsSuccessors: with the same keys a new tenant gets a runner, a
+// TestNewTenantDoesNotInheritIdempotencyKeys: with the same keys a new tenant gets a runner, a
 // ticket and an execution of its own.
-func TestKeysOfADeletedTenantAreNotItsSuccessors(t *testing.T) {
+func TestNewTenantDoesNotInheritIdempotencyKeys(t *testing.T) {
 	b, _ := keeping(t, Config{Keep: time.Hour})
 	physics := runtime.TenantID("physics")
 	if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "b", Shared: ptr(true), PoolSize: ptr(1)}); err != nil {

@@ -68,7 +68,7 @@ func (b *bed) held() (n int) {
 	return n
 }
 
-func TestTicketsOfAnEngine(t *testing.T) {
+func TestTicketGetsARunner(t *testing.T) {
 	b := newBed(t)
 	starts := make(chan struct{})
 	b.fake.OnStart(func(runtime.RunnerID) error { <-starts; return nil })
@@ -165,7 +165,7 @@ func (deaf) Done() <-chan struct{} { return nil }
 
 // A claim with a key may get its runner at the moment at which it isn't wanted any more,
 // before its caller is gone or after. The runner goes then.
-func TestUnwantedAtTheLastMoment(t *testing.T) {
+func TestRunnerOfATicketCancelledMeanwhileIsReleased(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	unwanted, cancel := context.WithCancelCause(t.Context())
@@ -191,7 +191,7 @@ func TestUnwantedAtTheLastMoment(t *testing.T) {
 }
 
 // A runner that came when nobody looked any more goes, also of a claim with a key.
-func TestUnseenRunnersGo(t *testing.T) {
+func TestUnseenRunnersOfTicketsAreReleased(t *testing.T) {
 	b := newBed(t)
 	b.stop()
 	b.config.Grace = 300 * time.Millisecond

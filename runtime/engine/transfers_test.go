@@ -12,7 +12,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-func TestOutputTellsWhatIsLost(t *testing.T) {
+func TestOutputReportsLostBytes(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -101,9 +101,9 @@ func TestATransferKeepsTheClaim(t *testing.T) {
 	wait.For(t, "its claim expires", func() bool { _, there := b.Runner(r.ID); return !there })
 }
 
-// TestUploadedIsUploaded: once the agent said that a file is in place, nothing
+// TestCompletedUploadNeverFails: once the agent said that a file is in place, nothing
 // can make an error of it.
-func TestUploadedIsUploaded(t *testing.T) {
+func TestCompletedUploadNeverFails(t *testing.T) {
 	b, c, r := hostile(t, nil)
 	c.agent.Store(nil)
 	before := c.dials.Load()

@@ -63,7 +63,7 @@ func TestDecide(t *testing.T) {
 }
 
 // A message about a limit that ended an execution names the limit, its value and its unit.
-func TestEveryLimitHasItsValue(t *testing.T) {
+func TestMessagesNameTheLimit(t *testing.T) {
 	limits := Limits{Time: 1500 * time.Millisecond, CPU: time.Minute, Output: 3 << 20, MemoryMiB: 64, Processes: 32}
 	own := limits
 	own.Own, own.Output = 5, 1_000_001
@@ -86,8 +86,8 @@ func TestEveryLimitHasItsValue(t *testing.T) {
 	}
 }
 
-// TestEveryGoneReasonHasWords reads the reasons where they are declared.
-func TestEveryGoneReasonHasWords(t *testing.T) {
+// TestEveryGoneReasonHasAMessage reads the reasons where they are declared.
+func TestEveryGoneReasonHasAMessage(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "../runner.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -120,9 +120,9 @@ func TestEveryGoneReasonHasWords(t *testing.T) {
 	}
 }
 
-// TestNeverAMadeUpExit: without an exit that the agent saw, no facts lead to
+// TestNoExitCodeWithoutEvidence: without an exit that the agent saw, no facts lead to
 // EXITED or SIGNALED.
-func TestNeverAMadeUpExit(t *testing.T) {
+func TestNoExitCodeWithoutEvidence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := Facts{
 			Killed:   rapid.SampledFrom([]runtime.Outcome{"", runtime.OutcomeCancelled, runtime.OutcomeOutputLimit}).Draw(t, "killed"),
@@ -137,9 +137,9 @@ func TestNeverAMadeUpExit(t *testing.T) {
 	})
 }
 
-// TestForwardOnly walks random transitions: states never go back, and the
+// TestStatesOnlyMoveForward walks random transitions: states never go back, and the
 // outcome that came first stays.
-func TestForwardOnly(t *testing.T) {
+func TestStatesOnlyMoveForward(t *testing.T) {
 	order := map[runtime.ExecutionState]int{runtime.ExecutionPending: 0, runtime.ExecutionRunning: 1, runtime.ExecutionFinished: 2}
 	rapid.Check(t, func(t *rapid.T) {
 		x := runtime.Execution{State: runtime.ExecutionPending}

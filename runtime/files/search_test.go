@@ -31,9 +31,9 @@ func (s *silent) Dial(context.Context, runtime.RunnerID) (net.Conn, error) {
 	return ours, nil
 }
 
-// TestSearchesShareTheirPlaces: one runner has few of all, and an agent has its whole time once a
+// TestConcurrentSearchesAreLimited: one runner has few of all, and an agent has its whole time once a
 // place is free.
-func TestSearchesShareTheirPlaces(t *testing.T) {
+func TestConcurrentSearchesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := New(&silent{})
 		began := time.Now()

@@ -99,8 +99,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestSlowSubscriberLoses: A slow subscriber delays nobody, its queue is bounded, and it gets LOST.
-func TestSlowSubscriberLoses(t *testing.T) {
+// TestSlowSubscriberGetsLost: A slow subscriber delays nobody, its queue is bounded, and it gets LOST.
+func TestSlowSubscriberGetsLost(t *testing.T) {
 	var all agent.Changes
 	for i := range agent.MaxChanges {
 		all.Changes = append(all.Changes, agent.Change{Path: fmt.Append(nil, i), Kind: agent.ChangeChanged})
@@ -162,8 +162,8 @@ func (c *slowToClose) Close() error {
 	return c.Conn.Close()
 }
 
-// TestWatchWaitsForItsReader also where the agent ended it.
-func TestWatchWaitsForItsReader(t *testing.T) {
+// TestCloseOfAWatchWaitsForItsGoroutines also where the agent ended it.
+func TestCloseOfAWatchWaitsForItsGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &answering{answered: make(chan struct{})}
 		conn, err := a.Dial(t.Context(), "r")
@@ -194,7 +194,7 @@ func TestWatchWaitsForItsReader(t *testing.T) {
 	})
 }
 
-func TestWatchOfNothing(t *testing.T) {
+func TestWatchOfAMissingDirectoryFails(t *testing.T) {
 	cause := errors.New("a cause")
 	if _, err := New(&unreachable{use: cause}).WatchFiles(t.Context(), "r", "", false); !errors.Is(err, cause) {
 		t.Error(err)

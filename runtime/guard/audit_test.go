@@ -48,8 +48,8 @@ func newLog(t *testing.T, s audit.Store) *audit.Log {
 	return log
 }
 
-// TestFullAuditLogRefusesWhatIsRecorded before it acts, and nothing else.
-func TestFullAuditLogRefusesWhatIsRecorded(t *testing.T) {
+// TestFullAuditLogRefusesRecordedOperations before it acts, and nothing else.
+func TestFullAuditLogRefusesRecordedOperations(t *testing.T) {
 	stored := &actions{}
 	log, full := newLog(t, stored), newLog(t, nil)
 	ctx, stop := context.WithCancel(t.Context())
@@ -90,9 +90,9 @@ func TestFullAuditLogRefusesWhatIsRecorded(t *testing.T) {
 	}
 }
 
-// TestOneCallersFailuresAreBounded for each error code. Each entry is about an operation that
+// TestRecordedFailuresOfACallerAreBounded for each error code. Each entry is about an operation that
 // changed nothing.
-func TestOneCallersFailuresAreBounded(t *testing.T) {
+func TestRecordedFailuresOfACallerAreBounded(t *testing.T) {
 	for _, code := range []runtime.Code{runtime.CodeForbidden, runtime.CodeInvalidInput, runtime.CodeQuotaExceeded, runtime.CodeRunnerGone} {
 		stored := &actions{}
 		log := newLog(t, stored)
@@ -114,7 +114,7 @@ func TestOneCallersFailuresAreBounded(t *testing.T) {
 }
 
 // The holder of a grant has idempotency keys of its own.
-func TestGrantsHaveTheirOwnKeys(t *testing.T) {
+func TestGrantsHaveTheirOwnKeyScope(t *testing.T) {
 	maker := access.Principal{Tenant: "a"}
 	holder := maker
 	holder.Grant = &access.Grant{ID: "g", Runner: "r"}

@@ -15,8 +15,8 @@ import (
 // or of no object.
 var unasked = []string{"PoolStatus", "StartDurations", "PoolHistory", "ClaimStats", "BatchCases", "BatchBuild", "Usage", "ExecutionUsage", "RunnerUsage", "Go", "Watching", "FailureRecorder"}
 
-// TestEveryMethodAsksWhoCalls before it does anything: here there is no engine that could.
-func TestEveryMethodAsksWhoCalls(t *testing.T) {
+// TestEveryMethodChecksItsCaller before it does anything: here there is no engine that could.
+func TestEveryMethodChecksItsCaller(t *testing.T) {
 	g := reflect.ValueOf(New(nil, nil, nil))
 	kind := g.Type()
 	for i := range kind.NumMethod() {

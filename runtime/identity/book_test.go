@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-func TestTokensFromTheirMakingToTheirEnd(t *testing.T) {
+func TestTokenLifecycle(t *testing.T) {
 	b, _ := newBook(t)
 	made, text := b.make(t, NewToken{Role: access.Client, Tenant: "physics"})
 	known, err := b.Authenticate(text)
@@ -46,7 +46,7 @@ func TestTokensFromTheirMakingToTheirEnd(t *testing.T) {
 	}
 }
 
-func TestExpiredTokenEndsWhatItsHolderDoes(t *testing.T) {
+func TestExpiredTokenCancelsItsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := newBook(t)
 		_, text := b.make(t, NewToken{Role: access.Observer, Tenant: "physics", Life: time.Minute})
@@ -90,7 +90,7 @@ func TestBoundContextEndsWithItsParent(t *testing.T) {
 	}
 }
 
-func TestLastUseIsStoredNowAndThen(t *testing.T) {
+func TestLastUseIsStoredPeriodically(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, m := newBook(t)
 		made, text := b.make(t, NewToken{Role: access.Observer, Tenant: "physics"})
@@ -199,8 +199,8 @@ func TestOldSessionsAreForgotten(t *testing.T) {
 	})
 }
 
-// TestLoadReadsWhatOthersChanged: servers share a store, and one takes over from another.
-func TestLoadReadsWhatOthersChanged(t *testing.T) {
+// TestLoadReadsChangesOfOtherServers: servers share a store, and one takes over from another.
+func TestLoadReadsChangesOfOtherServers(t *testing.T) {
 	b, m := newBook(t)
 	other := load(t, m, Config{FirstToken: "first"})
 	kept, keptText := b.make(t, NewToken{Role: access.Observer, Tenant: "physics"})
@@ -304,8 +304,8 @@ func TestFirstTokenOfAnOpenServer(t *testing.T) {
 	}
 }
 
-// TestFirstTokenOfAFile can't be revoked, is in no list, and is another one in another file.
-func TestFirstTokenOfAFile(t *testing.T) {
+// TestTokenFromAFile can't be revoked, is in no list, and is another one in another file.
+func TestTokenFromAFile(t *testing.T) {
 	b, m := newBook(t)
 	known, err := b.Authenticate("first")
 	if err != nil || known.Role != access.Admin || !known.AllTenants {
@@ -333,8 +333,8 @@ func TestFirstTokenOfAFile(t *testing.T) {
 	wantCode(t, "a token that is in the file no more", err, runtime.CodeUnauthenticated)
 }
 
-// TestMadeTokensAreKnown: the server refuses to start with one in its file.
-func TestMadeTokensAreKnown(t *testing.T) {
+// TestMadeTokensAreRecognized: the server refuses to start with one in its file.
+func TestMadeTokensAreRecognized(t *testing.T) {
 	b, _ := newBook(t)
 	_, text := b.makeBy(t, "first", NewToken{Role: access.Observer, AllTenants: true})
 	for text, made := range map[string]bool{text: true, "": false, "first": false, "rpt_first": false} {
@@ -344,8 +344,8 @@ func TestMadeTokensAreKnown(t *testing.T) {
 	}
 }
 
-// TestSecretsAreStoredNowhere: the files of the database have no token, and no grant.
-func TestSecretsAreStoredNowhere(t *testing.T) {
+// TestSecretsAreNotStored: the files of the database have no token, and no grant.
+func TestSecretsAreNotStored(t *testing.T) {
 	b, dir := onDisk(t)
 	made, text := b.make(t, NewToken{Role: access.Admin, AllTenants: true})
 	known, err := b.Authenticate(text)
@@ -408,7 +408,7 @@ func TestTokensAreBoundedByTenant(t *testing.T) {
 
 // A tenant with the name of a deleted one sees and revokes none of that one's tokens, and they
 // don't count.
-func TestTokensOfADeletedTenantAreNotTheNewOnes(t *testing.T) {
+func TestNewTenantDoesNotGetTokensOfADeletedOne(t *testing.T) {
 	b, _ := newBook(t)
 	old, _ := b.make(t, NewToken{Role: access.Observer, Tenant: "physics"})
 	if _, err := b.DeleteTenant(t.Context(), "physics"); err != nil {

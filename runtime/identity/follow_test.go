@@ -25,9 +25,9 @@ func (u unreadable) Tokens(ctx context.Context) ([]access.Token, error) {
 	return u.memory.Tokens(ctx)
 }
 
-// TestServerThatDoesNotLeadFollows: a token that was revoked elsewhere is refused within 5 s, and ends
+// TestFollowerReadsRevocations: a token that was revoked elsewhere is refused within 5 s, and ends
 // what its holder does. New ones are known.
-func TestServerThatDoesNotLeadFollows(t *testing.T) {
+func TestFollowerReadsRevocations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leader, m := newBook(t)
 		var away atomic.Bool

@@ -48,8 +48,8 @@ func hmacOf(h func() hash.Hash, key []byte) func(string) []byte {
 	}
 }
 
-// TestForgedGrants: nothing is a grant but what this server signed as one.
-func TestForgedGrants(t *testing.T) {
+// TestForgedGrantsAreRefused: nothing is a grant but what this server signed as one.
+func TestForgedGrantsAreRefused(t *testing.T) {
 	b, _ := newBook(t)
 	maker := b.principal(t, NewToken{Role: access.Client, Tenant: "physics"})
 	key := b.grants.key
@@ -150,8 +150,8 @@ func swap(t *testing.T, text, from, to string) string {
 	return strings.Join(parts, ".")
 }
 
-// TestGrantsSayWhatTheyAreFor, and nothing else: neither role nor what their maker may.
-func TestGrantsSayWhatTheyAreFor(t *testing.T) {
+// TestGrantsCarryTheirObjectAndRights, and nothing else: neither role nor what their maker may.
+func TestGrantsCarryTheirObjectAndRights(t *testing.T) {
 	b, m := newBook(t)
 	maker := b.principal(t, NewToken{Role: access.Admin, Tenant: "physics"})
 	text, made, err := b.Sign(maker, access.Grant{Runner: "r", Rights: []access.Right{access.Execute, access.Watch}}, time.Hour)
@@ -183,8 +183,8 @@ func TestGrantsSayWhatTheyAreFor(t *testing.T) {
 	}
 }
 
-// TestGrantsEnd with their time, or with their maker's.
-func TestGrantsEnd(t *testing.T) {
+// TestGrantsExpire with their time, or with their maker's.
+func TestGrantsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := newBook(t)
 		for what, test := range map[string]struct {

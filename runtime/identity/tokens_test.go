@@ -23,8 +23,8 @@ func (b *Book) principal(t testing.TB, in NewToken) access.Principal {
 	return known.Principal
 }
 
-// TestAdminOfATenantManagesItsTokensAlone: others' are, for it, those that never were.
-func TestAdminOfATenantManagesItsTokensAlone(t *testing.T) {
+// TestTenantAdminManagesOnlyItsTenantsTokens: others' are, for it, those that never were.
+func TestTenantAdminManagesOnlyItsTenantsTokens(t *testing.T) {
 	b, _ := newBook(t)
 	for _, tenant := range []runtime.TenantID{"physics", runtime.DefaultTenant} {
 		admin := b.principal(t, NewToken{Role: access.Admin, Tenant: tenant})
@@ -78,7 +78,7 @@ func TestAdminOfATenantManagesItsTokensAlone(t *testing.T) {
 	}
 }
 
-func TestTokensThatCanNotBe(t *testing.T) {
+func TestInvalidTokensAreRefused(t *testing.T) {
 	b, _ := newBook(t)
 	for what, in := range map[string]NewToken{
 		"name":             {Role: access.Observer, Name: strings.Repeat("x", maxNameBytes+1)},
@@ -96,8 +96,8 @@ func TestTokensThatCanNotBe(t *testing.T) {
 	}
 }
 
-// TestDeletedTenantHasNoTokens: what its holders do ends, and none is made for it meanwhile.
-func TestDeletedTenantHasNoTokens(t *testing.T) {
+// TestDeletedTenantsTokensAreRevoked: what its holders do ends, and none is made for it meanwhile.
+func TestDeletedTenantsTokensAreRevoked(t *testing.T) {
 	b, m := newBook(t)
 	_, text := b.make(t, NewToken{Role: access.Admin, Tenant: "physics"})
 	_, foreign := b.make(t, NewToken{Role: access.Admin, Tenant: "chemistry"})
@@ -159,8 +159,8 @@ func TestDeletedTenantHasNoTokens(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotStoredDoesNotHold: the book is as the store is.
-func TestWhatIsNotStoredDoesNotHold(t *testing.T) {
+// TestUnstoredChangesHaveNoEffect: the book is as the store is.
+func TestUnstoredChangesHaveNoEffect(t *testing.T) {
 	b, m := newBook(t)
 	made, text := b.make(t, NewToken{Role: access.Observer, Tenant: "physics"})
 	m.fails = errors.New("full")
@@ -178,7 +178,7 @@ func TestWhatIsNotStoredDoesNotHold(t *testing.T) {
 	}
 }
 
-func TestTenantsAreSeenByTheirOwn(t *testing.T) {
+func TestCallersSeeOnlyTheirTenant(t *testing.T) {
 	b, _ := newBook(t)
 	for want, in := range map[string]NewToken{
 		"physics": {Role: access.Observer, Tenant: "physics"}, "default": {Role: access.Admin}, "chemistry default physics": {Role: access.Observer, AllTenants: true},
@@ -197,8 +197,8 @@ func TestTenantsAreSeenByTheirOwn(t *testing.T) {
 	}
 }
 
-// TestWrongSecrets: a token's id, which lists show, doesn't make one known.
-func TestWrongSecrets(t *testing.T) {
+// TestWrongSecretsAreRefused: a token's id, which lists show, doesn't make one known.
+func TestWrongSecretsAreRefused(t *testing.T) {
 	b, _ := newBook(t)
 	_, text := b.make(t, NewToken{Role: access.Client, Tenant: "physics"})
 	_, other := b.make(t, NewToken{Role: access.Client, Tenant: "physics"})

@@ -186,10 +186,10 @@ var pieces = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) piece {
 	return piece{runtime.Stream(rapid.SampledFrom([]int{1, 1, 1, 2, 2, 0}).Draw(t, "stream")), strings.Join(rapid.SliceOfN(parts, 1, 4).Draw(t, "parts"), "")}
 }), 0, 40)
 
-// TestPagesAreTheWhole: however a log is cut into records, and wherever pages begin
+// TestPagesCoverAllLines: however a log is cut into records, and wherever pages begin
 // and end, they have the lines of the definition; so do those of one stream and those of a
 // search, and a page that begins anywhere.
-func TestPagesAreTheWhole(t *testing.T) {
+func TestPagesCoverAllLines(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		printed := pieces.Draw(rt, "pieces")
 		cut := rapid.SampledFrom([]int{1, 7, 100, 4096, output.MaxData}).Draw(rt, "cut")
@@ -310,9 +310,9 @@ func TestCutLinesEndWithAWholeCharacter(t *testing.T) {
 	}
 }
 
-// TestNumbersStay: lines keep their numbers while more is printed, once the
+// TestLineNumbersAreStable: lines keep their numbers while more is printed, once the
 // execution has ended, and for a Book that never saw the log before.
-func TestNumbersStay(t *testing.T) {
+func TestLineNumbersAreStable(t *testing.T) {
 	source, l := write(t, []piece{{1, "one\ntw"}, {2, "err"}}, wholes)
 	b := NewBook()
 	read := func(b *Book, want string, next int64) {
@@ -334,7 +334,7 @@ func TestNumbersStay(t *testing.T) {
 	read(NewBook(), "1o one|2o two|3e error|4 lost 4|5o four|6 lost 10", 0)
 }
 
-func TestALogThatWasCutIsCountedAnew(t *testing.T) {
+func TestTruncatedLogIsCountedAgain(t *testing.T) {
 	source, l := write(t, []piece{{1, "one\n"}, {1, "two\n"}}, wholes)
 	size := l.Size()
 	end(t, &source, l, 0)

@@ -64,8 +64,8 @@ func finished(t *testing.T, d *Dir) runtime.ExecutionID {
 	return x.ID
 }
 
-// TestRemovalsThatCannotBeListed at the start are listed, and carried out, later.
-func TestRemovalsThatCannotBeListed(t *testing.T) {
+// TestUnlistableRemovalsAreRetried at the start are listed, and carried out, later.
+func TestUnlistableRemovalsAreRetried(t *testing.T) {
 	var failing atomic.Bool
 	d := open(t, t.TempDir(), Options{Failing: func(err error) { failing.Store(err != nil) }})
 	id := finished(t, d)
@@ -91,8 +91,8 @@ func TestRemovalsThatCannotBeListed(t *testing.T) {
 	}
 }
 
-// TestOneFileKeepsNoOther where it is.
-func TestOneFileKeepsNoOther(t *testing.T) {
+// TestUnremovableFileDoesNotBlockOthers where it is.
+func TestUnremovableFileDoesNotBlockOthers(t *testing.T) {
 	d := open(t, t.TempDir(), Options{})
 	dir, there := filepath.Join(d.path, "??"), filepath.Join(t.TempDir(), "orphaned")
 	write(t, filepath.Join(there, "??", "1", "in the way"), nil)

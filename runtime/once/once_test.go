@@ -27,8 +27,8 @@ func (r running) do(ctx context.Context, input string, f func() (int, error)) (i
 	return r.Do(ctx, "key", input, run, func(context.Context) (int, error) { return f() })
 }
 
-// TestCallGoesOnWithoutItsCaller, and those who ask meanwhile get what came of it.
-func TestCallGoesOnWithoutItsCaller(t *testing.T) {
+// TestCallContinuesWithoutItsCaller, and those who ask meanwhile get what came of it.
+func TestCallContinuesWithoutItsCaller(t *testing.T) {
 	for name, group := range map[string]func() *Group[int]{"passing": Passing[int], "keeping": Keeping[int]} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -56,8 +56,8 @@ func TestCallGoesOnWithoutItsCaller(t *testing.T) {
 	}
 }
 
-// TestWhatIsKept: a value until it is forgotten, an error never.
-func TestWhatIsKept(t *testing.T) {
+// TestKeepingKeepsValuesUntilForget: a value until it is forgotten, an error never.
+func TestKeepingKeepsValuesUntilForget(t *testing.T) {
 	failure := errors.New("a failure")
 	one, two := func() (int, error) { return 1, nil }, func() (int, error) { return 2, nil }
 	r := running{Keeping[int](), &sync.WaitGroup{}}

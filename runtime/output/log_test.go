@@ -244,7 +244,7 @@ func TestAppendRefuses(t *testing.T) {
 	}
 }
 
-func TestNothingPrintedMakesNoFile(t *testing.T) {
+func TestNoFileWithoutOutput(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	l := New(File(path))
 	if err := l.End(); err != nil {

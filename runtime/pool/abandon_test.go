@@ -7,8 +7,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// TestAnsweredButAbandoned: the answer was on its way when the claimer left.
-func TestAnsweredButAbandoned(t *testing.T) {
+// TestAbandonedClaimReleasesItsRunner: the answer was on its way when the claimer left.
+func TestAbandonedClaimReleasesItsRunner(t *testing.T) {
 	run(t, 1, func(t *testing.T, b *bed) {
 		settle(time.Second)
 		for _, of := range []runtime.Claim{{}, {Key: "k"}, {Holder: "h"}} {

@@ -11,7 +11,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/clustertest"
 )
 
-func TestAlarmLooks(t *testing.T) {
+func TestAlarmUpdate(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
 	rule := AlertRule{Threshold: 0.5, Timeout: 10 * time.Second}
@@ -49,7 +49,7 @@ func TestAlarmLooks(t *testing.T) {
 
 // What looked at a pool only when it was told to has raised the alert at the
 // same moment as what looked all the time.
-func TestAlarmIsPunctual(t *testing.T) {
+func TestAlarmIsRaisedOnTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rule := AlertRule{Threshold: 0.5, Timeout: time.Duration(rapid.IntRange(1, 20).Draw(t, "timeout")) * time.Second}
 		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -116,7 +116,7 @@ func TestAlertIsRaisedAndResolved(t *testing.T) {
 }
 
 // A hint that was lost is made up for: the alert has the truth read.
-func TestAlertReadsTheTruth(t *testing.T) {
+func TestAlertListsRunnersAgain(t *testing.T) {
 	runOver(t, 1, func(fake *clustertest.Fake) { fake.StartDelay(time.Hour) }, func(t *testing.T, b *bed) {
 		settle(time.Second)
 		seen := map[runtime.PoolAlertState]bool{}

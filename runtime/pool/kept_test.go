@@ -53,7 +53,7 @@ func crowded(t *testing.T, env runtime.Environment, waitsFor string, test func(t
 }
 
 // However many claims of one tenant wait, the next tenant that comes has a runner at once.
-func TestIdleRunnerIsKeptForTheNextTenant(t *testing.T) {
+func TestIdleRunnerIsReservedForTheNextTenant(t *testing.T) {
 	crowded(t, runtime.Environment{Shared: true, PoolSize: 2}, "", func(t *testing.T, p *Pool, ready func(), served *atomic.Int32) {
 		want := func(when string, many int32, idle int) {
 			t.Helper()
@@ -84,7 +84,7 @@ func TestIdleRunnerIsKeptForTheNextTenant(t *testing.T) {
 }
 
 // A runner that nothing follows soon is handed out: each idle one counts then.
-func TestIdleRunnerIsNotKept(t *testing.T) {
+func TestIdleRunnerIsNotReservedWithoutNeed(t *testing.T) {
 	shared := runtime.Environment{Shared: true, PoolSize: 2}
 	for name, test := range map[string]struct {
 		env      runtime.Environment
@@ -106,7 +106,7 @@ func TestIdleRunnerIsNotKept(t *testing.T) {
 }
 
 // A claim that waits alone of its tenant has the only runner when it is its turn.
-func TestClaimThatWaitsAloneHasTheOnlyRunner(t *testing.T) {
+func TestLoneWaitingClaimGetsTheOnlyRunner(t *testing.T) {
 	crowded(t, runtime.Environment{Shared: true, PoolSize: 2}, "", func(t *testing.T, p *Pool, ready func(), served *atomic.Int32) {
 		ready()
 		ready() // many have had a turn, and one is kept

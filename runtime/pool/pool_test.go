@@ -306,7 +306,7 @@ func TestRenewalsAreStoredRarely(t *testing.T) {
 	})
 }
 
-func TestFailedMarkBurnsTheRunner(t *testing.T) {
+func TestFailedMarkRemovesTheRunner(t *testing.T) {
 	run(t, 1, func(t *testing.T, b *bed) {
 		settle(time.Second)
 		var burnt runtime.RunnerID
@@ -392,7 +392,7 @@ func TestDeletedPoolEnds(t *testing.T) {
 	})
 }
 
-func TestPoolAdoptsWhatIsThere(t *testing.T) {
+func TestPoolAdoptsExistingRunners(t *testing.T) {
 	run(t, 2, func(t *testing.T, b *bed) {
 		settle(time.Second)
 		r := b.claim(t, Claim{Claim: runtime.Claim{InactivityTimeout: 100 * time.Second}})
@@ -415,8 +415,8 @@ func TestPoolAdoptsWhatIsThere(t *testing.T) {
 	})
 }
 
-// TestNoRunnerTwice claims and releases from a thousand goroutines.
-func TestNoRunnerTwice(t *testing.T) {
+// TestNoRunnerIsClaimedTwice claims and releases from a thousand goroutines.
+func TestNoRunnerIsClaimedTwice(t *testing.T) {
 	run(t, 20, func(t *testing.T, b *bed) {
 		b.fake.StartDelay(time.Millisecond)
 		seen := sync.Map{}

@@ -145,9 +145,9 @@ func (p passes[K]) served(key K) map[K]int {
 	return now
 }
 
-// TestTenantsHaveTheirShares: within each turn of a tenant of weight 1, however many
+// TestTenantsGetTurnsByWeight: within each turn of a tenant of weight 1, however many
 // claims and callers the others have.
-func TestTenantsHaveTheirShares(t *testing.T) {
+func TestTenantsGetTurnsByWeight(t *testing.T) {
 	var q queue
 	add := func(tenant runtime.TenantID, weight, callers, claims int) {
 		for i := range claims {
@@ -270,9 +270,9 @@ func TestCallersTakeTurns(t *testing.T) {
 	})
 }
 
-// TestFloodDelaysNobodyElse: a tenant floods the pool with claims of many callers. Another
+// TestFloodOfOneCallerDoesNotDelayOthers: a tenant floods the pool with claims of many callers. Another
 // one's claims, one at a time, get each the first or second runner that comes.
-func TestFloodDelaysNobodyElse(t *testing.T) {
+func TestFloodOfOneCallerDoesNotDelayOthers(t *testing.T) {
 	run(t, 0, func(t *testing.T, b *bed) {
 		gate := b.hold()
 		defer close(gate)

@@ -26,10 +26,10 @@ func (c *tight) Runners(ctx context.Context, env runtime.EnvironmentID) ([]runti
 	return all, err
 }
 
-// TestShortPoolSaysWhy: half of a pool is idle, the others' starts take for ever. Once
+// TestShortPoolReportsItsReason: half of a pool is idle, the others' starts take for ever. Once
 // they have waited for something for shortAfter, that is why, until they don't any
 // more. Once they have taken silentAfter without saying why, that is.
-func TestShortPoolSaysWhy(t *testing.T) {
+func TestShortPoolReportsItsReason(t *testing.T) {
 	run(t, 0, func(t *testing.T, b *bed) {
 		b.env.ID, b.env.PoolSize = "short", 4
 		var starts atomic.Int32
@@ -90,9 +90,9 @@ func TestShortPoolSaysWhy(t *testing.T) {
 	})
 }
 
-// TestBusyPoolSaysWhy: a pool of which runners come and go all the time is short, too, although no
+// TestBusyPoolReportsItsReason: a pool of which runners come and go all the time is short, too, although no
 // single start waits for long.
-func TestBusyPoolSaysWhy(t *testing.T) {
+func TestBusyPoolReportsItsReason(t *testing.T) {
 	run(t, 0, func(t *testing.T, b *bed) {
 		b.env.ID, b.env.PoolSize = "busy", 5
 		b.fake.StartDelay(0)

@@ -29,7 +29,7 @@ func (c *counted) hook() error {
 }
 
 // A claim that gets its runner at once, or that doesn't wait at all, never waits.
-func TestServedAtOnceNeverWaits(t *testing.T) {
+func TestClaimServedImmediatelyNeverWaits(t *testing.T) {
 	run(t, 1, func(t *testing.T, b *bed) {
 		b.want(t, 1, 0)
 		gate := b.hold()
@@ -227,7 +227,7 @@ func TestPace(t *testing.T) {
 }
 
 // The runner of a claim that isn't wanted goes, also where it has a key.
-func TestUnwantedRunnerGoes(t *testing.T) {
+func TestUnwantedRunnerIsReleased(t *testing.T) {
 	for cause, claimed := range map[error]int{ErrUnwanted: 0, errGivenUp: 1} {
 		run(t, 1, func(t *testing.T, b *bed) {
 			b.want(t, 1, 0)

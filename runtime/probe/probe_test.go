@@ -48,9 +48,9 @@ func TestAnAnswerIsAtMostASecondOld(t *testing.T) {
 	})
 }
 
-// TestATryThatHangs: its callers are told in time, the next ones at once, and it
+// TestHangingTryIsLate: its callers are told in time, the next ones at once, and it
 // is over when the try ends.
-func TestATryThatHangs(t *testing.T) {
+func TestHangingTryIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		p := New(func() error { <-release; return nil })

@@ -387,9 +387,9 @@ func TestUsage(t *testing.T) {
 	})
 }
 
-// TestParallelCallersTakeNeverOneOver: 100 callers take, hold and give back, while the tenant is
+// TestConcurrentCallersNeverExceedTheQuota: 100 callers take, hold and give back, while the tenant is
 // set again and again.
-func TestParallelCallersTakeNeverOneOver(t *testing.T) {
+func TestConcurrentCallersNeverExceedTheQuota(t *testing.T) {
 	const limit = 1 // so that most of them come at the moment of the last one
 	l := New()
 	tenant := runtime.Tenant{ID: "a", Quotas: quotasOf(limit)}
@@ -437,8 +437,8 @@ func TestParallelCallersTakeNeverOneOver(t *testing.T) {
 	t.Logf("%d were taken, %d refused", took.Load(), refused.Load())
 }
 
-// TestParallelCallersTakeAllThereIs: of 100 that take at once and keep it, as many as the limit succeed.
-func TestParallelCallersTakeAllThereIs(t *testing.T) {
+// TestConcurrentCallersUseTheWholeQuota: of 100 that take at once and keep it, as many as the limit succeed.
+func TestConcurrentCallersUseTheWholeQuota(t *testing.T) {
 	for range 50 {
 		l := New()
 		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(7)})

@@ -7,7 +7,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-func TestNothingIsToldTwice(t *testing.T) {
+func TestNoStateIsSentTwice(t *testing.T) {
 	f := New()
 	w := f.Watch("", func(runtime.Runner) bool { return true }, func(func(runtime.Runner)) {})
 	put := func(id runtime.RunnerID, state runtime.RunnerState, message string) {

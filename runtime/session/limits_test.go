@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestAnAgentIsLate(t *testing.T) {
+func TestReachLate(t *testing.T) {
 	now := time.Now()
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	for name, test := range map[string]struct {

@@ -53,9 +53,9 @@ func TestEachLossEndsWhereOutputIsWritten(t *testing.T) {
 	want(100+20*(2*maxLosses-1), "")
 }
 
-// TestStoppingGivesNoOutputUp: what a full quota refuses while the server stops isn't
+// TestStoppingServerLosesNoOutput: what a full quota refuses while the server stops isn't
 // lost yet, and isn't acknowledged.
-func TestStoppingGivesNoOutputUp(t *testing.T) {
+func TestStoppingServerLosesNoOutput(t *testing.T) {
 	quota := output.NewQuota(1 << 20)
 	quota.Add(2 << 20)
 	stopping, stop := context.WithCancel(t.Context())
@@ -73,9 +73,9 @@ func TestStoppingGivesNoOutputUp(t *testing.T) {
 	}
 }
 
-// TestAnotherLeaderKeepsWhatThisOneCannotWrite: it isn't lost, or acknowledged, and nothing more is
+// TestOutputUnwritableHereIsLeftToTheNextLeader: it isn't lost, or acknowledged, and nothing more is
 // asked of the agent, since that would say that this is stored.
-func TestAnotherLeaderKeepsWhatThisOneCannotWrite(t *testing.T) {
+func TestOutputUnwritableHereIsLeftToTheNextLeader(t *testing.T) {
 	quota := output.NewQuota(1 << 20)
 	quota.Add(2 << 20)
 	b := newBed(t)

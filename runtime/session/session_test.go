@@ -45,9 +45,9 @@ func TestKillIsStoredFirst(t *testing.T) {
 	s.Kill(t.Context(), runtime.OutcomeTimeLimit) // too late: it doesn't wait
 }
 
-// TestTheEndIsStoredBeforeAnybodySeesIt, however often that is refused, and a server
+// TestEndIsStoredBeforeItIsPublished, however often that is refused, and a server
 // that stops meanwhile leaves it to the next one.
-func TestTheEndIsStoredBeforeAnybodySeesIt(t *testing.T) {
+func TestEndIsStoredBeforeItIsPublished(t *testing.T) {
 	b := newBed(t)
 	b.fail(errors.New("the disk is full"))
 	stopped, s := b.session(nil, "true"), b.session(nil, "true")
@@ -72,8 +72,8 @@ func TestTheEndIsStoredBeforeAnybodySeesIt(t *testing.T) {
 	stopped.Kill(t.Context(), runtime.OutcomeCancelled) // nobody is left to store it: it doesn't wait
 }
 
-// TestWithoutItsRunnerItEnds for the reason that an earlier server left.
-func TestWithoutItsRunnerItEnds(t *testing.T) {
+// TestMissingRunnerEndsTheExecution for the reason that an earlier server left.
+func TestMissingRunnerEndsTheExecution(t *testing.T) {
 	b := newBed(t)
 	s := b.session(nil)
 	s.left = &left{gone: runtime.GoneInactivity}

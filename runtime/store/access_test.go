@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-func TestTokensComeBack(t *testing.T) {
+func TestTokensAreRestored(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	s := open(t, path)
 	at := time.Unix(1_700_000_000, 123_000_000)
@@ -46,7 +46,7 @@ func TestTokensComeBack(t *testing.T) {
 	}
 }
 
-func TestTenantsComeBack(t *testing.T) {
+func TestTenantsAreRestored(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	s := open(t, path)
 	runners, seconds := 5, int64(1<<40)

@@ -218,9 +218,9 @@ func (l *leaving) Done() <-chan struct{} {
 	return l.Context.Done()
 }
 
-// TestWritesThatCanBeRepeatedEndWithTheirCaller while the database stands still. After that rows
+// TestRepeatableWritesReturnWhenTheContextEnds while the database stands still. After that rows
 // are stored once.
-func TestWritesThatCanBeRepeatedEndWithTheirCaller(t *testing.T) {
+func TestRepeatableWritesReturnWhenTheContextEnds(t *testing.T) {
 	for name, write := range map[string]func(s *Store, ctx context.Context, rows []AuditRow) error{
 		"append": func(s *Store, ctx context.Context, rows []AuditRow) error { return s.AppendAudit(ctx, rows) },
 		"delete": func(s *Store, ctx context.Context, _ []AuditRow) error {

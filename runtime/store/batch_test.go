@@ -38,7 +38,7 @@ func execute(t *testing.T, s *Store, id runtime.ExecutionID, batch runtime.Batch
 }
 
 // What a next server needs is there until the batch has finished.
-func TestUnfinishedBatchComesBack(t *testing.T) {
+func TestUnfinishedBatchIsRestored(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	s := open(t, path)
 	b := runtime.Batch{ID: "b", RunnerID: "r", EnvironmentID: "e", HasBuild: true, CaseCount: 2, State: runtime.BatchRunning, Key: "k", Input: "i", QueuedAt: time.Unix(5, 0).UTC()}
@@ -107,7 +107,7 @@ func TestBatchKeyIsUsedOnce(t *testing.T) {
 }
 
 // A batch is kept whole while it runs, and goes with the last of its executions.
-func TestBatchGoesWithItsExecutions(t *testing.T) {
+func TestBatchIsDeletedWithItsExecutions(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	b := runtime.Batch{ID: "b", Key: "start/k", Input: "i", CaseCount: 2}
 	addBatch(t, s, b, "first", "second")

@@ -39,8 +39,8 @@ func (s *Store) wantWell(t *testing.T) {
 	wait.For(t, "Check finds out that it is over", func() bool { return s.Check(t.Context()) == nil })
 }
 
-// TestCheckOfADiskThatFails: the files are open, so nothing but a write finds out.
-func TestCheckOfADiskThatFails(t *testing.T) {
+// TestCheckReportsAFailedDisk: the files are open, so nothing but a write finds out.
+func TestCheckReportsAFailedDisk(t *testing.T) {
 	for name, test := range map[string]struct {
 		fail  func(disk.Disk, testing.TB)
 		words []string
@@ -65,11 +65,11 @@ func TestCheckOfADiskThatFails(t *testing.T) {
 	}
 }
 
-// TestCheckOfADiskThatLosesWrites: they go to the page cache and no further, so only
+// TestCheckReportsLostWrites: they go to the page cache and no further, so only
 // the checkpoint finds out. The kernel may drop pages that it couldn't write, above all
 // where it looks for idle memory by itself (DAMON). SQLite then reads what isn't there,
 // says that the file is damaged, and Check has to say so from then on.
-func TestCheckOfADiskThatLosesWrites(t *testing.T) {
+func TestCheckReportsLostWrites(t *testing.T) {
 	d := disk.NewThin(t)
 	s := open(t, filepath.Join(d.Dir, "db"))
 	s.wantWell(t)
@@ -105,8 +105,8 @@ func TestCheckOfADiskThatLosesWrites(t *testing.T) {
 	})
 }
 
-// TestCheckOfADiskThatStalls: commits succeed, and the checkpoint hangs.
-func TestCheckOfADiskThatStalls(t *testing.T) {
+// TestCheckReportsAStalledDisk: commits succeed, and the checkpoint hangs.
+func TestCheckReportsAStalledDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, filepath.Join(t.TempDir(), "db"))
 		hangs, release := make(chan struct{}), make(chan struct{})
@@ -141,8 +141,8 @@ func TestCheckOfADiskThatStalls(t *testing.T) {
 	})
 }
 
-// TestCheckIsWellAgain: without a restart.
-func TestCheckIsWellAgain(t *testing.T) {
+// TestCheckRecovers: without a restart.
+func TestCheckRecovers(t *testing.T) {
 	t.Run("writes are refused", func(t *testing.T) {
 		d := disk.New(t)
 		path := filepath.Join(d.Dir, "db")
@@ -223,8 +223,8 @@ func TestCheckIsWellAgain(t *testing.T) {
 	})
 }
 
-// TestCheckTellsThatDescriptorsAreMissing lets the process open nothing more.
-func TestCheckTellsThatDescriptorsAreMissing(t *testing.T) {
+// TestCheckReportsMissingDescriptors lets the process open nothing more.
+func TestCheckReportsMissingDescriptors(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	s.wantWell(t)
 	var limit unix.Rlimit

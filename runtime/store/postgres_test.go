@@ -63,9 +63,9 @@ func lead(t testing.TB, url string) *Store {
 	return s
 }
 
-// TestAllThatOnPostgreSQL runs this package's other tests once more, but for those of what only
+// TestStoreOnPostgreSQL runs this package's other tests once more, but for those of what only
 // SQLite has.
-func TestAllThatOnPostgreSQL(t *testing.T) {
+func TestStoreOnPostgreSQL(t *testing.T) {
 	p := postgrestest.Start(t)
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.timeout=20m",
 		"-test.skip=PostgreSQL|TestCheck|TestFullDisk|TestOldDatabase|TestSecondProcess|TestUnreadableTimes")
@@ -80,8 +80,8 @@ func execution(i int) runtime.Execution {
 	return runtime.Execution{ID: runtime.ExecutionID(fmt.Sprintf("x%04d", i)), RunnerID: "r", State: runtime.ExecutionPending, Key: fmt.Sprint("key", i)}
 }
 
-// TestPostgreSQLHasOneThatWrites: the last that led. It ends the others' writing.
-func TestPostgreSQLHasOneThatWrites(t *testing.T) {
+// TestOnlyTheLeaderWritesOnPostgreSQL: the last that led. It ends the others' writing.
+func TestOnlyTheLeaderWritesOnPostgreSQL(t *testing.T) {
 	p := postgrestest.Start(t)
 	follower, err := OpenShared(t.Context(), p.URL)
 	if err != nil {
@@ -143,8 +143,8 @@ func TestExaminePostgreSQL(t *testing.T) {
 	}
 }
 
-// TestWritesOutliveThatPostgreSQLIsKilled: each is stored once, and its caller only waits.
-func TestWritesOutliveThatPostgreSQLIsKilled(t *testing.T) {
+// TestWritesSurviveAKilledPostgreSQL: each is stored once, and its caller only waits.
+func TestWritesSurviveAKilledPostgreSQL(t *testing.T) {
 	p := postgrestest.Start(t)
 	s := lead(t, p.URL)
 	defer s.Close()
@@ -190,8 +190,8 @@ func TestWritesOutliveThatPostgreSQLIsKilled(t *testing.T) {
 	}
 }
 
-// TestCommitOfWhichNothingWasHeardOnPostgreSQL: it is done already.
-func TestCommitOfWhichNothingWasHeardOnPostgreSQL(t *testing.T) {
+// TestUnansweredCommitIsNotRepeatedOnPostgreSQL: it is done already.
+func TestUnansweredCommitIsNotRepeatedOnPostgreSQL(t *testing.T) {
 	p := postgrestest.Start(t)
 	s := lead(t, p.URL)
 	defer s.Close()
@@ -215,8 +215,8 @@ func TestCommitOfWhichNothingWasHeardOnPostgreSQL(t *testing.T) {
 	}
 }
 
-// TestPostgreSQLThatWasSetBack: what was committed isn't taken for stored, and nothing more is.
-func TestPostgreSQLThatWasSetBack(t *testing.T) {
+// TestResetPostgreSQLIsDetected: what was committed isn't taken for stored, and nothing more is.
+func TestResetPostgreSQLIsDetected(t *testing.T) {
 	p := postgrestest.Start(t)
 	s := lead(t, p.URL)
 	defer s.Close()
@@ -234,8 +234,8 @@ func TestPostgreSQLThatWasSetBack(t *testing.T) {
 	wait.Receive(t, s.Taken(), "that it must start anew")
 }
 
-// TestPostgreSQLThatStandsStill holds up nobody who closes.
-func TestPostgreSQLThatStandsStill(t *testing.T) {
+// TestStalledPostgreSQL holds up nobody who closes.
+func TestStalledPostgreSQL(t *testing.T) {
 	p := postgrestest.Start(t)
 	s := lead(t, p.URL)
 	p.Signal(syscall.SIGSTOP)
@@ -255,9 +255,9 @@ func TestPostgreSQLThatStandsStill(t *testing.T) {
 	}
 }
 
-// TestPostgreSQLThatIsAway: the store closes all the same, and reads and writes return
+// TestUnreachablePostgreSQL: the store closes all the same, and reads and writes return
 // CLUSTER_UNAVAILABLE.
-func TestPostgreSQLThatIsAway(t *testing.T) {
+func TestUnreachablePostgreSQL(t *testing.T) {
 	p := postgrestest.Start(t)
 	s := lead(t, p.URL)
 	p.Kill()

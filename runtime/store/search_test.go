@@ -239,9 +239,9 @@ func awaitMended(t testing.TB, s *Store) {
 	wait.Receive(t, s.mended, "the search of all executions")
 }
 
-// TestWhatAnOlderServerDidIsSearched: it led while a newer one had migrated the database already,
+// TestExecutionsOfOlderServersAreSearched: it led while a newer one had migrated the database already,
 // and knew no search.
-func TestWhatAnOlderServerDidIsSearched(t *testing.T) {
+func TestExecutionsOfOlderServersAreSearched(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	s := open(t, path)
 	all := searchable()
@@ -274,8 +274,8 @@ func TestWhatAnOlderServerDidIsSearched(t *testing.T) {
 	}
 }
 
-// TestSearchesWaitForOthers, by turns of their tenants, and end with their callers.
-func TestSearchesWaitForOthers(t *testing.T) {
+// TestConcurrentSearchesWait, by turns of their tenants, and end with their callers.
+func TestConcurrentSearchesWait(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	var leave []func()
 	for range searchesAtOnce {

@@ -158,7 +158,7 @@ func TestTicketGetsItsRunner(t *testing.T) {
 	})
 }
 
-func TestHolderThatStaysAwayLosesIt(t *testing.T) {
+func TestUnpolledTicketIsCancelled(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, b *bed){
 		"while it waits": func(t *testing.T, b *bed) {
 			id := b.open(t, b.order("t", time.Hour)).ID
@@ -289,7 +289,7 @@ func TestClaimsThatFail(t *testing.T) {
 }
 
 // A caller that leaves before it has its id leaves no claim, unless its key finds it.
-func TestOpenIsLeft(t *testing.T) {
+func TestOpenWithACancelledContext(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, b *bed) {
 		order := b.order("t", time.Hour)
 		order.Claim = func(ctx context.Context, _ *pool.Waiting) (runtime.RunnerID, bool, error) {
@@ -316,7 +316,7 @@ var errLeft = errors.New("the caller left")
 
 // A tenant has its share of the tickets. Those that wait are never forgotten for others; of those
 // that ended the oldest one of the same tenant is.
-func TestBookIsBounded(t *testing.T) {
+func TestTicketsAreBounded(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, b *bed) {
 		b.shares.Limit = 6
 		ended := b.open(t, b.order("u", time.Hour))
@@ -418,8 +418,8 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// TestNoSpawn: a server that stops takes no tickets.
-func TestNoSpawn(t *testing.T) {
+// TestOpenFailsIfSpawnFails: a server that stops takes no tickets.
+func TestOpenFailsIfSpawnFails(t *testing.T) {
 	b := New(Options{Spawn: func(func(context.Context)) error { return errLeft }})
 	if _, err := b.Open(t.Context(), Order{Key: "k"}); !errors.Is(err, errLeft) || len(b.byID)+len(b.byKey) > 0 {
 		t.Errorf("%v; %d are known", err, len(b.byID))

@@ -160,7 +160,7 @@ func TestWeightsAreInterleaved(t *testing.T) {
 
 // A key that has one item at a time, and comes back after each turn, gets no more than
 // its share, and gets it at once where it asks for less.
-func TestComingBackGainsNothing(t *testing.T) {
+func TestReturningKeyGainsNothing(t *testing.T) {
 	var fair Fair[string, int]
 	fair.Flow("a", 1).Queue = 1000
 	fair.Flow("b", 2).Queue = 1000
@@ -194,7 +194,7 @@ func TestComingBackGainsNothing(t *testing.T) {
 
 // A flow that is passed, for example since it doesn't fit, is first afterwards, but
 // doesn't make up for all that it missed.
-func TestPassedFlowGetsOneTurn(t *testing.T) {
+func TestPassedOverFlowGetsOneTurn(t *testing.T) {
 	var fair Fair[string, int]
 	fair.Flow("a", 1).Queue = 100
 	b := fair.Flow("b", 1)

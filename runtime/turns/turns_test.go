@@ -64,8 +64,8 @@ func TestLanesWalk(t *testing.T) {
 	})
 }
 
-// TestAllEndsWhereItIsLeft: a loop may end early.
-func TestAllEndsWhereItIsLeft(t *testing.T) {
+// TestAllStopsWithItsLoop: a loop may end early.
+func TestAllStopsWithItsLoop(t *testing.T) {
 	var lanes Lanes[int, int]
 	for key := range 3 {
 		lanes.Lane(key)

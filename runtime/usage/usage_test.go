@@ -92,9 +92,9 @@ func TestOnceASecond(t *testing.T) {
 	})
 }
 
-// TestBoundedWait: however many agents don't answer, no caller waits longer than a second. The
+// TestWaitsAreBounded: however many agents don't answer, no caller waits longer than a second. The
 // others' answers come, and who failed isn't asked, or waited for, for a while.
-func TestBoundedWait(t *testing.T) {
+func TestWaitsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(n int64, id runtime.RunnerID, conn net.Conn) {
 			if id[0] == 'h' {
@@ -139,8 +139,8 @@ func TestBoundedWait(t *testing.T) {
 	})
 }
 
-// TestNobodyCanTell: a caller that leaves, and what can't be asked, is no answer.
-func TestNobodyCanTell(t *testing.T) {
+// TestUnavailableUsageIsZero: a caller that leaves, and what can't be asked, is no answer.
+func TestUnavailableUsageIsZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hangs)
 		defer w.close()

@@ -91,7 +91,7 @@ func (b bed) executions(t *testing.T) int {
 	return page.Total
 }
 
-func TestVersionsAreThoseThatTheCommandsPrint(t *testing.T) {
+func TestVersionsComeFromTheCommands(t *testing.T) {
 	b := newBed(t)
 	env := b.put(t, engine.PutEnvironmentInput{})
 	got, known := b.Versions(b.ctx, env)
@@ -120,7 +120,7 @@ func TestVersionsAreMeasuredOncePerRevisionOfTheRunners(t *testing.T) {
 }
 
 // A caller that doesn't wait gets nothing, and the measurement goes on.
-func TestVersionsOfACallerThatLeft(t *testing.T) {
+func TestMeasurementContinuesWithoutItsCaller(t *testing.T) {
 	b := newBed(t)
 	env := b.put(t, engine.PutEnvironmentInput{})
 	gone, leave := context.WithCancel(b.ctx)
@@ -146,7 +146,7 @@ func TestAnObserverMeasuresNothing(t *testing.T) {
 	}
 }
 
-func TestAFailedMeasurementIsNoKnowledge(t *testing.T) {
+func TestFailedMeasurementIsUnknown(t *testing.T) {
 	b := newBed(t)
 	env := runtime.Environment{ID: "here", RunnerRevision: 1}
 	if got, known := b.Versions(b.ctx, env); known {
@@ -158,7 +158,7 @@ func TestAFailedMeasurementIsNoKnowledge(t *testing.T) {
 	}
 }
 
-func TestWhenAMeasurementHolds(t *testing.T) {
+func TestMeasurementIsKeptPerRunnerRevision(t *testing.T) {
 	now, done := time.Now(), make(chan struct{})
 	close(done)
 	versions := map[string]string{}
@@ -187,7 +187,7 @@ func TestWhenAMeasurementHolds(t *testing.T) {
 
 // An environment that was deleted, and created anew by another tenant or from another image, has
 // revisions from 1 again.
-func TestARecreatedEnvironmentIsMeasuredAnew(t *testing.T) {
+func TestRecreatedEnvironmentIsMeasuredAgain(t *testing.T) {
 	b := newBed(t)
 	b.put(t, engine.PutEnvironmentInput{Processes: new(100)})
 	b.Versions(b.ctx, b.put(t, engine.PutEnvironmentInput{Processes: new(200)}))
@@ -202,7 +202,7 @@ func TestARecreatedEnvironmentIsMeasuredAnew(t *testing.T) {
 }
 
 // A command that a limit ended doesn't make its language absent.
-func TestACommandThatALimitEndedIsNoKnowledge(t *testing.T) {
+func TestCommandEndedByALimitIsUnknown(t *testing.T) {
 	b := newBed(t)
 	b.languages = language.Of(language.Recipe{ID: "much", Version: []string{"zeros", "1000000"}, Environments: []runtime.EnvironmentID{"here"}})
 	env := b.put(t, engine.PutEnvironmentInput{OutputLimit: new(int64(1024))})
@@ -211,7 +211,7 @@ func TestACommandThatALimitEndedIsNoKnowledge(t *testing.T) {
 	}
 }
 
-func TestWhatAnEndSaysOfTheLanguage(t *testing.T) {
+func TestFoundByTheCommandsEnd(t *testing.T) {
 	for _, outcome := range runtime.Outcomes() {
 		x := runtime.Execution{State: runtime.ExecutionFinished, End: runtime.End{Outcome: outcome, ExitCode: 1}}
 		there, err := found(x)
@@ -228,7 +228,7 @@ func TestWhatAnEndSaysOfTheLanguage(t *testing.T) {
 }
 
 // A caller whose time is over gets what is known.
-func TestKnownVersionsNeedNoTime(t *testing.T) {
+func TestKnownVersionsReturnImmediately(t *testing.T) {
 	b := newBed(t)
 	env := b.put(t, engine.PutEnvironmentInput{})
 	b.Versions(b.ctx, env)
