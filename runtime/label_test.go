@@ -76,7 +76,7 @@ func TestValidateCommandLine(t *testing.T) {
 	}
 }
 
-// TestQuotedCommandLinesParseInAShell: as the same arguments.
+// TestQuotedCommandLinesParseInAShell checks that a shell reads the same arguments.
 func TestQuotedCommandLinesParseInAShell(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		arguments := rapid.SliceOfN(rapid.StringOf(rapid.Rune().Filter(func(r rune) bool { return r != 0 })), 1, 5).Draw(t, "arguments")

@@ -96,7 +96,8 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// TestGrantsAreForObjects: what a grant may use names an object, or shows none.
+// TestGrantsAreForObjects checks that every operation that grants may use names an object, or
+// discloses none.
 func TestGrantsAreForObjects(t *testing.T) {
 	objects := []Operation{
 		"version", "me", // which show none

@@ -96,7 +96,7 @@ func newLog(t *testing.T, c Config) *Log {
 	return l
 }
 
-// start runs a log. Stop ends it, and returns what Run does.
+// start runs a log. stop ends it, and returns Run's error.
 func start(t *testing.T, l *Log) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -121,7 +121,7 @@ var full = Entry{
 	},
 }
 
-// TestEntriesAreRestored from the database, and as lines.
+// TestEntriesAreRestored reads entries from the database and from the copy.
 func TestEntriesAreRestored(t *testing.T) {
 	dir := t.TempDir()
 	s, err := store.Open(t.Context(), filepath.Join(dir, "db"))
@@ -197,8 +197,8 @@ func TestDamagedEntriesAreShown(t *testing.T) {
 	}
 }
 
-// TestFullLogRefusesOperations, but Append never waits, and drops nothing: an operation that was
-// under way is recorded.
+// TestFullLogRefusesOperations also checks that Append never blocks and drops nothing, so that
+// operations in progress are recorded.
 func TestFullLogRefusesOperations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{gate: make(chan error)}
@@ -247,7 +247,8 @@ func TestFullLogRefusesOperations(t *testing.T) {
 	})
 }
 
-// TestFullShareRefusesOneTenant, and no other. What is stored makes room.
+// TestFullShareRefusesOneTenant checks that other tenants aren't refused, and that storing entries
+// makes room.
 func TestFullShareRefusesOneTenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{gate: make(chan error)}
@@ -287,7 +288,7 @@ func TestFullShareRefusesOneTenant(t *testing.T) {
 	})
 }
 
-// TestRefusalsOfOneCallerAreBounded: it can cause any number of them.
+// TestRefusalsOfOneCallerAreBounded checks the limit, since a caller can cause any number of refusals.
 func TestRefusalsOfOneCallerAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLog(t, Config{})
@@ -312,7 +313,7 @@ func TestRefusalsOfOneCallerAreBounded(t *testing.T) {
 	})
 }
 
-// TestStalledStore: it takes nothing, and returns no error either.
+// TestStalledStore uses a store that neither stores nor fails.
 func TestStalledStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "lines")
@@ -370,7 +371,7 @@ func TestStalledStore(t *testing.T) {
 	})
 }
 
-// TestStopStoresAllEntries that was appended before, by many at once, who go on while it stops.
+// TestStopStoresAllEntries appends concurrently, also while the log stops.
 func TestStopStoresAllEntries(t *testing.T) {
 	for range 10 {
 		m := &memory{}
@@ -400,7 +401,8 @@ func TestStopStoresAllEntries(t *testing.T) {
 	}
 }
 
-// TestFailingStoreIsRetried: entries wait, in order, and Failing is called when it changes.
+// TestFailingStoreIsRetried checks that entries wait in order, and that Failing is called for each
+// change.
 func TestFailingStoreIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{gate: make(chan error)}

@@ -134,8 +134,8 @@ func TestEnvironmentsSetAnInterpreter(t *testing.T) {
 	}
 }
 
-// Another tenant is a new revision of the runners: idle ones are replaced, claimed ones stay their
-// holders'.
+// TestEnvironmentsChangeTheirTenant checks that a change of the tenant replaces idle runners and
+// leaves claimed ones.
 func TestEnvironmentsChangeTheirTenant(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
@@ -153,8 +153,8 @@ func TestEnvironmentsChangeTheirTenant(t *testing.T) {
 	}
 }
 
-// The id of a deleted environment is its tenant's as long as a runner of it is held: another tenant
-// would end that with endClaimed.
+// TestIDsOfDeletedEnvironments checks that an id stays with its tenant while a runner is claimed.
+// Otherwise another tenant could remove that runner with endClaimed.
 func TestIDsOfDeletedEnvironments(t *testing.T) {
 	b := newBed(t)
 	put := func(tenant runtime.TenantID) error {

@@ -2,8 +2,8 @@ package engine
 
 import "testing"
 
-// Two readers that gather differently meet at a cursor that one of them gives
-// the other.
+// TestUntilSplitsEventsAtACursor reads with two readers that join output differently, and makes
+// both stop at one cursor.
 func TestUntilSplitsEventsAtACursor(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "e", 1)

@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// session claims for a holder, and insists on what the answer says of it.
+// session claims for a holder, and checks whether that resumed a claim.
 func (b *bed) session(t testing.TB, in ClaimInput, resumed bool) runtime.Runner {
 	t.Helper()
 	if in.WaitFor == nil {
@@ -70,7 +70,7 @@ func TestConcurrentClaimsOfAHolderShareOneRunner(t *testing.T) {
 	}
 }
 
-// What ends a runner ends the session. The next claim begins another one.
+// TestHolderGetsANewRunnerAfterRelease ends a holder's runner in every way, and claims again.
 func TestHolderGetsANewRunnerAfterRelease(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
@@ -133,7 +133,8 @@ func TestHolderGetsANewRunnerAfterRelease(t *testing.T) {
 	})
 }
 
-// A runner may go between the moment at which it is found and the one at which its claim is renewed.
+// TestHolderGetsANewRunnerIfItsRunnerIsRemovedMeanwhile removes the runner after it is found and
+// before its claim is renewed.
 func TestHolderGetsANewRunnerIfItsRunnerIsRemovedMeanwhile(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
@@ -150,8 +151,8 @@ func TestHolderGetsANewRunnerIfItsRunnerIsRemovedMeanwhile(t *testing.T) {
 	}
 }
 
-// A claim that resumes renews, and changes nothing else. It finds the runner where its environment
-// was deleted, too.
+// TestResumedClaimIsRenewed checks that nothing else of the claim changes, even if its environment
+// was deleted.
 func TestResumedClaimIsRenewed(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
@@ -171,7 +172,8 @@ func TestResumedClaimIsRenewed(t *testing.T) {
 	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
 }
 
-// Scopes, environments and names of holders are apart, and no two of them make one.
+// TestHoldersAreScopedByTenantAndEnvironment checks that different scopes, environments and names
+// never share a runner.
 func TestHoldersAreScopedByTenantAndEnvironment(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
@@ -216,8 +218,8 @@ func TestInvalidHoldersAreRefused(t *testing.T) {
 	b.session(t, ClaimInput{EnvironmentID: "a", Holder: ptr(strings.Repeat("ä", 100))}, false)
 }
 
-// A holder finds its runner after a restart. Where a server that was killed left two, it is the one
-// that was claimed last.
+// TestHoldersSurviveARestart also checks that, if a killed server left two runners, the later claim
+// counts.
 func TestHoldersSurviveARestart(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
@@ -263,7 +265,7 @@ func (b *bed) starved(t *testing.T) (start func()) {
 	return start
 }
 
-// noticed is a context that reports when somebody begins to wait for its end, too.
+// noticed is a context that also reports when something begins to wait for its end.
 type noticed struct {
 	context.Context
 	waits func()
@@ -292,7 +294,8 @@ func (b *bed) oneWaits(t *testing.T) {
 	wait.For(t, "the claim waits", func() bool { s, _ := b.PoolStatus("a"); return s.Waiting == 1 })
 }
 
-// Claims that wait for one holder are one claim. Each waits for as long as it may.
+// TestClaimsOfAHolderWaitTogether checks that waiting claims of one holder are one claim, and that
+// each waits for its own WaitFor.
 func TestClaimsOfAHolderWaitTogether(t *testing.T) {
 	b := newBed(t)
 	start := b.starved(t)
@@ -325,8 +328,8 @@ func TestClaimsOfAHolderWaitTogether(t *testing.T) {
 	}
 }
 
-// The error of the claim that another one joined isn't that one's: it claims itself, for the rest
-// of its time.
+// TestErrorOfAnotherClaimIsNotShared checks that a claim whose joined claim fails claims itself,
+// for the rest of its time.
 func TestErrorOfAnotherClaimIsNotShared(t *testing.T) {
 	b := newBed(t)
 	start := b.starved(t)
@@ -359,7 +362,8 @@ func TestErrorOfAnotherClaimIsNotShared(t *testing.T) {
 	}
 }
 
-// A claim whose time is over when the claim that it joined fails doesn't begin to wait.
+// TestJoiningAClaimUsesUpTheWait checks a claim whose time is over when the joined claim fails: it
+// must not begin to wait.
 func TestJoiningAClaimUsesUpTheWait(t *testing.T) {
 	b := newBed(t)
 	b.stop()
@@ -388,7 +392,8 @@ func TestJoiningAClaimUsesUpTheWait(t *testing.T) {
 	}
 }
 
-// Tickets of one holder that wait are one ticket. A new one resumes its runner.
+// TestHoldersShareATicket checks that a holder's waiting tickets are one ticket, and that a later
+// one resumes its runner.
 func TestHoldersShareATicket(t *testing.T) {
 	b := newBed(t)
 	start := b.starved(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// refused returns which share or quota was reached.
+// refused returns the share or quota that an error names.
 func refused(t *testing.T, err error) runtime.Exceeded {
 	t.Helper()
 	var e *runtime.Error
@@ -23,8 +23,8 @@ func refused(t *testing.T, err error) runtime.Exceeded {
 	return *e.Exceeded
 }
 
-// Claims that wait for their tenant's quota leave room for those of other tenants, and wait no
-// longer than until the quota is raised.
+// TestWaitingForAQuotaUsesTheTenantsShare checks that claims waiting for their tenant's quota leave
+// room for other tenants' claims, and stop waiting once the quota is raised.
 func TestWaitingForAQuotaUsesTheTenantsShare(t *testing.T) {
 	b := newBed(t)
 	b.stop()
@@ -74,9 +74,8 @@ func TestWaitingForAQuotaUsesTheTenantsShare(t *testing.T) {
 	}
 }
 
-// A claim that waited for its tenant's quota of runners keeps its place among those that wait:
-// another one doesn't take the quota of waiting claims from it while it goes on to wait for a
-// runner.
+// TestClaimWaitingForQuotaAndRunnerCountsOnce checks that a claim that waits first for its tenant's
+// quota of runners and then for a runner keeps its unit of the quota of waiting claims.
 func TestClaimWaitingForQuotaAndRunnerCountsOnce(t *testing.T) {
 	b := newBed(t)
 	b.stop()
@@ -110,8 +109,8 @@ func TestClaimWaitingForQuotaAndRunnerCountsOnce(t *testing.T) {
 	}
 }
 
-// A refusal says how many runners the tenant holds, and how many of its claims wait in a pool with
-// room that the quota gave them.
+// TestWaitingClaimsAreNotCountedAsRunners checks that a refusal reports held runners and pending
+// claims separately.
 func TestWaitingClaimsAreNotCountedAsRunners(t *testing.T) {
 	b := newBed(t)
 	b.stop()
@@ -149,7 +148,8 @@ func TestWaitingClaimsAreNotCountedAsRunners(t *testing.T) {
 	}
 }
 
-// A batch with fresh runners that has begun goes on, whatever its tenant's quotas are meanwhile.
+// TestRunningBatchesWaitForQuotas checks that a running batch with fresh runners continues whatever
+// its tenant's quotas are.
 func TestRunningBatchesWaitForQuotas(t *testing.T) {
 	b := newBed(t)
 	b.stop()
@@ -184,7 +184,8 @@ func TestRunningBatchesWaitForQuotas(t *testing.T) {
 	}
 }
 
-// A tenant that fills the server with batches leaves room for those of others, also after a restart.
+// TestRunningBatchesAreLimitedPerTenant fills the server with one tenant's batches, and checks,
+// also after a restart, that others' still start.
 func TestRunningBatchesAreLimitedPerTenant(t *testing.T) {
 	b := newBed(t)
 	b.batches.shares.Limit = 4
@@ -235,7 +236,8 @@ func TestRunningBatchesAreLimitedPerTenant(t *testing.T) {
 	full()
 }
 
-// The runner of a claim that wasn't wanted any more doesn't take the key from a later claim.
+// TestUnwantedRunnerDoesNotSpendALaterClaimsKey removes the runner of an abandoned claim while a
+// later claim uses the same key.
 func TestUnwantedRunnerDoesNotSpendALaterClaimsKey(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)

@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// evil is a fake cluster whose agents answer as a test wants.
+// evil is a fake cluster whose agents answer as a test determines.
 type evil struct {
 	*clustertest.Fake
 	agent atomic.Pointer[func(net.Conn)] // nil: a good one
@@ -62,7 +62,7 @@ func hostile(t *testing.T, serve func(net.Conn)) (*bed, *evil, runtime.Runner) {
 	return b, c, r
 }
 
-// hello answers a request as an agent that started does.
+// hello answers a request as an agent does that has started the command.
 func hello(t *testing.T, conn net.Conn) bool {
 	frames := agent.NewFrameReader(conn, agent.AgentSide)
 	if _, _, err := frames.Next(); err != nil {
@@ -154,7 +154,7 @@ func TestBrokenStreamsAreReopened(t *testing.T) {
 	}
 }
 
-// TestAgentThatDoesNotReadCannotBlockTheServer must not hold up the pool.
+// TestAgentThatDoesNotReadCannotBlockTheServer checks that such an agent doesn't block the pool.
 func TestAgentThatDoesNotReadCannotBlockTheServer(t *testing.T) {
 	b, c, r := hostile(t, func(conn net.Conn) { hello(t, conn) })
 	id := b.startIn(t, r.ID, 60)
@@ -172,7 +172,7 @@ func TestAgentThatDoesNotReadCannotBlockTheServer(t *testing.T) {
 	}
 }
 
-// TestEndIsStoredOnceTheStoreWorksAgain: nobody hears of it before it is.
+// TestEndIsStoredOnceTheStoreWorksAgain checks that the end isn't published before.
 func TestEndIsStoredOnceTheStoreWorksAgain(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
@@ -225,7 +225,7 @@ func TestSharedCountersAreNotAttributedToOneExecution(t *testing.T) {
 	}
 }
 
-// TestRunContinuesWithoutItsCaller goes on as it was asked for, and the repeat finds it.
+// TestRunContinuesWithoutItsCaller checks that the run continues as requested, and that a retry finds it.
 func TestRunContinuesWithoutItsCaller(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
@@ -248,7 +248,7 @@ func TestRunContinuesWithoutItsCaller(t *testing.T) {
 	}
 }
 
-// TestRunIsIdempotent: the client leaves while it waits, and asks again.
+// TestRunIsIdempotent disconnects the client while it waits, and retries.
 func TestRunIsIdempotent(t *testing.T) {
 	b := newBed(t)
 	begun, goOn := make(chan struct{}, 1), make(chan struct{})

@@ -23,7 +23,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// causes returns why output of an execution is lost, in its order, and how much.
+// causes returns the causes of an execution's lost output, in order, and the number of lost bytes.
 func (b *bed) causes(t *testing.T, id runtime.ExecutionID) (all []runtime.LossCause, lost int64) {
 	t.Helper()
 	_, told := b.events(t, id, "")
@@ -38,7 +38,7 @@ func (b *bed) causes(t *testing.T, id runtime.ExecutionID) (all []runtime.LossCa
 	return all, lost
 }
 
-// TestLossCausesOfDamagedLogs: also after a restart.
+// TestLossCausesOfDamagedLogs checks each cause, also after a restart.
 func TestLossCausesOfDamagedLogs(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(path string) error
@@ -95,7 +95,7 @@ func appendTo(path, text string) error {
 	return os.WriteFile(path, append(old, text...), 0o600)
 }
 
-// TestFullDiskIsTheLossCause: the cause is known after a restart, when there is room.
+// TestFullDiskIsTheLossCause checks that the cause is still known after a restart, when there is room.
 func TestFullDiskIsTheLossCause(t *testing.T) {
 	const limit = 1 << 20
 	b, r := keeping(t, Config{KeepBytes: limit})
@@ -125,7 +125,7 @@ func TestFullDiskIsTheLossCause(t *testing.T) {
 	}
 }
 
-// TestOutputAfterAFullDiskIsKept: the same of an execution that has a part of its output.
+// TestOutputAfterAFullDiskIsKept uses an execution whose output was written in part.
 func TestOutputAfterAFullDiskIsKept(t *testing.T) {
 	b, r := keeping(t, Config{KeepBytes: 1 << 20})
 	x := b.run(t, r.ID, "zeros", "3000000")
@@ -140,15 +140,15 @@ func TestOutputAfterAFullDiskIsKept(t *testing.T) {
 	}
 }
 
-// TestLossCauseSurvivesAPowerCut: it takes the log's end at the border of two records, so that
-// no evidence is left. An earlier loss has nothing to do with it.
+// TestLossCauseSurvivesAPowerCut truncates a log between two records, which leaves no evidence. An
+// earlier recorded loss must not be reported as the cause.
 func TestLossCauseSurvivesAPowerCut(t *testing.T) {
 	for name, all := range map[string]bool{"the last record": false, "all": true} {
 		t.Run(name, func(t *testing.T) { powerCut(t, all) })
 	}
 }
 
-// powerCut takes the last record of a log, or all that was written after a loss.
+// powerCut removes the last record of a log, or everything written after a loss.
 func powerCut(t *testing.T, all bool) {
 	const limit = 1 << 20
 	b, r := keeping(t, Config{KeepBytes: limit})
@@ -200,8 +200,8 @@ func powerCut(t *testing.T, all bool) {
 	}
 }
 
-// TestEndOfALossIsKnownWithoutBeingStored: the server was killed between the write and the record of
-// it, or was an older one.
+// TestEndOfALossIsKnownWithoutBeingStored covers a server that was killed between the write and its
+// record, and older servers.
 func TestEndOfALossIsKnownWithoutBeingStored(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
@@ -218,7 +218,7 @@ func TestEndOfALossIsKnownWithoutBeingStored(t *testing.T) {
 	}
 }
 
-// brokenDisk runs an engine with its logs on a disk of their own.
+// brokenDisk runs an engine with its logs on a separate disk.
 func brokenDisk(t *testing.T) (*bed, disk.Disk) {
 	t.Helper()
 	d := disk.New(t)
@@ -243,7 +243,7 @@ func onDisk(t *testing.T, d disk.Disk) *bed {
 	return b
 }
 
-// TestUnwrittenOutputIsReportedAsLost: writes go to the page cache and no further.
+// TestUnwrittenOutputIsReportedAsLost uses a disk on which writes reach only the page cache.
 func TestUnwrittenOutputIsReportedAsLost(t *testing.T) {
 	d := disk.NewThin(t)
 	b := onDisk(t, d)
@@ -256,8 +256,8 @@ func TestUnwrittenOutputIsReportedAsLost(t *testing.T) {
 	wait.For(t, "all is well", func() bool { return b.component(t, "output").Status == HealthOK })
 }
 
-// TestOutputWritesResumeAfterAFailure: Health says so, and is well when it is over, though nothing
-// is printed after it. What is lost has its cause.
+// TestOutputWritesResumeAfterAFailure checks that Health reports the failure and its end, even if
+// nothing is printed afterwards, and that the lost output has a cause.
 func TestOutputWritesResumeAfterAFailure(t *testing.T) {
 	b, d := brokenDisk(t)
 	r := b.claim(t, "a")
@@ -293,7 +293,7 @@ func TestOutputWritesResumeAfterAFailure(t *testing.T) {
 	}
 }
 
-// TestUncreatableLogIsReportedAsLoss: Health finds out before anything is lost.
+// TestUncreatableLogIsReportedAsLoss checks that Health reports the fault before any output is lost.
 func TestUncreatableLogIsReportedAsLoss(t *testing.T) {
 	b, d := brokenDisk(t)
 	wait.For(t, "all is well", func() bool { return b.component(t, "output").Status == HealthOK })
@@ -308,7 +308,8 @@ func TestUncreatableLogIsReportedAsLoss(t *testing.T) {
 	}
 }
 
-// TestUnwritableStoreIsDown: the whole is DOWN, and says which part and what to do.
+// TestUnwritableStoreIsDown checks that the server is DOWN, and that the message names the
+// component and what to do.
 func TestUnwritableStoreIsDown(t *testing.T) {
 	d := disk.New(t)
 	s, err := store.Open(t.Context(), filepath.Join(d.Dir, "db"))
@@ -330,8 +331,7 @@ func TestUnwritableStoreIsDown(t *testing.T) {
 	}
 }
 
-// TestLogsOfOlderServersAreRead: a log that an older server ended has no record of what
-// was in it.
+// TestLogsOfOlderServersAreRead uses a log whose size an older server didn't record.
 func TestLogsOfOlderServersAreRead(t *testing.T) {
 	b := newBed(t)
 	x := runtime.Execution{ID: runtime.NewExecutionID(), State: runtime.ExecutionPending, Marks: runtime.Marks{QueuedAt: time.Now(), StartedAt: time.Now()}}
@@ -356,7 +356,7 @@ func TestLogsOfOlderServersAreRead(t *testing.T) {
 	}
 }
 
-// TestWaitingRestoreLogsItsReason: in its log, since the API doesn't answer yet.
+// TestWaitingRestoreLogsItsReason checks the server's log, because the API doesn't answer yet.
 func TestWaitingRestoreLogsItsReason(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)

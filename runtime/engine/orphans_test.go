@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// component returns a part of Health.
+// component returns a component of Health.
 func (b *bed) component(t *testing.T, name string) ComponentHealth {
 	t.Helper()
 	for _, c := range b.Health(t.Context()).Components {
@@ -31,7 +31,7 @@ func (b *bed) wantOutput(t *testing.T, id runtime.ExecutionID, want string) {
 	}
 }
 
-// loseDatabase removes it while no engine runs.
+// loseDatabase removes the database while no engine runs.
 func (b *bed) loseDatabase(t *testing.T) {
 	t.Helper()
 	for _, end := range []string{"", "-wal", "-shm"} {
@@ -50,8 +50,8 @@ func (b *bed) orphaned(t *testing.T) []string {
 	return found
 }
 
-// TestOutputUnknownToAnOlderDatabaseIsMoved: one is restored from a backup. What it doesn't know stays, and
-// comes back with the database that does.
+// TestOutputUnknownToAnOlderDatabaseIsMoved restores the database from a backup. Output unknown to
+// it is kept, and is put back under the newer database.
 func TestOutputUnknownToAnOlderDatabaseIsMoved(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
@@ -106,7 +106,7 @@ func TestOutputUnknownToAnOlderDatabaseIsMoved(t *testing.T) {
 	}
 }
 
-// TestOutputIsMovedAfterTheDatabaseIsLost: nothing is left of it.
+// TestOutputIsMovedAfterTheDatabaseIsLost deletes the whole database.
 func TestOutputIsMovedAfterTheDatabaseIsLost(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
@@ -138,7 +138,7 @@ func TestOutputIsMovedAfterTheDatabaseIsLost(t *testing.T) {
 	}
 }
 
-// TestUnmovableOrphansAreReported are reported, and keep no others where they are.
+// TestUnmovableOrphansAreReported also checks that they don't prevent others from being moved.
 func TestUnmovableOrphansAreReported(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
@@ -160,7 +160,7 @@ func TestUnmovableOrphansAreReported(t *testing.T) {
 	})
 }
 
-// TestRetentionResumesAfterAKill: the execution is deleted, its output not yet.
+// TestRetentionResumesAfterAKill deletes the execution but not its output.
 func TestRetentionResumesAfterAKill(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)

@@ -10,7 +10,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A sharedCluster is one whose environments others change.
+// A sharedCluster is a cluster whose environments others change.
 type sharedCluster struct {
 	*clustertest.Fake
 	hints.Watchers

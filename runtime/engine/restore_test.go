@@ -20,7 +20,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// startCommand starts one and waits until it runs.
+// startCommand starts a command and waits until it runs.
 func (b *bed) startCommand(t *testing.T, in StartInput) runtime.Execution {
 	t.Helper()
 	x, err := b.Start(t.Context(), in)
@@ -52,7 +52,7 @@ func (b *bed) exited(t *testing.T, runner runtime.RunnerID, id runtime.Execution
 	})
 }
 
-// database opens the engine's database. While that runs each waits for the other's writes.
+// database opens the engine's database. While the engine runs, each waits for the other's writes.
 func (b *bed) database(t *testing.T) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", fmt.Sprintf("file:%s?_txlock=immediate&_pragma=busy_timeout(%d)", filepath.Join(b.dir, "db"), wait.Limit.Milliseconds()))
@@ -85,8 +85,7 @@ func TestEndDuringDowntimeIsRestored(t *testing.T) {
 	}
 }
 
-// TestRecordedExecutionIsStartedByTheNextServer: the server is killed before an agent hears of the
-// execution.
+// TestRecordedExecutionIsStartedByTheNextServer kills the server before it contacts the agent.
 func TestRecordedExecutionIsStartedByTheNextServer(t *testing.T) {
 	deaf := func(conn net.Conn) { _ = conn.Close() }
 	b, c, r := hostile(t, deaf)
@@ -167,10 +166,9 @@ func TestRunnerGoneDuringDowntimeEndsItsExecutions(t *testing.T) {
 	}
 }
 
-// TestReleaseReasonSurvivesARestart: the server is killed after it removed a
-// runner, and before it has stored how the execution there ended. One that was to
-// be removed, and wasn't, goes on.
-func TestReleaseReasonSurvivesARestart(t *testing.T) {
+// TestGoneReasonSurvivesARestart kills the server after it removed a runner and before it stored
+// the end of the execution there. A runner that was about to be removed, and wasn't, continues.
+func TestGoneReasonSurvivesARestart(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
 	removed, kept := b.claim(t, "a"), b.claim(t, "a")
@@ -195,8 +193,8 @@ func TestReleaseReasonSurvivesARestart(t *testing.T) {
 	}
 }
 
-// TestEvidenceIsComparedWithTheStart: what the host counted before an execution
-// began isn't its doing; what it counted since is, also after a restart.
+// TestEvidenceIsComparedWithTheStart checks that only what the host counted since the start is
+// attributed to an execution, also after a restart.
 func TestEvidenceIsComparedWithTheStart(t *testing.T) {
 	for _, test := range []struct {
 		before, after int64
@@ -276,7 +274,7 @@ func TestClosedStdinStaysClosedAfterARestart(t *testing.T) {
 	wantCode(t, err, runtime.CodeConflict, "")
 }
 
-// TestRunContinuesAfterARestart: a whole run is fed, ends, and gives its runner back.
+// TestRunContinuesAfterARestart checks that a run is fed, ends, and releases its runner.
 func TestRunContinuesAfterARestart(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
@@ -300,8 +298,7 @@ func TestRunContinuesAfterARestart(t *testing.T) {
 	wait.For(t, "its runner goes", func() bool { _, there := b.Runner(x.RunnerID); return !there })
 }
 
-// TestRunnerOfAnEndedRunIsReleasedAfterARestart: the server is killed after the end was stored, and
-// before the release.
+// TestRunnerOfAnEndedRunIsReleasedAfterARestart kills the server between storing the end and the release.
 func TestRunnerOfAnEndedRunIsReleasedAfterARestart(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
@@ -325,8 +322,8 @@ func TestRunnerOfAnEndedRunIsReleasedAfterARestart(t *testing.T) {
 	wait.For(t, "its runner goes", func() bool { _, there := b.Runner(x.RunnerID); return !there })
 }
 
-// TestUseKeepsTheClaim: a runner in which something runs doesn't expire, whatever
-// happens to the server, and does after that.
+// TestUseKeepsTheClaim checks that a used runner doesn't expire, even across restarts, and that it
+// expires afterwards.
 func TestUseKeepsTheClaim(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
@@ -361,7 +358,7 @@ func TestUseKeepsTheClaim(t *testing.T) {
 	wait.For(t, "its claim expires", func() bool { _, there := b.Runner(r.ID); return !there })
 }
 
-// TestRestoreWaitsForNoAgent also shows that what is known is told at once.
+// TestRestoreWaitsForNoAgent also checks that known state is returned immediately.
 func TestRestoreWaitsForNoAgent(t *testing.T) {
 	b, c, r := hostile(t, nil)
 	c.agent.Store(nil)
@@ -397,7 +394,8 @@ func TestRestoreWaitsForNoAgent(t *testing.T) {
 	}
 }
 
-// TestUnreadableRecordsAreSkippedAtRestore: it stops nothing else, and Health tells.
+// TestUnreadableRecordsAreSkippedAtRestore checks that the restore continues, and that Health
+// reports them.
 func TestUnreadableRecordsAreSkippedAtRestore(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
@@ -451,8 +449,7 @@ func TestUnreadableRecordsAreSkippedAtRestore(t *testing.T) {
 	}
 }
 
-// TestReaderReportsATruncatedLog: a power cut took the end of a log that a reader had
-// read already.
+// TestReaderReportsATruncatedLog truncates a log, as a power cut does, before the position of a reader.
 func TestReaderReportsATruncatedLog(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)

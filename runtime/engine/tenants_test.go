@@ -12,7 +12,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestNameOfADeletedTenantIsFreeOnceItsObjectsAreGone: a new tenant would see its runners and executions.
+// TestNameOfADeletedTenantIsFreeOnceItsObjectsAreGone checks this, because a new tenant would see
+// the objects.
 func TestNameOfADeletedTenantIsFreeOnceItsObjectsAreGone(t *testing.T) {
 	for keep, says := range map[time.Duration]string{time.Hour: "kept until about ", 0: "forever"} {
 		b, _ := keeping(t, Config{Keep: keep})
@@ -71,8 +72,8 @@ func TestNameOfADeletedTenantIsFreeOnceItsObjectsAreGone(t *testing.T) {
 	}
 }
 
-// TestNewTenantDoesNotInheritIdempotencyKeys: with the same keys a new tenant gets a runner, a
-// ticket and an execution of its own.
+// TestNewTenantDoesNotInheritIdempotencyKeys checks that a new tenant gets its own runner, ticket
+// and execution with the same keys.
 func TestNewTenantDoesNotInheritIdempotencyKeys(t *testing.T) {
 	b, _ := keeping(t, Config{Keep: time.Hour})
 	physics := runtime.TenantID("physics")
@@ -144,7 +145,7 @@ func TestNewTenantDoesNotInheritIdempotencyKeys(t *testing.T) {
 	}
 }
 
-// TestEnvironmentsAreBoundedByTenant: one tenant's leave room for another's.
+// TestEnvironmentsAreBoundedByTenant checks that one tenant's environments leave room for another's.
 func TestEnvironmentsAreBoundedByTenant(t *testing.T) {
 	b := newBed(t)
 	physics, chemistry := runtime.TenantID("physics"), runtime.TenantID("chemistry")

@@ -62,7 +62,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// A message about a limit that ended an execution names the limit, its value and its unit.
+// TestMessagesNameTheLimit checks that messages about limits contain the limit, its value and its unit.
 func TestMessagesNameTheLimit(t *testing.T) {
 	limits := Limits{Time: 1500 * time.Millisecond, CPU: time.Minute, Output: 3 << 20, MemoryMiB: 64, Processes: 32}
 	own := limits
@@ -120,7 +120,7 @@ func TestEveryGoneReasonHasAMessage(t *testing.T) {
 	}
 }
 
-// TestNoExitCodeWithoutEvidence: without an exit that the agent saw, no facts lead to
+// TestNoExitCodeWithoutEvidence checks that, without an exit from the agent, no facts lead to
 // EXITED or SIGNALED.
 func TestNoExitCodeWithoutEvidence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -137,8 +137,7 @@ func TestNoExitCodeWithoutEvidence(t *testing.T) {
 	})
 }
 
-// TestStatesOnlyMoveForward walks random transitions: states never go back, and the
-// outcome that came first stays.
+// TestStatesOnlyMoveForward walks random transitions: states never go back, and the first outcome stays.
 func TestStatesOnlyMoveForward(t *testing.T) {
 	order := map[runtime.ExecutionState]int{runtime.ExecutionPending: 0, runtime.ExecutionRunning: 1, runtime.ExecutionFinished: 2}
 	rapid.Check(t, func(t *rapid.T) {

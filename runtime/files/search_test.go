@@ -31,8 +31,8 @@ func (s *silent) Dial(context.Context, runtime.RunnerID) (net.Conn, error) {
 	return ours, nil
 }
 
-// TestConcurrentSearchesAreLimited: one runner has few of all, and an agent has its whole time once a
-// place is free.
+// TestConcurrentSearchesAreLimited checks that one runner gets few of all places, and that an agent
+// has its whole time once a place is free.
 func TestConcurrentSearchesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := New(&silent{})

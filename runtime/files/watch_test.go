@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// answering is a runner whose agent answers a request with frames, then closes its stream. Answered
+// answering is a runner whose agent answers a request with frames, then closes its stream. answered
 // is closed when all of them were read.
 type answering struct {
 	unreachable
@@ -65,7 +65,7 @@ func changesFrame(t *testing.T, changes agent.Changes) []byte {
 	return frame
 }
 
-// TestWatch reports changes in order, and why there are no more.
+// TestWatch checks that changes are reported in order, followed by the reason of the end.
 func TestWatch(t *testing.T) {
 	change := func(path string, kind agent.ChangeKind) agent.Change {
 		return agent.Change{Path: []byte(path), Kind: kind}
@@ -99,7 +99,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestSlowSubscriberGetsLost: A slow subscriber delays nobody, its queue is bounded, and it gets LOST.
+// TestSlowSubscriberGetsLost checks that a slow subscriber delays nothing, and that its queue is bounded.
 func TestSlowSubscriberGetsLost(t *testing.T) {
 	var all agent.Changes
 	for i := range agent.MaxChanges {
@@ -127,7 +127,7 @@ func TestSlowSubscriberGetsLost(t *testing.T) {
 	}
 }
 
-// TestQueueIsBoundedInBytes: few changes of long paths are lost, too, however they come.
+// TestQueueIsBoundedInBytes uses few changes with long paths.
 func TestQueueIsBoundedInBytes(t *testing.T) {
 	long := func(n int) (all agent.Changes) {
 		for range n {
@@ -148,7 +148,7 @@ func TestQueueIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// slowToClose is a connection whose last close takes until it is let go.
+// slowToClose is a connection whose last Close blocks until it is released.
 type slowToClose struct {
 	net.Conn
 	closes atomic.Int32
@@ -162,7 +162,7 @@ func (c *slowToClose) Close() error {
 	return c.Conn.Close()
 }
 
-// TestCloseOfAWatchWaitsForItsGoroutines also where the agent ended it.
+// TestCloseOfAWatchWaitsForItsGoroutines also covers a watch that the agent ended.
 func TestCloseOfAWatchWaitsForItsGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &answering{answered: make(chan struct{})}

@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// actions is an audit log's store that keeps what was done.
+// actions is an audit log's store that keeps the recorded actions.
 type actions struct {
 	audit.Store
 	mu   sync.Mutex
@@ -48,7 +48,8 @@ func newLog(t *testing.T, s audit.Store) *audit.Log {
 	return log
 }
 
-// TestFullAuditLogRefusesRecordedOperations before it acts, and nothing else.
+// TestFullAuditLogRefusesRecordedOperations checks that they are refused before they act, and that
+// nothing else is refused.
 func TestFullAuditLogRefusesRecordedOperations(t *testing.T) {
 	stored := &actions{}
 	log, full := newLog(t, stored), newLog(t, nil)
@@ -90,8 +91,8 @@ func TestFullAuditLogRefusesRecordedOperations(t *testing.T) {
 	}
 }
 
-// TestRecordedFailuresOfACallerAreBounded for each error code. Each entry is about an operation that
-// changed nothing.
+// TestRecordedFailuresOfACallerAreBounded checks each error code. Each entry is about an operation
+// that changed nothing.
 func TestRecordedFailuresOfACallerAreBounded(t *testing.T) {
 	for _, code := range []runtime.Code{runtime.CodeForbidden, runtime.CodeInvalidInput, runtime.CodeQuotaExceeded, runtime.CodeRunnerGone} {
 		stored := &actions{}
@@ -113,7 +114,7 @@ func TestRecordedFailuresOfACallerAreBounded(t *testing.T) {
 	}
 }
 
-// The holder of a grant has idempotency keys of its own.
+// TestGrantsHaveTheirOwnKeyScope checks that grants have idempotency keys of their own.
 func TestGrantsHaveTheirOwnKeyScope(t *testing.T) {
 	maker := access.Principal{Tenant: "a"}
 	holder := maker

@@ -71,7 +71,7 @@ func TestExpiredTokenCancelsItsRequests(t *testing.T) {
 	})
 }
 
-// TestBoundContextEndsWithItsParent, and holds nothing of its token after release.
+// TestBoundContextEndsWithItsParent also checks that nothing of its token is held after release.
 func TestBoundContextEndsWithItsParent(t *testing.T) {
 	b, _ := newBook(t)
 	_, text := b.make(t, NewToken{Role: access.Observer, Tenant: "physics"})
@@ -199,7 +199,8 @@ func TestOldSessionsAreForgotten(t *testing.T) {
 	})
 }
 
-// TestLoadReadsChangesOfOtherServers: servers share a store, and one takes over from another.
+// TestLoadReadsChangesOfOtherServers uses servers that share a store, one of which takes over from
+// another.
 func TestLoadReadsChangesOfOtherServers(t *testing.T) {
 	b, m := newBook(t)
 	other := load(t, m, Config{FirstToken: "first"})
@@ -240,7 +241,8 @@ func TestLoadReadsChangesOfOtherServers(t *testing.T) {
 	}
 }
 
-// TestFirstTokenOfAnOpenServer must be one that can make others, and closes the server.
+// TestFirstTokenOfAnOpenServer checks that it must be able to make others, and that the server then
+// requires tokens.
 func TestFirstTokenOfAnOpenServer(t *testing.T) {
 	m := newMemory()
 	b, other := load(t, m, Config{Open: true}), load(t, m, Config{Open: true})
@@ -304,7 +306,7 @@ func TestFirstTokenOfAnOpenServer(t *testing.T) {
 	}
 }
 
-// TestTokenFromAFile can't be revoked, is in no list, and is another one in another file.
+// TestTokenFromAFile checks that it can't be revoked, is in no list, and differs between files.
 func TestTokenFromAFile(t *testing.T) {
 	b, m := newBook(t)
 	known, err := b.Authenticate("first")
@@ -333,7 +335,8 @@ func TestTokenFromAFile(t *testing.T) {
 	wantCode(t, "a token that is in the file no more", err, runtime.CodeUnauthenticated)
 }
 
-// TestMadeTokensAreRecognized: the server refuses to start with one in its file.
+// TestMadeTokensAreRecognized is needed because the server refuses to start with such a token in
+// its file.
 func TestMadeTokensAreRecognized(t *testing.T) {
 	b, _ := newBook(t)
 	_, text := b.makeBy(t, "first", NewToken{Role: access.Observer, AllTenants: true})
@@ -344,7 +347,7 @@ func TestMadeTokensAreRecognized(t *testing.T) {
 	}
 }
 
-// TestSecretsAreNotStored: the files of the database have no token, and no grant.
+// TestSecretsAreNotStored searches the database's files for tokens and grants.
 func TestSecretsAreNotStored(t *testing.T) {
 	b, dir := onDisk(t)
 	made, text := b.make(t, NewToken{Role: access.Admin, AllTenants: true})
@@ -377,7 +380,8 @@ func TestSecretsAreNotStored(t *testing.T) {
 	}
 }
 
-// TestTokensAreBoundedByTenant: one tenant's tokens leave room for another's, and for sessions.
+// TestTokensAreBoundedByTenant checks that one tenant's tokens leave room for another's, and for
+// sessions.
 func TestTokensAreBoundedByTenant(t *testing.T) {
 	b, _ := newBook(t)
 	for i := range maxTokens {
@@ -406,8 +410,8 @@ func TestTokensAreBoundedByTenant(t *testing.T) {
 	}
 }
 
-// A tenant with the name of a deleted one sees and revokes none of that one's tokens, and they
-// don't count.
+// TestNewTenantDoesNotGetTokensOfADeletedOne checks that a tenant with a deleted one's name neither
+// sees nor revokes its tokens, and that they don't count.
 func TestNewTenantDoesNotGetTokensOfADeletedOne(t *testing.T) {
 	b, _ := newBook(t)
 	old, _ := b.make(t, NewToken{Role: access.Observer, Tenant: "physics"})

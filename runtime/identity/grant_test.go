@@ -24,7 +24,7 @@ import (
 
 type object = map[string]any
 
-// A forge makes what looks as a grant.
+// A forge makes texts that look like grants.
 type forge struct {
 	header, claims object
 	sign           func(text string) []byte
@@ -48,7 +48,7 @@ func hmacOf(h func() hash.Hash, key []byte) func(string) []byte {
 	}
 }
 
-// TestForgedGrantsAreRefused: nothing is a grant but what this server signed as one.
+// TestForgedGrantsAreRefused checks that only texts that this server signed as grants are accepted.
 func TestForgedGrantsAreRefused(t *testing.T) {
 	b, _ := newBook(t)
 	maker := b.principal(t, NewToken{Role: access.Client, Tenant: "physics"})
@@ -138,7 +138,7 @@ func rs256(t *testing.T, key *rsa.PrivateKey) func(string) []byte {
 	}
 }
 
-// swap changes the claims of a grant, and leaves its signature.
+// swap changes the claims of a grant without its signature.
 func swap(t *testing.T, text, from, to string) string {
 	t.Helper()
 	parts := strings.Split(text, ".")
@@ -150,7 +150,7 @@ func swap(t *testing.T, text, from, to string) string {
 	return strings.Join(parts, ".")
 }
 
-// TestGrantsCarryTheirObjectAndRights, and nothing else: neither role nor what their maker may.
+// TestGrantsCarryTheirObjectAndRights checks that they carry nothing else, such as their maker's role.
 func TestGrantsCarryTheirObjectAndRights(t *testing.T) {
 	b, m := newBook(t)
 	maker := b.principal(t, NewToken{Role: access.Admin, Tenant: "physics"})
@@ -183,7 +183,7 @@ func TestGrantsCarryTheirObjectAndRights(t *testing.T) {
 	}
 }
 
-// TestGrantsExpire with their time, or with their maker's.
+// TestGrantsExpire checks that grants end with their time, and with their maker's token.
 func TestGrantsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := newBook(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// makeBy makes a token with another, whose text by is.
+// makeBy makes a token with another one, whose text is by.
 func (b *Book) makeBy(t testing.TB, by string, in NewToken) (access.Token, string) {
 	t.Helper()
 	maker, err := b.Authenticate(by)
@@ -30,7 +30,7 @@ func (b *Book) makeBy(t testing.TB, by string, in NewToken) (access.Token, strin
 	return made, text
 }
 
-// TestRevocationIncludesTokensMadeWithTheToken, even if a token in between was revoked before.
+// TestRevocationIncludesTokensMadeWithTheToken also covers an intermediate token that was revoked before.
 func TestRevocationIncludesTokensMadeWithTheToken(t *testing.T) {
 	b, m := newBook(t)
 	admin := NewToken{Role: access.Admin, Tenant: "physics"}
@@ -82,8 +82,8 @@ func TestRevocationIncludesTokensMadeWithTheToken(t *testing.T) {
 	}
 }
 
-// TestRevocationOfTokensMadeWithTheFilesToken: it can't be revoked. What was made with it can be, also once the file has
-// another.
+// TestRevocationOfTokensMadeWithTheFilesToken checks that the file's token can't be revoked, but
+// that tokens made with it can be, even after the file has changed.
 func TestRevocationOfTokensMadeWithTheFilesToken(t *testing.T) {
 	b, m := newBook(t)
 	leaked, err := b.Authenticate("first")
@@ -107,8 +107,8 @@ func TestRevocationOfTokensMadeWithTheFilesToken(t *testing.T) {
 	}
 }
 
-// TestIDOfTheFilesTokenDisclosesNothing: lists and logs show ids, and who guesses tokens has all the time
-// that it wants.
+// TestIDOfTheFilesTokenDisclosesNothing checks this because lists and logs contain ids, so that
+// guesses could be tested offline.
 func TestIDOfTheFilesTokenDisclosesNothing(t *testing.T) {
 	id := firstID(testKey, "first")
 	if id == firstID([]byte("another key of thirty-two bytes!"), "first") || id != firstID(testKey, "first") || id == firstID(testKey, "second") {
@@ -119,8 +119,8 @@ func TestIDOfTheFilesTokenDisclosesNothing(t *testing.T) {
 	}
 }
 
-// TestCallerWithAnEndedTokenCannotMakeChanges: a caller whose token ends after it was let in makes no token, which
-// would outlive it, and revokes none.
+// TestCallerWithAnEndedTokenCannotMakeChanges ends a token after its caller was authenticated. The
+// caller must neither make nor revoke tokens then.
 func TestCallerWithAnEndedTokenCannotMakeChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, m := newBook(t)
@@ -153,8 +153,8 @@ func TestCallerWithAnEndedTokenCannotMakeChanges(t *testing.T) {
 	})
 }
 
-// TestTokensThatMadeOthersAreKept as long as what was made with them: else nothing leads from a token that
-// leaked to all that was made with it.
+// TestTokensThatMadeOthersAreKept checks that they are kept as long as the others; otherwise
+// revoking a leaked token could not find these.
 func TestTokensThatMadeOthersAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := newBook(t)
@@ -194,7 +194,7 @@ func TestTokensThatMadeOthersAreKept(t *testing.T) {
 	})
 }
 
-// TestUnstoredRevocationHasNoEffect leaves all as it was.
+// TestUnstoredRevocationHasNoEffect lets the store fail.
 func TestUnstoredRevocationHasNoEffect(t *testing.T) {
 	b, m := newBook(t)
 	leaked, leakedText := b.make(t, NewToken{Role: access.Admin, Tenant: "physics"})

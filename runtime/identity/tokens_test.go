@@ -12,7 +12,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// principal returns the caller who shows a new token.
+// principal returns the caller with a new token.
 func (b *Book) principal(t testing.TB, in NewToken) access.Principal {
 	t.Helper()
 	_, text := b.make(t, in)
@@ -23,7 +23,7 @@ func (b *Book) principal(t testing.TB, in NewToken) access.Principal {
 	return known.Principal
 }
 
-// TestTenantAdminManagesOnlyItsTenantsTokens: others' are, for it, those that never were.
+// TestTenantAdminManagesOnlyItsTenantsTokens checks that others' tokens look to it like missing ones.
 func TestTenantAdminManagesOnlyItsTenantsTokens(t *testing.T) {
 	b, _ := newBook(t)
 	for _, tenant := range []runtime.TenantID{"physics", runtime.DefaultTenant} {
@@ -96,7 +96,8 @@ func TestInvalidTokensAreRefused(t *testing.T) {
 	}
 }
 
-// TestDeletedTenantsTokensAreRevoked: what its holders do ends, and none is made for it meanwhile.
+// TestDeletedTenantsTokensAreRevoked checks that their requests end, and that no token is made for
+// the tenant meanwhile.
 func TestDeletedTenantsTokensAreRevoked(t *testing.T) {
 	b, m := newBook(t)
 	_, text := b.make(t, NewToken{Role: access.Admin, Tenant: "physics"})
@@ -159,7 +160,7 @@ func TestDeletedTenantsTokensAreRevoked(t *testing.T) {
 	}
 }
 
-// TestUnstoredChangesHaveNoEffect: the book is as the store is.
+// TestUnstoredChangesHaveNoEffect checks that the book equals the store.
 func TestUnstoredChangesHaveNoEffect(t *testing.T) {
 	b, m := newBook(t)
 	made, text := b.make(t, NewToken{Role: access.Observer, Tenant: "physics"})
@@ -197,7 +198,7 @@ func TestCallersSeeOnlyTheirTenant(t *testing.T) {
 	}
 }
 
-// TestWrongSecretsAreRefused: a token's id, which lists show, doesn't make one known.
+// TestWrongSecretsAreRefused checks that a token's id, which lists contain, doesn't authenticate.
 func TestWrongSecretsAreRefused(t *testing.T) {
 	b, _ := newBook(t)
 	_, text := b.make(t, NewToken{Role: access.Client, Tenant: "physics"})
@@ -219,7 +220,7 @@ func TestWrongSecretsAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzAuthenticate: nothing but a token's or a grant's own text is one.
+// FuzzAuthenticate checks that only the text of a token or grant authenticates.
 func FuzzAuthenticate(f *testing.F) {
 	b, _ := newBook(f)
 	token, text := b.make(f, NewToken{Role: access.Client, Tenant: "physics"})

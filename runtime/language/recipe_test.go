@@ -36,7 +36,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// What a place is filled with is never read as a template, and no argument is split, joined or lost.
+// TestTemplatesDoNotExpandArguments checks that inserted values aren't expanded, and that no
+// argument is split, joined or lost.
 func TestTemplatesDoNotExpandArguments(t *testing.T) {
 	word := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"{file}", "{args}", "{buildArgs}", "", " ", "$(x)", "-x"}))
 	rapid.Check(t, func(t *rapid.T) {

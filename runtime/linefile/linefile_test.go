@@ -100,7 +100,7 @@ func TestTruncatedLinesAreEnded(t *testing.T) {
 	}
 }
 
-// A stream takes so many bytes, and no more.
+// A stream accepts a limited number of bytes.
 type stream struct {
 	bytes.Buffer
 	room int

@@ -45,9 +45,8 @@ func TestLogsWithoutSizesAreRead(t *testing.T) {
 	}
 }
 
-// TestSizesAmongOutput writes output and sizes at random, cuts the log off
-// anywhere, has it go on, and reads it from every position: sizes are where they
-// were put, and cost no offset.
+// TestSizesAmongOutput writes output and sizes at random, truncates the log anywhere, continues it,
+// and reads it from every position. Sizes must stay in their place, and not change offsets.
 func TestSizesAmongOutput(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	rapid.Check(t, func(t *rapid.T) {
@@ -117,8 +116,8 @@ func TestSizesAmongOutput(t *testing.T) {
 	})
 }
 
-// TestLostSizeIsAddedAgain: what a full disk refused would leave what is
-// printed afterwards on a screen of another size.
+// TestLostSizeIsAddedAgain checks this because later output would otherwise be displayed at the
+// wrong size.
 func TestLostSizeIsAddedAgain(t *testing.T) {
 	small, large := runtime.TerminalSize{Columns: 80, Rows: 24}, runtime.TerminalSize{Columns: 200, Rows: 50}
 	quota := NewQuota(1 << 20)

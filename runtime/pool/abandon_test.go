@@ -7,7 +7,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// TestAbandonedClaimReleasesItsRunner: the answer was on its way when the claimer left.
+// TestAbandonedClaimReleasesItsRunner abandons a claim whose answer is on its way.
 func TestAbandonedClaimReleasesItsRunner(t *testing.T) {
 	run(t, 1, func(t *testing.T, b *bed) {
 		settle(time.Second)

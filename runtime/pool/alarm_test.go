@@ -47,8 +47,8 @@ func TestAlarmUpdate(t *testing.T) {
 	}
 }
 
-// What looked at a pool only when it was told to has raised the alert at the
-// same moment as what looked all the time.
+// TestAlarmIsRaisedOnTime checks that an alarm that is updated only when it asks for that raises
+// the alert at the same moment as one that is updated all the time.
 func TestAlarmIsRaisedOnTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rule := AlertRule{Threshold: 0.5, Timeout: time.Duration(rapid.IntRange(1, 20).Draw(t, "timeout")) * time.Second}
@@ -115,7 +115,7 @@ func TestAlertIsRaisedAndResolved(t *testing.T) {
 	})
 }
 
-// A hint that was lost is made up for: the alert has the truth read.
+// TestAlertListsRunnersAgain checks that an alert makes up for a lost hint.
 func TestAlertListsRunnersAgain(t *testing.T) {
 	runOver(t, 1, func(fake *clustertest.Fake) { fake.StartDelay(time.Hour) }, func(t *testing.T, b *bed) {
 		settle(time.Second)

@@ -37,8 +37,8 @@ func run(t *testing.T, size int, test func(t *testing.T, b *bed)) {
 	runOver(t, size, func(*clustertest.Fake) {}, test)
 }
 
-// runOver is run over a cluster that prepare has changed: a pool may start its runners before test
-// begins.
+// runOver is like run over a cluster that prepare has changed, because a pool may start runners
+// before test begins.
 func runOver(t *testing.T, size int, prepare func(*clustertest.Fake), test func(t *testing.T, b *bed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -77,7 +77,7 @@ func (b *bed) over(cluster Cluster) *Pool {
 	})
 }
 
-// settle lets fake time pass until everything that was begun is done.
+// settle lets fake time pass until everything that began has ended.
 func settle(d time.Duration) {
 	time.Sleep(d) // fake time: nothing waits
 	synctest.Wait()

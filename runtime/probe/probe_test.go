@@ -48,8 +48,8 @@ func TestAnAnswerIsAtMostASecondOld(t *testing.T) {
 	})
 }
 
-// TestHangingTryIsLate: its callers are told in time, the next ones at once, and it
-// is over when the try ends.
+// TestHangingTryIsLate checks that callers get ErrLate in time, later ones immediately, and that
+// this ends with the try.
 func TestHangingTryIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

@@ -27,8 +27,7 @@ func TestReachLate(t *testing.T) {
 	}
 }
 
-// TestReachFollowsAttempts: only an agent that could not be reached for a while has an
-// excuse.
+// TestReachFollowsAttempts checks that only an agent that was unreachable for a while is excused.
 func TestReachFollowsAttempts(t *testing.T) {
 	began := time.Now()
 	at := func(d time.Duration) *attempt {

@@ -75,8 +75,8 @@ func TestTenantsAreRestored(t *testing.T) {
 	}
 }
 
-// TestExecutionsAndBatchesOfATenant: pages and counts have one tenant's, together with other
-// filters, and the default tenant isn't all.
+// TestExecutionsAndBatchesOfATenant checks pages and counts of one tenant, also with other filters,
+// and that the default tenant doesn't mean all.
 func TestExecutionsAndBatchesOfATenant(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	tenants := []runtime.TenantID{runtime.DefaultTenant, "physics", "chemistry"}

@@ -37,7 +37,8 @@ func execute(t *testing.T, s *Store, id runtime.ExecutionID, batch runtime.Batch
 	}
 }
 
-// What a next server needs is there until the batch has finished.
+// TestUnfinishedBatchIsRestored checks that everything that the next server needs is kept until the
+// batch has finished.
 func TestUnfinishedBatchIsRestored(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	s := open(t, path)
@@ -82,7 +83,7 @@ func TestUnfinishedBatchIsRestored(t *testing.T) {
 	}
 }
 
-// A key is one batch's, and no execution's.
+// TestBatchKeyIsUsedOnce checks that a key belongs to one batch, and to no execution.
 func TestBatchKeyIsUsedOnce(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	b := runtime.Batch{ID: "b", Key: "start/k", Input: "i", CaseCount: 1, QueuedAt: time.Unix(1000, 0)}
@@ -106,7 +107,8 @@ func TestBatchKeyIsUsedOnce(t *testing.T) {
 	}
 }
 
-// A batch is kept whole while it runs, and goes with the last of its executions.
+// TestBatchIsDeletedWithItsExecutions checks that a batch is kept while it runs, and is deleted
+// with its last execution.
 func TestBatchIsDeletedWithItsExecutions(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	b := runtime.Batch{ID: "b", Key: "start/k", Input: "i", CaseCount: 2}

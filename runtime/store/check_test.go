@@ -19,7 +19,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// wantBroken waits until Check says so, in words that have all of these.
+// wantBroken waits until Check returns an error that contains all words.
 func (s *Store) wantBroken(t *testing.T, words ...string) {
 	t.Helper()
 	var err error
@@ -39,7 +39,7 @@ func (s *Store) wantWell(t *testing.T) {
 	wait.For(t, "Check finds out that it is over", func() bool { return s.Check(t.Context()) == nil })
 }
 
-// TestCheckReportsAFailedDisk: the files are open, so nothing but a write finds out.
+// TestCheckReportsAFailedDisk keeps the files open, so that only a write detects the failure.
 func TestCheckReportsAFailedDisk(t *testing.T) {
 	for name, test := range map[string]struct {
 		fail  func(disk.Disk, testing.TB)
@@ -65,10 +65,10 @@ func TestCheckReportsAFailedDisk(t *testing.T) {
 	}
 }
 
-// TestCheckReportsLostWrites: they go to the page cache and no further, so only
-// the checkpoint finds out. The kernel may drop pages that it couldn't write, above all
-// where it looks for idle memory by itself (DAMON). SQLite then reads what isn't there,
-// says that the file is damaged, and Check has to say so from then on.
+// TestCheckReportsLostWrites uses a disk on which writes reach only the page cache, so that only
+// the checkpoint fails. The kernel may drop pages that it couldn't write, above all while it
+// searches for idle memory (DAMON). SQLite then reads other data and reports a damaged file, and
+// Check must report that afterwards.
 func TestCheckReportsLostWrites(t *testing.T) {
 	d := disk.NewThin(t)
 	s := open(t, filepath.Join(d.Dir, "db"))
@@ -105,7 +105,7 @@ func TestCheckReportsLostWrites(t *testing.T) {
 	})
 }
 
-// TestCheckReportsAStalledDisk: commits succeed, and the checkpoint hangs.
+// TestCheckReportsAStalledDisk lets commits succeed and the checkpoint hang.
 func TestCheckReportsAStalledDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, filepath.Join(t.TempDir(), "db"))
@@ -141,7 +141,7 @@ func TestCheckReportsAStalledDisk(t *testing.T) {
 	})
 }
 
-// TestCheckRecovers: without a restart.
+// TestCheckRecovers checks recovery without a restart.
 func TestCheckRecovers(t *testing.T) {
 	t.Run("writes are refused", func(t *testing.T) {
 		d := disk.New(t)
@@ -223,7 +223,7 @@ func TestCheckRecovers(t *testing.T) {
 	})
 }
 
-// TestCheckReportsMissingDescriptors lets the process open nothing more.
+// TestCheckReportsMissingDescriptors uses up the process's file descriptors.
 func TestCheckReportsMissingDescriptors(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	s.wantWell(t)

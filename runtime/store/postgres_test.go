@@ -26,7 +26,7 @@ import (
 // onPostgres names the variable with the URL of the PostgreSQL on which the tests run.
 const onPostgres = "ROCKPOOL_TEST_POSTGRES"
 
-// openEither opens what the tests run on: a file, or a schema of its own in a PostgreSQL.
+// openEither opens the database under test: a file, or a schema of its own in a PostgreSQL.
 func openEither(t testing.TB, path string) *Store {
 	t.Helper()
 	at := os.Getenv(onPostgres)
@@ -63,8 +63,7 @@ func lead(t testing.TB, url string) *Store {
 	return s
 }
 
-// TestStoreOnPostgreSQL runs this package's other tests once more, but for those of what only
-// SQLite has.
+// TestStoreOnPostgreSQL runs this package's other tests again, except those of SQLite.
 func TestStoreOnPostgreSQL(t *testing.T) {
 	p := postgrestest.Start(t)
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.timeout=20m",
@@ -80,7 +79,8 @@ func execution(i int) runtime.Execution {
 	return runtime.Execution{ID: runtime.ExecutionID(fmt.Sprintf("x%04d", i)), RunnerID: "r", State: runtime.ExecutionPending, Key: fmt.Sprint("key", i)}
 }
 
-// TestOnlyTheLeaderWritesOnPostgreSQL: the last that led. It ends the others' writing.
+// TestOnlyTheLeaderWritesOnPostgreSQL checks that only the last leader writes, and that others'
+// writes fail.
 func TestOnlyTheLeaderWritesOnPostgreSQL(t *testing.T) {
 	p := postgrestest.Start(t)
 	follower, err := OpenShared(t.Context(), p.URL)
@@ -143,7 +143,8 @@ func TestExaminePostgreSQL(t *testing.T) {
 	}
 }
 
-// TestWritesSurviveAKilledPostgreSQL: each is stored once, and its caller only waits.
+// TestWritesSurviveAKilledPostgreSQL checks that each write is stored once, and that its caller
+// only waits.
 func TestWritesSurviveAKilledPostgreSQL(t *testing.T) {
 	p := postgrestest.Start(t)
 	s := lead(t, p.URL)
@@ -190,7 +191,7 @@ func TestWritesSurviveAKilledPostgreSQL(t *testing.T) {
 	}
 }
 
-// TestUnansweredCommitIsNotRepeatedOnPostgreSQL: it is done already.
+// TestUnansweredCommitIsNotRepeatedOnPostgreSQL checks this for a commit that succeeded.
 func TestUnansweredCommitIsNotRepeatedOnPostgreSQL(t *testing.T) {
 	p := postgrestest.Start(t)
 	s := lead(t, p.URL)
@@ -215,7 +216,8 @@ func TestUnansweredCommitIsNotRepeatedOnPostgreSQL(t *testing.T) {
 	}
 }
 
-// TestResetPostgreSQLIsDetected: what was committed isn't taken for stored, and nothing more is.
+// TestResetPostgreSQLIsDetected checks that lost commits aren't considered stored, and that nothing
+// more is written.
 func TestResetPostgreSQLIsDetected(t *testing.T) {
 	p := postgrestest.Start(t)
 	s := lead(t, p.URL)
@@ -234,8 +236,8 @@ func TestResetPostgreSQLIsDetected(t *testing.T) {
 	wait.Receive(t, s.Taken(), "that it must start anew")
 }
 
-// TestStalledPostgreSQL holds up nobody who closes.
-func TestStalledPostgreSQL(t *testing.T) {
+// TestStalledPostgreSQLDoesNotBlockClose suspends the database's processes.
+func TestStalledPostgreSQLDoesNotBlockClose(t *testing.T) {
 	p := postgrestest.Start(t)
 	s := lead(t, p.URL)
 	p.Signal(syscall.SIGSTOP)
@@ -255,7 +257,7 @@ func TestStalledPostgreSQL(t *testing.T) {
 	}
 }
 
-// TestUnreachablePostgreSQL: the store closes all the same, and reads and writes return
+// TestUnreachablePostgreSQL checks that the store can be closed, and that reads and writes return
 // CLUSTER_UNAVAILABLE.
 func TestUnreachablePostgreSQL(t *testing.T) {
 	p := postgrestest.Start(t)
@@ -289,7 +291,7 @@ func TestUnreachablePostgreSQL(t *testing.T) {
 	}
 }
 
-// TestOutputInPostgreSQL is read from anywhere.
+// TestOutputInPostgreSQL reads output from every position.
 func TestOutputInPostgreSQL(t *testing.T) {
 	s := lead(t, postgrestest.Start(t).URL)
 	defer s.Close()

@@ -158,7 +158,7 @@ func TestExecutionsArePaged(t *testing.T) {
 	}
 }
 
-// TestPagesEndAtTheMemoryBudget, and go on behind executions that can't be read.
+// TestPagesEndAtTheMemoryBudget also checks that pages continue after unreadable executions.
 func TestPagesEndAtTheMemoryBudget(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	for i := range 20 {
@@ -248,8 +248,8 @@ func stored(t *testing.T, s *Store) []runtime.EnvironmentID {
 	return ids
 }
 
-// TestFirstEnvironmentsAreStoredTogether: a server that ends at any moment of its
-// first start leaves all of them or none, so that the next start is a first one again.
+// TestFirstEnvironmentsAreStoredTogether ends a server at any moment of its first start. It must
+// leave all of them or none, so that the next start is a first one again.
 func TestFirstEnvironmentsAreStoredTogether(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	a, b := runtime.Environment{ID: "a", Revision: 1}, runtime.Environment{ID: "b", Revision: 1}

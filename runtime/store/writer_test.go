@@ -9,9 +9,9 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// TestFullDiskRefusesOnlyTheWritesThatDoNotFit: of writes that share a transaction, those
-// that were told to have failed aren't stored, and the others are. SQLite
-// gives up a whole transaction where one statement finds no room.
+// TestFullDiskRefusesOnlyTheWritesThatDoNotFit checks writes that share a transaction: those that
+// returned an error aren't stored, and the others are. SQLite gives up a whole transaction if one
+// statement finds no room.
 func TestFullDiskRefusesOnlyTheWritesThatDoNotFit(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	var pages int

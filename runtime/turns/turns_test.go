@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestLanesWalk: against a plain list of keys in the order of their turns.
+// TestLanesWalk compares lanes with a plain list of keys in the order of their turns.
 func TestLanesWalk(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var lanes Lanes[string, int]
@@ -64,7 +64,7 @@ func TestLanesWalk(t *testing.T) {
 	})
 }
 
-// TestAllStopsWithItsLoop: a loop may end early.
+// TestAllStopsWithItsLoop ends a loop early.
 func TestAllStopsWithItsLoop(t *testing.T) {
 	var lanes Lanes[int, int]
 	for key := range 3 {

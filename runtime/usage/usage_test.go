@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A world has agents, and runs what an Agents spawns.
+// A world has agents, and runs the goroutines that an Agents spawns.
 type world struct {
 	*Agents
 	asked   atomic.Int64
@@ -24,7 +24,7 @@ type world struct {
 	end     context.CancelFunc
 }
 
-// newWorld returns agents whose answers the test chooses.
+// newWorld returns agents whose answers the test determines.
 func newWorld(t *testing.T, answer func(n int64, id runtime.RunnerID, conn net.Conn)) *world {
 	w := &world{}
 	ctx, end := context.WithCancel(t.Context())
@@ -51,7 +51,7 @@ func (w *world) close() {
 	w.spawned.Wait()
 }
 
-// counts answers how often any agent was asked.
+// counts answers with the number of questions so far.
 func counts(n int64, _ runtime.RunnerID, conn net.Conn) {
 	frame, err := agent.AppendJSON(nil, agent.KindResponse, agent.Response{Protocol: agent.Protocol, Usage: &agent.Usage{Runner: agent.Used{Memory: n}}})
 	if err == nil {
@@ -59,11 +59,11 @@ func counts(n int64, _ runtime.RunnerID, conn net.Conn) {
 	}
 }
 
-// hangs answers nothing until it is left.
+// hangs never answers.
 func hangs(_ int64, _ runtime.RunnerID, conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
-// TestOnceASecond: an agent is asked once a second for any number of callers, and not at all
-// without any.
+// TestOnceASecond checks that an agent is asked once a second for any number of callers, and not at
+// all without any.
 func TestOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, counts)
@@ -92,8 +92,8 @@ func TestOnceASecond(t *testing.T) {
 	})
 }
 
-// TestWaitsAreBounded: however many agents don't answer, no caller waits longer than a second. The
-// others' answers come, and who failed isn't asked, or waited for, for a while.
+// TestWaitsAreBounded checks that no caller waits longer than a second, however many agents don't
+// answer. Other agents' answers arrive, and agents that failed aren't asked for a while.
 func TestWaitsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(n int64, id runtime.RunnerID, conn net.Conn) {
@@ -139,7 +139,7 @@ func TestWaitsAreBounded(t *testing.T) {
 	})
 }
 
-// TestUnavailableUsageIsZero: a caller that leaves, and what can't be asked, is no answer.
+// TestUnavailableUsageIsZero covers callers that give up, and agents that can't be asked.
 func TestUnavailableUsageIsZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, hangs)
@@ -157,8 +157,8 @@ func TestUnavailableUsageIsZero(t *testing.T) {
 	})
 }
 
-// TestASilentAgentKeepsItsLastAnswer: what an agent said is returned, with its time, for a while
-// after it stopped answering, and then nothing is.
+// TestASilentAgentKeepsItsLastAnswer checks that the last answer is returned with its time for a
+// while, and nothing afterwards.
 func TestASilentAgentKeepsItsLastAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(n int64, id runtime.RunnerID, conn net.Conn) {
@@ -184,8 +184,8 @@ func TestASilentAgentKeepsItsLastAnswer(t *testing.T) {
 	})
 }
 
-// TestSilentAgentsOfOneTenant: they don't keep those of others from being asked, and those that
-// weren't asked themselves are asked the next time.
+// TestSilentAgentsOfOneTenant checks that they don't keep others' agents from being asked, and that
+// agents that weren't asked are asked the next time.
 func TestSilentAgentsOfOneTenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(n int64, id runtime.RunnerID, conn net.Conn) {

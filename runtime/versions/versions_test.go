@@ -29,8 +29,7 @@ type bed struct {
 	ctx    context.Context // of an administrator
 }
 
-// newBed returns a book over an engine with a fake cluster, whose languages' version commands that
-// cluster knows.
+// newBed returns a book over an engine with a fake cluster that knows the languages' version commands.
 func newBed(t *testing.T) bed {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "languages.yaml")
@@ -70,7 +69,7 @@ languages:
 	return bed{New(guard.New(e, nil, nil), set), e, access.With(t.Context(), access.Anonymous())}
 }
 
-// put stores the environment, and returns it.
+// put stores an environment, and returns it.
 func (b bed) put(t *testing.T, in engine.PutEnvironmentInput) runtime.Environment {
 	t.Helper()
 	in.ID = "here"
@@ -81,7 +80,7 @@ func (b bed) put(t *testing.T, in engine.PutEnvironmentInput) runtime.Environmen
 	return env
 }
 
-// executions returns how many there were.
+// executions returns the number of executions.
 func (b bed) executions(t *testing.T) int {
 	t.Helper()
 	page, err := b.engine.Executions(t.Context(), engine.ExecutionFilter{}, 1, "", func(int) error { return nil })
@@ -119,7 +118,8 @@ func TestVersionsAreMeasuredOncePerRevisionOfTheRunners(t *testing.T) {
 	}
 }
 
-// A caller that doesn't wait gets nothing, and the measurement goes on.
+// TestMeasurementContinuesWithoutItsCaller checks that a caller that doesn't wait gets nothing, and
+// that the measurement continues.
 func TestMeasurementContinuesWithoutItsCaller(t *testing.T) {
 	b := newBed(t)
 	env := b.put(t, engine.PutEnvironmentInput{})
@@ -132,7 +132,7 @@ func TestMeasurementContinuesWithoutItsCaller(t *testing.T) {
 	}
 }
 
-// An observer reads what was measured, and lets nothing run.
+// TestAnObserverMeasuresNothing checks that an observer reads results and starts no program.
 func TestAnObserverMeasuresNothing(t *testing.T) {
 	b := newBed(t)
 	env := b.put(t, engine.PutEnvironmentInput{})
@@ -185,8 +185,8 @@ func TestMeasurementIsKeptPerRunnerRevision(t *testing.T) {
 	}
 }
 
-// An environment that was deleted, and created anew by another tenant or from another image, has
-// revisions from 1 again.
+// TestRecreatedEnvironmentIsMeasuredAgain uses an environment that was deleted and created again by
+// another tenant or from another image, whose revisions restart at 1.
 func TestRecreatedEnvironmentIsMeasuredAgain(t *testing.T) {
 	b := newBed(t)
 	b.put(t, engine.PutEnvironmentInput{Processes: new(100)})
@@ -201,7 +201,7 @@ func TestRecreatedEnvironmentIsMeasuredAgain(t *testing.T) {
 	}
 }
 
-// A command that a limit ended doesn't make its language absent.
+// TestCommandEndedByALimitIsUnknown checks that a limit doesn't make a language absent.
 func TestCommandEndedByALimitIsUnknown(t *testing.T) {
 	b := newBed(t)
 	b.languages = language.Of(language.Recipe{ID: "much", Version: []string{"zeros", "1000000"}, Environments: []runtime.EnvironmentID{"here"}})
@@ -227,7 +227,7 @@ func TestFoundByTheCommandsEnd(t *testing.T) {
 	}
 }
 
-// A caller whose time is over gets what is known.
+// TestKnownVersionsReturnImmediately uses a caller whose context has ended.
 func TestKnownVersionsReturnImmediately(t *testing.T) {
 	b := newBed(t)
 	env := b.put(t, engine.PutEnvironmentInput{})
