@@ -26,7 +26,7 @@ type lines struct {
 	to      *linefile.File // owned by run
 	failing func(error)
 
-	copies chan []byte
+	copies chan []byte   // capacity mostCopies; closed by end
 	lost   atomic.Int64  // missing entries that no line counts yet
 	done   chan struct{} // closed by run
 }

@@ -63,8 +63,8 @@ type Config struct {
 // A Log is an audit log. Make it with New and call Run. Its methods are safe for concurrent use.
 type Log struct {
 	config Config
-	lines  *lines // nil: none
-	wake   chan struct{}
+	lines  *lines        // nil: none
+	wake   chan struct{} // capacity 1; signals that the queue isn't empty
 
 	refusals refusals
 

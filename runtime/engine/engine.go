@@ -172,8 +172,8 @@ func (e *Engine) Run(ctx context.Context) error {
 
 // jobs starts goroutines that Run waits for.
 type jobs struct {
-	begin   chan func(context.Context)
-	stopped chan struct{} // closed when Run returns
+	begin   chan func(context.Context) // received by Run
+	stopped chan struct{}              // closed when Run returns
 }
 
 // add runs job in a goroutine that Run waits for. The job's context ends when Run has to end. After

@@ -10,15 +10,15 @@ import (
 // places limits concurrent searches, in total and per runner, so that slow runners occupy few of
 // the total.
 type places struct {
-	all chan struct{}
+	all chan struct{} // holds a token for each running search
 
-	mu sync.Mutex
+	mu sync.Mutex // guards of
 	of map[runtime.RunnerID]*runnerPlaces
 }
 
 type runnerPlaces struct {
-	taken chan struct{}
-	users int // searches that hold or await a place; guarded by places.mu
+	taken chan struct{} // holds a token for each search in the runner
+	users int           // searches that hold or await a place; guarded by places.mu
 }
 
 // enter waits for a place, which is held until leave is called. It returns LIMIT_EXCEEDED after

@@ -14,7 +14,7 @@ type Place struct {
 
 // A Waiting tracks one claim in the queue. Its methods are safe for concurrent use.
 type Waiting struct {
-	began    chan struct{}
+	began    chan struct{} // closed by begin
 	waits    atomic.Bool
 	position atomic.Int64 // as last computed
 }

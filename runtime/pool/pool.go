@@ -70,9 +70,9 @@ type Pool struct {
 	options Options
 	env     atomic.Pointer[runtime.Environment]
 	known   []runtime.Runner
-	inbox   chan func(*owner)
-	hints   chan struct{} // capacity 1
-	ended   chan struct{} // closed when Run returns
+	inbox   chan func(*owner) // messages to the owner, which calls them one by one
+	hints   chan struct{}     // capacity 1; a pending hint absorbs later ones
+	ended   chan struct{}     // closed when Run returns
 
 	status  latest.Value[runtime.PoolStatus]
 	alert   latest.Value[runtime.PoolAlert]

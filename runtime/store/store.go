@@ -29,7 +29,7 @@ type Store struct {
 	shared bool
 	fresh  bool // it was created by Open
 
-	queue  chan write
+	queue  chan write            // received by writer only
 	closed chan struct{}         // closed by Close: no more writes are accepted
 	full   atomic.Pointer[error] // why the last write found no room; nil: it found room
 	group  sync.WaitGroup

@@ -29,7 +29,7 @@ const (
 type Agents struct {
 	dial  func(ctx context.Context, id runtime.RunnerID) (net.Conn, error)
 	spawn func(func(context.Context)) error
-	turns chan struct{}
+	turns chan struct{} // capacity atOnce; holds a token for each agent being asked
 
 	mu    sync.Mutex // guards the fields below
 	asked map[runtime.RunnerID]*question
@@ -54,8 +54,8 @@ type answer struct {
 
 // A line limits the questions of one tenant.
 type line struct {
-	turns   chan struct{}
-	waiting int // questions waiting or being asked
+	turns   chan struct{} // capacity ofTenant; holds a token for each agent being asked
+	waiting int           // questions waiting or being asked
 }
 
 // New returns an Agents that reaches agents by dial. spawn starts a goroutine and provides the
