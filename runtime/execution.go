@@ -54,7 +54,7 @@ type Limits struct {
 const (
 	MinOpenFiles = 8 // with fewer, hardly any program starts
 	MaxOpenFiles = 1 << 20
-	MaxFileSize  = 1 << 40
+	MaxFileSize  = 1 << 40 // bytes
 	MaxProcesses = 1 << 16
 )
 

@@ -15,8 +15,8 @@ import (
 
 // Bounds of commands, below the kernel's (MAX_ARG_STRLEN is 128 KiB).
 const (
-	maxArgBytes     = 128<<10 - 1
-	maxCommandBytes = 1 << 20
+	maxArgBytes     = 128<<10 - 1 // of one argument
+	maxCommandBytes = 1 << 20     // of all arguments
 	maxCommandArgs  = 4096
 	maxPathBytes    = 4096
 )

@@ -54,9 +54,9 @@ func (e *Engine) BatchEvents(ctx context.Context, id runtime.BatchID, after stri
 
 // Bounds of a page of output.
 const (
-	maxPageBytes = 16 << 20
-	maxChunks    = 4096
-	chunkBytes   = 100 // charge for each chunk in addition to its data, since programs may print tiny ones
+	maxPageBytes = 16 << 20 // of data, for maxBytes
+	maxChunks    = 4096     // events in a page
+	chunkBytes   = 100      // charge for each chunk in addition to its data, since programs may print tiny ones
 )
 
 // Output returns the events of output, and of its loss, that exist after a cursor. They have about

@@ -25,7 +25,7 @@ import (
 const (
 	defaultInactivity = 10 * time.Minute
 	maxInactivity     = 30 * 24 * time.Hour
-	maxWait           = time.Hour
+	maxWait           = time.Hour // WaitFor
 	maxKeyBytes       = 255
 )
 
