@@ -183,12 +183,12 @@ func TestFilterIsDocumented(t *testing.T) {
 		return strings.Join(lists[list], ", ") + "."
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "x86-64 has %d calls, arm64 %d. These %d are let through whatever their arguments:\n\n%s\n\n", len(x86), len(arm), len(lists["allowed"]), tell("allowed"))
-	fmt.Fprintf(&text, "These %d are judged by their arguments: %s\n\n", len(lists["by arguments"]), tell("by arguments"))
-	fmt.Fprintf(&text, "These %d are EPERM:\n\n%s\n\n", len(lists["EPERM"]), tell("EPERM"))
-	fmt.Fprintf(&text, "These %d are EOPNOTSUPP: %s\n\n", len(lists["EOPNOTSUPP"]), tell("EOPNOTSUPP"))
-	fmt.Fprintf(&text, "And these %d ENOSYS, like all others:\n\n%s\n\n", len(lists["ENOSYS"]), tell("ENOSYS"))
-	fmt.Fprintf(&text, "**The difference to Docker's default profile**, of Docker 28.5 with its default capabilities: let through here and not there: %s Let through there and not here: %s\n", tell("more"), tell("less"))
+	fmt.Fprintf(&text, "x86-64 has %d calls, arm64 %d. These %d are allowed with any arguments:\n\n%s\n\n", len(x86), len(arm), len(lists["allowed"]), tell("allowed"))
+	fmt.Fprintf(&text, "These %d are checked by their arguments: %s\n\n", len(lists["by arguments"]), tell("by arguments"))
+	fmt.Fprintf(&text, "These %d return EPERM:\n\n%s\n\n", len(lists["EPERM"]), tell("EPERM"))
+	fmt.Fprintf(&text, "These %d return EOPNOTSUPP: %s\n\n", len(lists["EOPNOTSUPP"]), tell("EOPNOTSUPP"))
+	fmt.Fprintf(&text, "These %d return ENOSYS, as every call that no list has:\n\n%s\n\n", len(lists["ENOSYS"]), tell("ENOSYS"))
+	fmt.Fprintf(&text, "**The difference to Docker's default profile**, of Docker 28.5 with its default capabilities: allowed here and not there: %s Allowed there and not here: %s\n", tell("more"), tell("less"))
 
 	path := "../../../docs/security.md"
 	document, err := os.ReadFile(path)
