@@ -38,7 +38,7 @@ until [ "$outcome" ]; do # once for each connection
     error) echo "$value" >&2 && exit 1 ;;
     ?*) outcome=$what code=$value ;;
     esac
-    after=\"$cursor\" # the next connection continues here
+    after=\"$cursor\" # the next connection continues there
   done < <(jq -n --arg query "$follow" --arg id "$execution" --argjson after "$after" '{$query, variables: {$id, $after}}' |
     # The server sends a comment every 12 s if there are no events.
     curl -sN "$url" -H 'Content-Type: application/json' -H 'Accept: text/event-stream' --speed-limit 1 --speed-time 30 --data-binary @- |

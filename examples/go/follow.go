@@ -11,8 +11,8 @@ import (
 	"github.com/Khan/genqlient/graphql"
 )
 
-// follow passes all output to print, each byte once. After a broken connection it resumes from the last event.
-// It uses server-sent events, because genqlient's WebSocket takes pings for errors.
+// follow passes all output to print, each byte once. After a broken connection it resumes after the last event.
+// It uses server-sent events, since genqlient's WebSocket fails on pings.
 func follow(ctx context.Context, url, execution string, print func(*FollowExecutionEventsExecutionOutput)) (*FollowExecutionEventsExecutionFinished, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -24,7 +24,7 @@ rescue RuntimeError => error
   raise unless error.message.start_with?("CONFLICT") # the program may end without reading its input
 end
 
-def follow(id, after = nil, &block) # calls the block with each event once; after a disconnect it resumes after the last one
+def follow(id, after = nil, &block) # calls the block with each event once: after a broken connection it resumes
   socket = Faye::WebSocket::Client.new(API.to_s.sub("http", "ws"), ["graphql-transport-ws"])
   say = ->(message) { socket.send(JSON.generate(message)) }
   socket.on(:open) { say.(type: "connection_init") }
