@@ -176,7 +176,7 @@ describe("share, a platform's server and its page", { concurrency: 1 }, () => {
     }
   });
 
-  test("a platform that Rockpool refuses tells its page no more than that", { timeout: limit }, async () => {
+  test("a platform whose token is refused reports no more than that to its page", { timeout: limit }, async () => {
     const { url, stop } = await platform({ ROCKPOOL_SERVER: new URL(guarded.url).origin, ROCKPOOL_TOKEN: "wrong" });
     try {
       const answer = await fetch(`${url}/run`, { method: "POST" });

@@ -38,7 +38,7 @@ until [ "$outcome" ]; do # one turn for each connection
     error) echo "$value" >&2 && exit 1 ;;
     ?*) outcome=$what code=$value ;;
     esac
-    after=\"$cursor\" # where the next connection goes on
+    after=\"$cursor\" # the next connection continues there
   done < <(jq -n --arg query "$follow" --arg id "$execution" --argjson after "$after" '{$query, variables: {$id, $after}}' |
     # While all is quiet the server sends a comment every 12 s.
     curl -sN "$url" -H 'Content-Type: application/json' -H 'Accept: text/event-stream' --speed-limit 1 --speed-time 30 --data-binary @- |

@@ -11,8 +11,8 @@ import (
 	"github.com/Khan/genqlient/graphql"
 )
 
-// follow hands all output to print, each byte once: a connection that breaks is made again and goes on after its
-// last event. It is by server-sent events, for genqlient's WebSocket can't stand pings.
+// follow passes all output to print, each byte once. After a broken connection it resumes after the last event.
+// It uses server-sent events, since genqlient's WebSocket fails on pings.
 func follow(ctx context.Context, url, execution string, print func(*FollowExecutionEventsExecutionOutput)) (*FollowExecutionEventsExecutionFinished, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a Python program as Moodle's CodeRunner does, with curl and jq. It reads a support file and its standard input:
+# Runs a Python program as Moodle's CodeRunner does, with curl and jq. The program reads a support file and stdin:
 #
 #   rockpool serve --doors jobe
 #   echo Ada | examples/jobe/run.sh
@@ -25,7 +25,7 @@ run() {
 
 input=$(cat)
 answer=$(run)
-if [ "${answer##*$'\n'}" = 404 ]; then # the server hasn't the file, or not any more
+if [ "${answer##*$'\n'}" = 404 ]; then # the server doesn't have the file
   printf %s "$greeting" | base64 -w0 | jq -R '{file_contents: .}' | ask PUT "files/$id" >/dev/null
   answer=$(run)
 fi

@@ -21,7 +21,7 @@ def post(query, variables, accept="application/json"):
     return urllib.request.urlopen(urllib.request.Request(URL, body, headers), timeout=30)
 
 def data(answer):
-    for error in answer.get("errors", []):  # what may succeed later is like a broken connection
+    for error in answer.get("errors", []):  # retryable errors are treated as a broken connection
         kind = ConnectionError if error["extensions"]["retryable"] else RuntimeError
         raise kind(f"{error['extensions']['code']}: {error['message']}")
     return answer["data"]
@@ -35,7 +35,7 @@ def follow(execution, cursor=None):
             for line in post(FOLLOW, {"id": execution, "after": cursor}, "text/event-stream"):
                 if line.startswith(b"data: {") and line.endswith(b"\n"):
                     yield (event := data(json.loads(line[6:]))["executionEvents"])
-                    cursor = event["cursor"]  # the next connection goes on after it
+                    cursor = event["cursor"]  # the next connection resumes after it
                     if "execution" in event: return
         except (OSError, http.client.HTTPException): pass
         time.sleep(0.5)

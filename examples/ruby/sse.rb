@@ -23,7 +23,7 @@ end
 def mutate(name, fields, **input) =
   data(post("mutation($in: #{name[0].upcase}#{name[1..]}Input!) { #{name}(input: $in) { #{fields} } }", {in: input}).body)[name]
 
-def follow(id, after = nil) # yields each event once: after a cut it goes on after the last
+def follow(id, after = nil) # yields each event once: after a broken connection it resumes after the last
   buffer = +""
   post(FOLLOW, {id: id, after: after}, "text/event-stream") do |response|
     response.read_body do |bytes|

@@ -24,7 +24,7 @@ rescue RuntimeError => error
   raise unless error.message.start_with?("CONFLICT") # it may end without reading
 end
 
-def follow(id, after = nil, &block) # calls the block with each event once: after a cut it goes on after the last
+def follow(id, after = nil, &block) # calls the block with each event once: after a broken connection it resumes
   socket = Faye::WebSocket::Client.new(API.to_s.sub("http", "ws"), ["graphql-transport-ws"])
   say = ->(message) { socket.send(JSON.generate(message)) }
   socket.on(:open) { say.(type: "connection_init") }

@@ -1,7 +1,7 @@
 const subscription = `subscription($id: ID!, $after: Cursor) { executionEvents(executionId: $id, after: $after) {
   cursor ... on ExecutionOutput { stream text } ... on ExecutionFinished { execution { outcome exitCode } } } }`;
 
-/** What the server refused; code is UNAUTHENTICATED when the grant has ended. */
+/** An error of the server. Its code is UNAUTHENTICATED when the grant has ended. */
 export class Refused extends Error {
   constructor({ message, extensions }) {
     super(message);
@@ -9,7 +9,7 @@ export class Refused extends Error {
   }
 }
 
-/** Yields each event of an execution once, by server-sent events: after a cut it goes on after the last one. */
+/** Yields each event of an execution once, by server-sent events: after a broken connection it resumes after the last one. */
 export async function* watch({ rockpool, executionId, grant }) {
   for (let after = null; ; await new Promise((resolve) => setTimeout(resolve, 500))) {
     try {
