@@ -12,7 +12,7 @@ import (
 func (p *Placer) Evaluations(filter runtime.EvaluationFilter) ([]runtime.Evaluation, int) {
 	all := func(yield func(runtime.Evaluation) bool) {
 		for e := range p.Scheduler.Snapshot().EachEvaluation(filter.RunnerID) {
-			if filter.Picks(e.Job, e.Environment, e.Status) && !yield(shownEvaluation(e)) {
+			if filter.Matches(e.Job, e.Environment, e.Status) && !yield(shownEvaluation(e)) {
 				return
 			}
 		}
@@ -26,7 +26,7 @@ func (p *Placer) Evaluations(filter runtime.EvaluationFilter) ([]runtime.Evaluat
 func (p *Placer) Allocations(filter runtime.AllocationFilter) ([]runtime.Allocation, int) {
 	all := func(yield func(runtime.Allocation) bool) {
 		for a := range p.Scheduler.Snapshot().EachAllocation(filter.RunnerID) {
-			if filter.Picks(a.Job, a.Environment, a.Status) && !yield(shownAllocation(a)) {
+			if filter.Matches(a.Job, a.Environment, a.Status) && !yield(shownAllocation(a)) {
 				return
 			}
 		}

@@ -159,8 +159,8 @@ func TestWhatClientsAreTold(t *testing.T) {
 		_, leave := led(w, State{Phase: Pending})
 		pass(5 * time.Second)
 		running := told(w.last())
-		want(t, "while it runs", running[:4], "It got its place.", "What it needs is being made.", "It could not be started: broken.", running[3])
-		want(t, "while it runs", running[4:], "What it needs is being made.", "Its first process was started.", "Its agent answered, so it can be claimed.")
+		want(t, "while it runs", running[:4], "It was placed on a machine.", "Its sandbox is being prepared.", "It could not be started: broken.", running[3])
+		want(t, "while it runs", running[4:], "Its sandbox is being prepared.", "Its first process was started.", "Its agent answered, so it can be claimed.")
 		leave()
 		again := New(w.config(), w.last())
 		if err := again.Restore(t.Context()); err != nil {
@@ -169,7 +169,7 @@ func TestWhatClientsAreTold(t *testing.T) {
 		again.Stop(End{runtime.GoneDrained, "drained"})
 		again.Run(t.Context())
 		ended := told(w.last())
-		want(t, "at its end", ended[len(ended)-3:], "It went on while no server watched it.", "It is being ended: drained.", "Nothing of it runs any more.")
+		want(t, "at its end", ended[len(ended)-3:], "It kept running while no server was connected.", "It is being stopped: drained.", "All its processes have ended.")
 	})
 }
 
