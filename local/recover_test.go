@@ -177,7 +177,7 @@ func TestRestoreIsGivenUp(t *testing.T) {
 	if c, err := New(ctx, config); !errors.Is(err, asked) {
 		t.Errorf("New returned %v, %v", c, err)
 	}
-	if said := logs.FilterMessageSnippet("isn't there").All(); len(said) > 0 {
+	if said := logs.FilterMessageSnippet("has ended").All(); len(said) > 0 {
 		t.Errorf("it was said, though nobody knows: %+v", said)
 	}
 	b.reopened()
@@ -207,7 +207,7 @@ func TestRestoreOfWhatWasRemoved(t *testing.T) {
 	if r, ok := b.runner(held); !ok || r.State != runtime.RunnerGone {
 		t.Errorf("the runner that was held is %+v", r)
 	}
-	if said := logs.FilterMessageSnippet("isn't there").All(); len(said) > 0 {
+	if said := logs.FilterMessageSnippet("has ended").All(); len(said) > 0 {
 		t.Errorf("it is said to be lost: %+v", said)
 	}
 }
