@@ -11,10 +11,9 @@ import (
 )
 
 // Check tests whether this machine can isolate programs: it makes one sandbox, starts the agent in
-// it
-// and removes it. The sandbox appears in no list. The error names everything that is missing, one
-// per
-// line, with what to do. STORAGE_FULL: only disk space is missing, so nothing new can be created.
+// it and removes it. The sandbox appears in no list. The error names everything that is missing,
+// one per line, with what to do. STORAGE_FULL: only disk space is missing, so nothing new can be
+// created.
 func (c *Cluster) Check(ctx context.Context) error {
 	missing := c.host.Missing()
 	if len(missing) > 0 {

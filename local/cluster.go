@@ -4,10 +4,9 @@
 // A runner's record is stored before anything of the runner is made. Everything that is made can be
 // found and removed by the runner's id alone. A task (package taskrunner) leads each runner's life:
 // its driver and hooks are in package driver, and its state is in the record. So the next server
-// takes
-// over the live runners of a server that was killed or stopped, and cleans up the rest. The current
-// state of runners is in memory, is updated by the kernel (one pidfd per runner), and is written
-// through to the [Store].
+// takes over the live runners of a server that was killed or stopped, and cleans up the rest. The
+// current state of runners is in memory, is updated by the kernel (one pidfd per runner), and is
+// written through to the [Store].
 package local
 
 import (
@@ -54,14 +53,12 @@ type Config struct {
 // errors are of type runtime.Error. A write that returned nil survives a SIGKILL of the server.
 type Store interface {
 	// Environments and Runners call each for every stored record. If a record can't be read,
-	// unreadable
-	// says why, and only the id is set.
+	// unreadable says why, and only the id is set.
 	Environments(ctx context.Context, each func(env runtime.Environment, unreadable error) error) error
 	PutEnvironment(ctx context.Context, env runtime.Environment) error // the contract of runtime.Cluster.PutEnvironment
 	DeleteEnvironment(ctx context.Context, id runtime.EnvironmentID) error
 	// PutFirst stores all environments if none is stored yet, else it stores none. It reports
-	// whether
-	// it stored them.
+	// whether it stored them.
 	PutFirst(ctx context.Context, environments []runtime.Environment) (bool, error)
 
 	Runners(ctx context.Context, each func(r runtime.Runner, private []byte, unreadable error) error) error
@@ -75,8 +72,7 @@ type Store interface {
 }
 
 // Cluster is this machine as a runtime.Cluster. Its methods are safe for concurrent use. Runners
-// are
-// registered by Start at any time, but none is made before Run runs.
+// are registered by Start at any time, but none is made before Run runs.
 type Cluster struct {
 	config       Config
 	host         *host.Host
@@ -103,17 +99,14 @@ var _ runtime.Cluster = (*Cluster)(nil)
 const restoreWithin = time.Minute
 
 // New opens the cluster in config.Dir and takes over the last server's live runners in the state
-// that
-// they had: idle, claimed, or queued for their allocation if the last server hadn't begun to make
-// them.
-// It removes what is left of the others: sandboxes, groups, directories and user ids. A dead runner
-// that was claimed stays listed as GONE with STOPPED_OUTSIDE until Remove is called.
+// that they had: idle, claimed, or queued for their allocation if the last server hadn't begun to
+// make them. It removes what is left of the others: sandboxes, groups, directories and user ids. A
+// dead runner that was claimed stays listed as GONE with STOPPED_OUTSIDE until Remove is called.
 //
 // A runner that can't be cleaned up doesn't stop New; Status reports it. If New can't find out
-// whether
-// a runner is alive, it returns an error and leaves that runner as it is for the next server. If
-// ctx
-// ends first, New returns its cause and leaves the rest as it is for the next server.
+// whether a runner is alive, it returns an error and leaves that runner as it is for the next
+// server. If ctx ends first, New returns its cause and leaves the rest as it is for the next
+// server.
 func New(ctx context.Context, config Config) (*Cluster, error) {
 	if config.CgroupParent == "" {
 		config.CgroupParent = "rockpool"
@@ -155,8 +148,7 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 }
 
 // realDir makes dir and returns its path without symbolic links: a sandbox's directory must have
-// the
-// same path from everywhere.
+// the same path from everywhere.
 func realDir(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
@@ -282,8 +274,7 @@ func gone(id runtime.RunnerID) error {
 func (c *Cluster) Lost() string { return c.host.Lost() }
 
 // Watch implements runtime.Cluster. The first hint, for all environments, comes as soon as it
-// watches.
-// Mark causes no hint: its caller knows of the change.
+// watches. Mark causes no hint: its caller knows of the change.
 func (c *Cluster) Watch(ctx context.Context, hint func(runtime.EnvironmentID)) error {
 	return c.changes.Watch(ctx, hint)
 }

@@ -91,9 +91,8 @@ func (s *environments) put(ctx context.Context, env runtime.Environment) error {
 }
 
 // PutEnvironment implements runtime.Cluster, and starts pulling the environment's image.
-// INVALID_INPUT
-// also names an environment that this machine can't run, such as one with an isolation tier that is
-// unavailable now, or with a network while none is offered.
+// INVALID_INPUT also names an environment that this machine can't run, such as one with an
+// isolation tier that is unavailable now, or with a network while none is offered.
 func (c *Cluster) PutEnvironment(ctx context.Context, env runtime.Environment) error {
 	if err := c.supported(env); err != nil {
 		return err
@@ -119,8 +118,7 @@ func (c *Cluster) supported(env runtime.Environment) error {
 }
 
 // PutFirst stores all of the environments if none is stored yet, else none. They must need no
-// image,
-// network or runtime.
+// image, network or runtime.
 func (c *Cluster) PutFirst(ctx context.Context, environments []runtime.Environment) error {
 	s := c.environments
 	return s.turn.Do(ctx, func() error {

@@ -39,14 +39,12 @@ func (c *Cluster) Evidence(ctx context.Context, id runtime.RunnerID) (runtime.Ev
 }
 
 // answerAfterKill bounds how long an agent may take to answer after the kernel killed something in
-// its
-// runner for memory.
+// its runner for memory.
 const answerAfterKill = 2 * time.Second
 
 // noteSurvivor records that a runner survived an out-of-memory kill. The kernel may have killed the
 // agent, or the runner's own kernel, whose end takes a while: only an answer of the agent proves
-// that
-// it lives.
+// that it lives.
 func (c *Cluster) noteSurvivor(ctx context.Context, e *entry, now runtime.Evidence) {
 	if !e.driver.Counters.Killed(now) {
 		return

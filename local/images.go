@@ -79,8 +79,7 @@ func (c *Cluster) wantImage(env runtime.Environment) {
 }
 
 // usedImages returns the digests of the images that environments and runners use. It returns nil
-// while
-// the environment of a restored runner is unknown: then no image may be deleted.
+// while the environment of a restored runner is unknown: then no image may be deleted.
 func (c *Cluster) usedImages() map[string]bool {
 	used := map[string]bool{}
 	var awaited []runtime.Environment
@@ -119,8 +118,7 @@ func (c *Cluster) imageChanged(digest string) {
 
 // RemoveImages deletes all images of a cluster that ran without root. Files of images may belong to
 // subordinate ids, so removing the directory isn't enough. dir is the cluster's Config.Dir, and
-// worker
-// its ImageWorker. No server may be using dir.
+// worker its ImageWorker. No server may be using dir.
 func RemoveImages(ctx context.Context, dir, worker string) error {
 	users, _ := launch.FindSubordinate() // without any, all files belong to this user
 	direct := launch.Direct{Users: users, Worker: worker, Working: new(sync.WaitGroup)}

@@ -8,8 +8,7 @@ import (
 )
 
 // Mark implements runtime.Cluster at the cost of one write to the store. CONFLICT: the runner is
-// still
-// starting.
+// still starting.
 func (c *Cluster) Mark(ctx context.Context, id runtime.RunnerID, claim runtime.Claim) error {
 	c.mu.Lock()
 	e, err := c.markable(id)

@@ -10,9 +10,8 @@ import (
 )
 
 // Remove implements runtime.Cluster. It continues in the background when ctx ends; a concurrent
-// Remove
-// joins it. A removal that fails is retried for some minutes; after that each call of Remove is one
-// more try.
+// Remove joins it. A removal that fails is retried for some minutes; after that each call of Remove
+// is one more try.
 func (c *Cluster) Remove(ctx context.Context, id runtime.RunnerID) error {
 	c.mu.Lock()
 	e, ok := c.entries[id]
@@ -42,8 +41,7 @@ func (c *Cluster) Remove(ctx context.Context, id runtime.RunnerID) error {
 }
 
 // awaitRemoval waits until nothing is left of a runner that is to be forgotten. It returns ctx's
-// cause
-// when ctx ends, and CLUSTER_UNAVAILABLE when the removal failed.
+// cause when ctx ends, and CLUSTER_UNAVAILABLE when the removal failed.
 func (c *Cluster) awaitRemoval(ctx context.Context, e *entry) error {
 	if there, err := c.awaitRecord(ctx, e); err != nil || !there {
 		return err

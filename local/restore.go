@@ -139,12 +139,9 @@ func (c *Cluster) recorded(ctx context.Context) ([]*entry, error) {
 var notThere = taskrunner.End{Reason: runtime.GoneStoppedOutside, Message: "it ended while no server ran, or its agent didn't answer the next one"}
 
 // restoreRunner takes over one live runner, however long others take, or removes what is left of a
-// dead
-// one before until. A dead runner that was claimed stays listed as GONE until it is removed; the
-// others
-// are forgotten. It returns an error if it can't find out whether the runner lives: then the runner
-// is
-// left as it is, and the server must not start.
+// dead one before until. A dead runner that was claimed stays listed as GONE until it is removed;
+// the others are forgotten. It returns an error if it can't find out whether the runner lives: then
+// the runner is left as it is, and the server must not start.
 func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) error {
 	log := c.config.Logger.With(zap.String("runner", string(e.id)))
 	err := e.task.Restore(ctx)

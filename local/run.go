@@ -14,9 +14,8 @@ import (
 // Run runs the cluster until ctx ends. Then it removes all runners with their processes, mounts and
 // groups, and returns what couldn't be removed. The record of a claimed runner stays, so the next
 // server lists it as GONE. With Config.Keep it leaves all runners running for the next server
-// instead.
-// Run waits for every goroutine that it started. It is called once; the Cluster can't be used
-// afterwards.
+// instead. Run waits for every goroutine that it started. It is called once; the Cluster can't be
+// used afterwards.
 func (c *Cluster) Run(ctx context.Context) error {
 	watching, leave := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer leave(nil)

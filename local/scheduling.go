@@ -8,13 +8,10 @@ import (
 )
 
 // SetDraining starts or ends draining the machine; if it is already so, that is success. The
-// setting is
-// stored, so it survives a restart. While the machine drains, nothing is placed and no idle runner
-// can
-// be claimed; registered runners keep their turns in the scheduler. Unclaimed runners are removed
-// with
-// DRAINED; claimed ones end as usual. After an error the setting may have changed or not: call it
-// again.
+// setting is stored, so it survives a restart. While the machine drains, nothing is placed and no
+// idle runner can be claimed; registered runners keep their turns in the scheduler. Unclaimed
+// runners are removed with DRAINED; claimed ones end as usual. After an error the setting may have
+// changed or not: call it again.
 func (c *Cluster) SetDraining(ctx context.Context, draining bool) error {
 	return c.placer.SetDraining(ctx, draining)
 }

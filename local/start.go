@@ -11,8 +11,7 @@ import (
 )
 
 // Start implements runtime.Cluster. The record is stored before anything is made. Start returns
-// when the
-// runner is registered with the scheduler, not when it has started.
+// when the runner is registered with the scheduler, not when it has started.
 func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.Environment, priority runtime.Priority) error {
 	if !helper.ValidID(string(id)) {
 		return runtime.Invalid("id", "must be 1 to 64 letters, digits, '_' and '-'")

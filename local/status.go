@@ -12,8 +12,7 @@ import (
 )
 
 // Status implements runtime.Cluster. Runners without an allocation use no capacity; runners that
-// are
-// being removed use theirs until their processes have ended.
+// are being removed use theirs until their processes have ended.
 func (c *Cluster) Status(context.Context) (runtime.ClusterStatus, error) {
 	node := c.placer.Node()
 	status := runtime.ClusterStatus{

@@ -12,18 +12,15 @@ import (
 )
 
 // restarts bounds the retries of a start that fails. An error that retrying can't fix, such as a
-// limit
-// that the kernel refuses, isn't retried; the pool waits between runners that couldn't start.
+// limit that the kernel refuses, isn't retried; the pool waits between runners that couldn't start.
 var restarts = taskrunner.Policy{Attempts: 2, Interval: 5 * time.Minute, Delay: 300 * time.Millisecond, Jitter: 0.5}
 
 // cleanWithin bounds how long a caller waits for a sandbox's removal.
 const cleanWithin = 15 * time.Second
 
 // kill sends SIGKILL first: it ends the first process, and with it the whole pid namespace. Nothing
-// in
-// a runner that is being removed is worth waiting for, and its programs get no say. Its cgroup
-// kills
-// what survives that.
+// in a runner that is being removed is worth waiting for, and its programs get no say. Its cgroup
+// kills what survives that.
 var kill = taskrunner.Kill{Signal: unix.SIGKILL, Timeout: time.Second, Within: cleanWithin}
 
 func (c *Cluster) newTask(e *entry, state taskrunner.State) *taskrunner.Task {
@@ -87,8 +84,7 @@ func (k *keeper) Save(ctx context.Context, state taskrunner.State) error {
 }
 
 // reportLeak reports in Status what couldn't be removed of a runner, and resolves that problem when
-// leak
-// is "".
+// leak is "".
 func (c *Cluster) reportLeak(e *entry, leak string) {
 	subject := "runner " + string(e.id)
 	c.mu.Lock()

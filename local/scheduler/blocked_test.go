@@ -53,8 +53,8 @@ func TestRoomIsPromisedOnce(t *testing.T) {
 	first := b.add("a", "x", 50, 256)
 	b.add("b", "x", 50, 256)
 	b.free = 300
-	b.look()
-	b.look()
+	b.wakeFitting()
+	b.wakeFitting()
 	b.wakes(t, "a")
 	kept := func(job runtime.RunnerID, priority runtime.Priority) int {
 		return b.kept(job, priority, runtime.Resources{MemoryMiB: 1000}).MemoryMiB
@@ -80,10 +80,10 @@ func TestWhoIsWoken(t *testing.T) {
 	b.add("c1", "z", 50, 100)
 	b.add("claim", "x", 80, 100)
 	b.free = 250
-	b.look()
+	b.wakeFitting()
 	b.wakes(t, "claim", "a1")
 	b.free = 750
-	b.look()
+	b.wakeFitting()
 	b.wakes(t, "b1", "c1", "a2")
 	b.add("claim-2", "x", 80, 400)
 	b.add("refill", "x", 50, 40) // 50 are free, but the claim lacks them
