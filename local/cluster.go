@@ -179,7 +179,7 @@ func (c *Cluster) open(ctx context.Context) (err error) {
 	if err := c.restore(ctx); err != nil {
 		return fmt.Errorf("restore what the last server left: %w", err)
 	}
-	if err := c.placer.GoOnDraining(ctx); err != nil {
+	if err := c.placer.ResumeDraining(ctx); err != nil {
 		return err
 	}
 	c.host.PrepareRoot(ctx)

@@ -75,8 +75,8 @@ func (c *Cluster) newEntry(r runtime.Runner, priority runtime.Priority, p privat
 
 // record adds an event that clients may see. The caller holds Cluster.mu.
 func (e *entry) record(event taskrunner.Event) {
-	if told, is := event.Told(); is {
-		e.events = append(slices.Clone(e.events[max(0, len(e.events)-runtime.KeptTaskEvents+1):]), told)
+	if public, ok := event.Public(); ok {
+		e.events = append(slices.Clone(e.events[max(0, len(e.events)-runtime.KeptTaskEvents+1):]), public)
 	}
 }
 

@@ -279,7 +279,7 @@ func TestLeakIsTold(t *testing.T) {
 	k := &keeper{b.Cluster, e}
 	for leak, problems := range map[string]int{"busy": 1, "": 0} {
 		if leak == "" {
-			b.tellLeak(e, "busy")
+			b.reportLeak(e, "busy")
 		}
 		if err := k.Save(t.Context(), taskrunner.State{Phase: taskrunner.Stopping, Leak: leak}); err != nil {
 			t.Fatal(err)

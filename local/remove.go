@@ -35,7 +35,7 @@ func (c *Cluster) Remove(ctx context.Context, id runtime.RunnerID) error {
 	case again:
 		e.task.Stop(taskrunner.End{})
 	case first:
-		e.place.Unwish()
+		e.place.Deregister()
 	}
 	return c.awaitRemoval(ctx, e)
 }

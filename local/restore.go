@@ -61,7 +61,7 @@ func (c *Cluster) restorePlaces(left []*entry) error {
 			continue // its allocation is unknown, or it takes no room any more
 		}
 		if !e.untouched { // an untouched one had no allocation, or hadn't begun to use it
-			e.place.Found(runtime.RunnerStarting.Before(e.runner.State))
+			e.place.RestoreAllocation(runtime.RunnerStarting.Before(e.runner.State))
 		}
 		places = append(places, e.place)
 	}
@@ -158,7 +158,7 @@ func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) 
 	if errors.Is(err, driver.ErrUnread) { // its processes, user ids and record must be kept together
 		return fmt.Errorf("can't tell whether runner %s is alive, so it was left as it is; fix the cause and start the server again: %w", e.id, err)
 	}
-	e.place.Lose()
+	e.place.MarkLost()
 	e.removing, e.forget = true, !e.runner.Claim.Held()
 	// One that wasn't ready yet, or was being removed, needs no log line.
 	if runtime.RunnerStarting.Before(e.runner.State) && e.runner.State.Before(runtime.RunnerStopping) {
@@ -179,7 +179,7 @@ func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) 
 		return nil
 	}
 	c.freed(e) // also if it was known to be dead
-	e.place.Ended()
+	e.place.MarkEnded()
 	if e.forget {
 		if err := c.awaitRemoval(within, e); err != nil { // only the record is left; its pool tries again
 			log.Warn("the record of an ended runner wasn't deleted; it is retried", zap.Error(err))

@@ -43,14 +43,14 @@ func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.En
 		delete(c.entries, id)
 		c.mu.Unlock()
 	} else {
-		err = e.place.Wish()
+		err = e.place.Register()
 	}
 	c.mu.Lock()
 	close(e.recorded)
 	removing := e.removing && err == nil
 	c.mu.Unlock()
 	if removing { // Remove was called while the record was being stored
-		e.place.Unwish()
+		e.place.Deregister()
 	}
 	c.changes.Send(e.environment)
 	return err
@@ -67,7 +67,7 @@ func (c *Cluster) joinStart(ctx context.Context, e *entry, priority runtime.Prio
 		return runtime.Errorf(runtime.CodeClusterUnavailable, "the record of runner %s couldn't be stored; try again", e.id)
 	}
 	e.place.SetPriority(priority) // it may have an allocation and wait for its turn to be started
-	return e.place.Wish()
+	return e.place.Register()
 }
 
 func errStopping() error {

@@ -132,8 +132,8 @@ func shown(r runtime.Runner, state taskrunner.State) runtime.Runner {
 // freed reports to the scheduler that a runner's processes have ended, so its room is free.
 func (c *Cluster) freed(e *entry) {
 	c.mu.Lock()
-	meant, message := e.removing || e.runner.GoneReason == runtime.GoneDrained, e.runner.Message
+	intended, message := e.removing || e.runner.GoneReason == runtime.GoneDrained, e.runner.Message
 	c.mu.Unlock()
-	e.place.Free(meant, message)
+	e.place.Free(intended, message)
 	c.changes.Send(e.environment)
 }

@@ -31,8 +31,8 @@ func TestExplained(t *testing.T) {
 		{refusal("mkdir /srv/secret: no room", false), "log says why", false},
 		{&fs.PathError{Op: "fork/exec", Path: "/srv/secret", Err: unix.ENOENT}, "restart the server", false},
 		{&fs.PathError{Op: "fork/exec", Path: "/srv/secret", Err: unix.EACCES}, "noexec", false},
-		{&fs.PathError{Op: "mkdir", Path: "/srv/secret", Err: unix.ENOSPC}, "free some room", false},
-		{refusal("mkdir /srv/secret: no space left on device", false), "free some room", false},
+		{&fs.PathError{Op: "mkdir", Path: "/srv/secret", Err: unix.ENOSPC}, "free some space", false},
+		{refusal("mkdir /srv/secret: no space left on device", false), "free some space", false},
 		{&fs.PathError{Op: "fork/exec", Path: "/srv/secret", Err: unix.EAGAIN}, "raise its limits", false},
 		{errors.New("what nobody thought of"), "log says why", false},
 	} {

@@ -175,7 +175,7 @@ func TestWhatClientsAreTold(t *testing.T) {
 
 func told(s State) (all []string) {
 	for _, event := range s.Events {
-		if e, is := event.Told(); is {
+		if e, is := event.Public(); is {
 			all = append(all, e.Message())
 		}
 	}
