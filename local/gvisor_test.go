@@ -406,7 +406,7 @@ func TestRuntimeThatIsMissing(t *testing.T) {
 		"not there":            {oci.Runtimes{oci.GVisor: {Path: dir + "/none"}}, "isn't installed"},
 		"no program":           {oci.Runtimes{oci.GVisor: {Path: write("text", "x", 0o644)}}, "can't be executed"},
 		"another program":      {oci.Runtimes{oci.GVisor: {Path: "/usr/bin/true"}}, "isn't runsc"},
-		"of another machine":   {oci.Runtimes{oci.GVisor: {Path: write("elf", "\x7fELF", 0o755)}}, "no program for this machine"},
+		"of another machine":   {oci.Runtimes{oci.GVisor: {Path: write("elf", "\x7fELF", 0o755)}}, "isn't a program for this machine"},
 		"anybody could change": {oci.Runtimes{oci.GVisor: {Path: write("open", "x", 0o777)}}, "others than root"},
 		"an old one":           {oci.Runtimes{oci.GVisor: {Path: write("old", "#!/bin/sh\necho unknown flag >&2; exit 2\n", 0o755)}}, "unknown flag"},
 		"it hangs":             {oci.Runtimes{oci.GVisor: {Path: write("slow", "#!/bin/sh\nexec sleep 100\n", 0o755)}}, "in 4s"},

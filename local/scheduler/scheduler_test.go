@@ -252,13 +252,13 @@ func TestRefillsLeaveRoomToClaims(t *testing.T) {
 		full := fill(t, s)
 		register(t, s, sized(job("claim", "a", runtime.PriorityWaiting), 512), sized(job("never", "a", runtime.PriorityWaiting), 4096))
 		synctest.Wait()
-		if got, want := s.Reason("never"), "memory exhausted: 4096 MiB wanted, the machine has 1024 MiB for runners"; got != want {
+		if got, want := s.Reason("never"), "memory exhausted: 4096 MiB wanted, the machine has only 1024 MiB for runners"; got != want {
 			t.Errorf("reason %q, want %q", got, want)
 		}
 		end(t, s, full[0])
 		register(t, s, job("refill", "b", runtime.PriorityRefill))
 		synctest.Wait()
-		if placed(s, "refill") || s.Reason("refill") != "memory exhausted: 256 MiB wanted, 0 MiB free beside 512 MiB for runners that go first" {
+		if placed(s, "refill") || s.Reason("refill") != "memory exhausted: 256 MiB wanted, 0 MiB free, and 512 MiB kept for runners that go first" {
 			t.Errorf("the refill: placed %v, %q", placed(s, "refill"), s.Reason("refill"))
 		}
 		register(t, s, job("claim-2", "b", runtime.PriorityWaiting)) // as urgent: it doesn't wait for what fits nowhere

@@ -98,7 +98,7 @@ func TestStartsThatFail(t *testing.T) {
 		"then not usable":        {starts: []error{broken}, unusable: []error{broken}, phase: Running, attempts: 3, restarts: 2},
 		"always":                 {starts: []error{broken, broken, broken, broken}, phase: Dead, attempts: 3, restarts: 2, message: "broken"},
 		"for good":               {starts: []error{&Failure{Message: "never", Unrecoverable: true, Err: errors.New("x")}}, phase: Dead, attempts: 1, message: "never"},
-		"and nobody knows why":   {starts: []error{errors.New("a"), errors.New("b"), errors.New("c")}, phase: Dead, attempts: 3, restarts: 2, message: "it could not be started; the server's log says why"},
+		"and nobody knows why":   {starts: []error{errors.New("a"), errors.New("b"), errors.New("c")}, phase: Dead, attempts: 3, restarts: 2, message: "it couldn't be started; the server's log says why"},
 		"and can't be removed":   {starts: []error{broken}, destroys: []error{errors.New("busy")}, phase: Running, attempts: 2, restarts: 1},
 		"and never removed":      {starts: []error{broken}, destroys: slices.Repeat([]error{errors.New("busy")}, 9), phase: Dead, attempts: 1, restarts: 2, message: "broken"},
 		"to be stored":           {saves: []error{errors.New("full")}, phase: Running, attempts: 2, restarts: 1},
@@ -159,7 +159,7 @@ func TestWhatClientsAreTold(t *testing.T) {
 		_, leave := led(w, State{Phase: Pending})
 		pass(5 * time.Second)
 		running := told(w.last())
-		want(t, "while it runs", running[:4], "It got its place.", "What it needs is being made.", "It could not be started: broken.", running[3])
+		want(t, "while it runs", running[:4], "It got its place.", "What it needs is being made.", "It couldn't be started: broken.", running[3])
 		want(t, "while it runs", running[4:], "What it needs is being made.", "Its first process was started.", "Its agent answered, so it can be claimed.")
 		leave()
 		again := New(w.config(), w.last())

@@ -269,11 +269,11 @@ func TestOthersSandboxesAreLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	remote := launch.Remote{Socket: b.config.Socket, Parent: b.config.Parent}
-	if answer, err := b.as(server, good("other"), agentSocket(t, "unix")); err != nil || !strings.Contains(answer.Error, "isn't this helper's") {
+	if answer, err := b.as(server, good("other"), agentSocket(t, "unix")); err != nil || !strings.Contains(answer.Error, "another program has made a cgroup") {
 		t.Errorf("made: %+v, %v", answer, err)
 	}
 	asUser(server, func() {
-		if err := remote.Remove(context.Background(), "other", b.config.Parent+"/other"); err == nil || !strings.Contains(err.Error(), "isn't this helper's") {
+		if err := remote.Remove(context.Background(), "other", b.config.Parent+"/other"); err == nil || !strings.Contains(err.Error(), "another program has made a cgroup") {
 			t.Errorf("removed: %v", err)
 		}
 	})
@@ -412,7 +412,7 @@ func TestPlacesMustBeRoots(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
 		out, err := cmd.CombinedOutput()
 		cancel()
-		if err == nil || !strings.Contains(string(out), "must be root's") {
+		if err == nil || !strings.Contains(string(out), "must belong to root") {
 			t.Errorf("where sandboxes are mounted, %s: %v\n%s", name, err, out)
 		}
 	}
