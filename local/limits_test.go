@@ -133,7 +133,7 @@ func TestEscapeIsRefused(t *testing.T) {
 	if r := b.await(id, runtime.RunnerIdle); r.State != runtime.RunnerGone || r.GoneReason != runtime.GoneStartFailed {
 		t.Errorf("the runner is %s (%s)", r.State, r.GoneReason)
 	}
-	if events := fmt.Sprint(b.privateOf(id).Task.Events); !strings.Contains(events, "the limits didn't take") || !strings.Contains(events, "elsewhere") {
+	if events := fmt.Sprint(b.privateOf(id).Task.Events); !strings.Contains(events, "check the limits") || !strings.Contains(events, "elsewhere") {
 		t.Errorf("it ended of something else: %s", events)
 	}
 	if err := b.Remove(t.Context(), id); err != nil {

@@ -150,7 +150,7 @@ func testGiveBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := owners(t, "/run")
-			if err := giveBack(c, "a"); err != nil {
+			if err := returnOutside(c, "a"); err != nil {
 				t.Error(err)
 			}
 			unchanged(t, "/run", before, row.given...)

@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountOptions are the options of a mount, as a spec has them.
+// mountOptions are the parsed options of a spec's mount.
 type mountOptions struct {
 	flags     uintptr // of mount(2)
 	data      string  // for the file system
-	attr      uint64  // of mount_setattr(2), for the mount itself
-	recursive uint64  // likewise, for it and those below
+	attr      uint64  // of mount_setattr(2), for this mount only
+	recursive uint64  // of mount_setattr(2), for this mount and those below
 	rbind     bool
 }
 
