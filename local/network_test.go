@@ -340,7 +340,7 @@ func testRefused(t *testing.T) {
 		}
 	}
 	put(runtime.Network{Access: true, Allow: []string{"20.0.0.0/8", "192.168.0.0/24"}}, "network.allow.1", "--network-permit")
-	put(runtime.Network{Access: true, Allow: []string{"10.213.0.3"}}, "network.allow.0", "no runner reaches")
+	put(runtime.Network{Access: true, Allow: []string{"10.213.0.3"}}, "network.allow.0", "no runner can reach")
 	put(runtime.Network{Access: true, BandwidthMbit: 1001}, "network.bandwidthMbit", "1000")
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("0"), 0); err != nil {
 		t.Fatal(err)

@@ -363,7 +363,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(packed)
 	f.Add(packed[:11])
 	r := &Resolver{config: Config{Logger: zap.NewNop()}} // nobody to ask
-	a := &asker{Runner: Runner{Narrow: true, Names: []string{"good.example"}}}
+	a := &client{Runner: Runner{Narrow: true, Names: []string{"good.example"}}}
 	f.Fuzz(func(t *testing.T, message []byte) {
 		answer := r.answer(t.Context(), a, message, true)
 		if len(answer) > 1232 {
