@@ -283,7 +283,7 @@ func TestFilesAreImages(t *testing.T) {
 	other := "sha256:" + strings.Repeat("0", 64)
 	b.use(other, true)
 	b.Want("file:saved.tar", other)
-	if s := b.await(other, runtime.ImageFailed); !strings.Contains(s.Reason, "another image now") || pin.Digest == other {
+	if s := b.await(other, runtime.ImageFailed); !strings.Contains(s.Reason, "another image than when") || pin.Digest == other {
 		t.Errorf("%+v", s)
 	}
 }
@@ -367,7 +367,7 @@ func whatIsWrongIsTold(t *testing.T, worker func(*Config)) {
 	for _, c := range []struct{ how, reference, says string }{
 		{"", bomb, "more than 8192 KiB"},
 		{"", registry.Push(imagetest.Image(t, v1.Config{}, imagetest.Layer(t, many...)), "many:1"), "more than 100 files"},
-		{"", registry.Push(lying, "lying:1"), "isn't what its digest says"},
+		{"", registry.Push(lying, "lying:1"), "doesn't match its digest"},
 		{"hangs", registry.Push(small(t, "hangs"), "hangs:1"), "--image-timeout"},
 		{"bytes", registry.Push(small(t, "bytes"), "bytes:1"), "can't be reached"},
 	} {

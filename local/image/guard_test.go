@@ -84,12 +84,12 @@ func TestWhereRegistriesLead(t *testing.T) {
 		{"registry.example.org", "https://[::ffff:169.254.169.254]/", nil, "link-local"},
 		{"registry.example.org", "https://[64:ff9b::a9fe:a9fe]/", nil, "link-local"},
 		{"169.254.169.254", "https://169.254.169.254/v2/", nil, "link-local"},
-		{"127.0.0.1:2", "http://127.0.0.1:1/", []string{"127.0.0.1:2"}, "isn't asked"},
+		{"127.0.0.1:2", "http://127.0.0.1:1/", []string{"127.0.0.1:2"}, "isn't allowed"},
 		{"127.0.0.1:2", "http://127.0.0.1:1/", []string{"127.0.0.1:1"}, ""},
-		{"a.example.org", "https://b.example.org/", []string{"a.example.org"}, "b.example.org, which isn't asked"},
-		{"a.example.org", "https://b.example.org:8443/", []string{"*.example.org"}, "isn't asked"},
-		{"a.example.org", "https://example.org/", []string{"*.example.org"}, "isn't asked"},
-		{"a.example.org", "https://aexample.org/", []string{"*.example.org"}, "isn't asked"},
+		{"a.example.org", "https://b.example.org/", []string{"a.example.org"}, "b.example.org, which isn't allowed"},
+		{"a.example.org", "https://b.example.org:8443/", []string{"*.example.org"}, "isn't allowed"},
+		{"a.example.org", "https://example.org/", []string{"*.example.org"}, "isn't allowed"},
+		{"a.example.org", "https://aexample.org/", []string{"*.example.org"}, "isn't allowed"},
 	} {
 		err := visiting(t, c.registry, Config{Registries: c.permitted}).asks(t, c.address)
 		var known *runtime.Error
@@ -158,7 +158,7 @@ func TestAddressesOfNames(t *testing.T) {
 	}
 }
 
-// A registry that isn't permitted isn't asked at all, nor one that it leads to.
+// A registry that isn't permitted isn't allowed at all, nor one that it leads to.
 func TestRegistriesThatMayBeAsked(t *testing.T) {
 	var elsewhere *imagetest.Registry
 	asked := make(chan string, 100)
@@ -186,7 +186,7 @@ func TestRegistriesThatMayBeAsked(t *testing.T) {
 	b := newBox(t, t.TempDir(), func(c *Config) { c.Registries = []string{leading.Host} })
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
 	logIn(t, elsewhere.Host, "broken") // nobody looks, nor asks a helper
-	if _, err := b.Resolve(t.Context(), there); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(imagetest.MessageOf(err), "isn't one of those that this server asks") {
+	if _, err := b.Resolve(t.Context(), there); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(imagetest.MessageOf(err), "doesn't use the registry") {
 		t.Errorf("what isn't permitted: %v", err)
 	}
 	logIn(t, elsewhere.Host, "{}")

@@ -166,7 +166,7 @@ func TestTokenServicesThatMayBeAsked(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.URL.Path }))
 	defer other.Close()
 	for where, says := range map[string]string{
-		strings.Replace(other.URL, "127.0.0.1", "localhost", 1): "isn't asked", // which the settings don't name
+		strings.Replace(other.URL, "127.0.0.1", "localhost", 1): "isn't allowed", // which the settings don't name
 		other.URL:                 "private address",
 		"http://169.254.169.254/": "private address",
 	} {

@@ -60,12 +60,12 @@ func TestWhyRegistriesCannotBeReached(t *testing.T) {
 		return &url.Error{Op: "Get", URL: "https://r", Err: &net.OpError{Op: "dial", Err: err}}
 	}
 	for says, err := range map[string]error{
-		": the host name doesn't exist (DNS)": at(&net.DNSError{Err: "no such host", Name: "r", IsNotFound: true}),
-		": its name can't be looked up now":   at(&net.DNSError{Err: "i/o timeout", Name: "r", IsTimeout: true}),
-		": connection refused":                at(os.NewSyscallError("connect", unix.ECONNREFUSED)),
-		": no route leads there":              at(os.NewSyscallError("connect", unix.EHOSTUNREACH)),
-		": it doesn't answer":                 at(os.ErrDeadlineExceeded),
-		"":                                    at(errors.New("<b>words of the registry")),
+		": the host name doesn't exist (DNS)":         at(&net.DNSError{Err: "no such host", Name: "r", IsNotFound: true}),
+		": the host name can't be resolved now (DNS)": at(&net.DNSError{Err: "i/o timeout", Name: "r", IsTimeout: true}),
+		": connection refused":                        at(os.NewSyscallError("connect", unix.ECONNREFUSED)),
+		": there is no route to it":                   at(os.NewSyscallError("connect", unix.EHOSTUNREACH)),
+		": it doesn't answer":                         at(os.ErrDeadlineExceeded),
+		"":                                            at(errors.New("<b>words of the registry")),
 	} {
 		if got := because(err); got != says {
 			t.Errorf("%v: %q, not %q", err, got, says)

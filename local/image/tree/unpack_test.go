@@ -209,7 +209,7 @@ func TestHostileLayers(t *testing.T) {
 		"a hard link to a link":      {[][]entry{{kind(tar.TypeSymlink, "l", outside), kind(tar.TypeLink, "h", "l"), file("h", "x")}}, ""},
 		"a hard link to a directory": {[][]entry{{kind(tar.TypeDir, "d/", ""), kind(tar.TypeLink, "h", "d")}}, "directory"},
 		"a whiteout above":           {[][]entry{{file("a/.wh...", "")}}, ""},
-		"a whiteout of nothing":      {[][]entry{{file("d/x", "x")}, {file("d/.wh.", "")}}, "nothing that could be deleted"},
+		"a whiteout of nothing":      {[][]entry{{file("d/x", "x")}, {file("d/.wh.", "")}}, "no file to delete"},
 		"a whiteout through a link":  {[][]entry{{kind(tar.TypeSymlink, "l", "../outside")}, {file("l/.wh.file", "")}}, ""},
 		"an opaque link":             {[][]entry{{kind(tar.TypeSymlink, "l", "../outside")}, {file("l/.wh..wh..opq", "")}}, ""},
 		"a device":                   {[][]entry{{{Header: header{Typeflag: tar.TypeChar, Name: "d", Devmajor: 1, Devminor: 3, Mode: 0o666}}, {Header: header{Typeflag: tar.TypeBlock, Name: "b", Devmajor: 8, Mode: 0o666}}}}, ""},
