@@ -282,7 +282,7 @@ func list(t *testing.T) (all []listed) {
 	}
 }
 
-func TestPackagesImportOnlyWhatTheyMay(t *testing.T) {
+func TestImportsFollowTheArchitecture(t *testing.T) {
 	dead := map[string][]string{}
 	for pkg, allowed := range mayImport {
 		dead[pkg] = slices.Clone(allowed)
@@ -309,7 +309,7 @@ func TestPackagesImportOnlyWhatTheyMay(t *testing.T) {
 }
 
 // Heavy dependencies are imported wherever onlyIn says: no row is dead.
-func TestHeavyDependenciesAreWhereTheyMayBe(t *testing.T) {
+func TestHeavyDependenciesAreImportedOnlyWhereAllowed(t *testing.T) {
 	all := list(t)
 	for dependency, rooms := range onlyIn {
 		for _, room := range rooms {

@@ -28,9 +28,9 @@ int main(void) {
 }
 `
 
-// TestClone3IsTheAgentsAlone: where the agent starts commands with clone3, they
+// TestCommandsCannotCallClone3: where the agent starts commands with clone3, they
 // can't call it, whichever way they are started.
-func TestClone3IsTheAgentsAlone(t *testing.T) {
+func TestCommandsCannotCallClone3(t *testing.T) {
 	t.Parallel()
 	b := running(t)
 	id := b.begin(hostEnvironment())

@@ -96,7 +96,7 @@ func TestDrain(t *testing.T) {
 }
 
 // What is on its way to be idle never comes to be.
-func TestDrainEndsWhatStarts(t *testing.T) {
+func TestDrainEndsStartingRunners(t *testing.T) {
 	b := running(t)
 	var ids []runtime.RunnerID
 	for range 8 {
@@ -123,7 +123,7 @@ func TestDrainEndsWhatStarts(t *testing.T) {
 
 // What has its place, but nobody has looked yet what to do about that, is never
 // made.
-func TestDrainEndsWhatWasJustPlaced(t *testing.T) {
+func TestDrainEndsRunnersPlacedConcurrently(t *testing.T) {
 	b := newBench(t)
 	ctx := t.Context()
 	id := runtime.NewRunnerID()
@@ -174,7 +174,7 @@ func (s *markingStore) MarkRunner(ctx context.Context, id runtime.RunnerID, clai
 }
 
 // Who is being given a runner while the draining begins keeps it.
-func TestDrainSparesAClaimUnderWay(t *testing.T) {
+func TestDrainKeepsRunnerOfAnUnfinishedClaim(t *testing.T) {
 	b := newBench(t)
 	b.Close()
 	store := &markingStore{b.store, make(chan struct{}), make(chan struct{})}

@@ -10,7 +10,7 @@ import (
 
 // What is reported goes on across a restart: places that were found are the oldest,
 // and nobody's evaluation put them there.
-func TestSchedulingIsToldByPages(t *testing.T) {
+func TestEvaluationsAndAllocationsArePaged(t *testing.T) {
 	b := newBench(t)
 	env := b.config.tight(t)
 	b.runKept()

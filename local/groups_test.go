@@ -86,7 +86,7 @@ for i in range(300):
 signal.pause()
 '`
 
-func TestTheOneThatTakesTheMemoryIsNamed(t *testing.T) {
+func TestMemoryLimitNamesTheCommand(t *testing.T) {
 	b := running(t)
 	id := b.guarded()
 	neighbour := b.launch(id, waits)
@@ -103,7 +103,7 @@ func TestTheOneThatTakesTheMemoryIsNamed(t *testing.T) {
 	}
 }
 
-func TestTheOneThatTakesTheProcessesIsNamed(t *testing.T) {
+func TestProcessLimitNamesTheCommand(t *testing.T) {
 	b := running(t)
 	id := b.guarded()
 	neighbour := b.launch(id, waits)
@@ -120,9 +120,9 @@ func TestTheOneThatTakesTheProcessesIsNamed(t *testing.T) {
 	}
 }
 
-// TestAFullRunnerEndsItsBomb has one fork on as fast as it can while it is ended,
+// TestForkBombIsEndedInAFullRunner has one fork on as fast as it can while it is ended,
 // by an agent that has no more processor time than the bomb leaves it.
-func TestAFullRunnerEndsItsBomb(t *testing.T) {
+func TestForkBombIsEndedInAFullRunner(t *testing.T) {
 	b := running(t)
 	id := b.guarded()
 	_, exit := b.launch(id, "bomb() { bomb | bomb & }; bomb; sleep 1000")()
@@ -132,10 +132,10 @@ func TestAFullRunnerEndsItsBomb(t *testing.T) {
 	b.expect(id, "set -- /proc/[0-9]*; echo $#", "2") // the agent and the shell
 }
 
-// TestAgentLivesInAFullRunner has more commands than groups fill the runner, so
+// TestAgentSurvivesAFullRunner has more commands than groups fill the runner, so
 // that the bomb in the shared one isn't ended, and asks much of the agent
 // meanwhile.
-func TestAgentLivesInAFullRunner(t *testing.T) {
+func TestAgentSurvivesAFullRunner(t *testing.T) {
 	b := running(t)
 	id := b.guarded()
 	pid := b.agentOf(id)
@@ -182,7 +182,7 @@ func TestAgentLivesInAFullRunner(t *testing.T) {
 	b.expect(id, "echo still here", "still here")
 }
 
-func TestManyCommandsAtOnce(t *testing.T) {
+func TestManyConcurrentCommands(t *testing.T) {
 	b := running(t)
 	id := b.guarded()
 	var all sync.WaitGroup
@@ -218,9 +218,9 @@ func TestManyCommandsAtOnce(t *testing.T) {
 	b.expect(id, "echo still here", "still here")
 }
 
-// TestWhereCommandsAre: the command and all that leaves it are in a group of its
+// TestCommandsHaveTheirOwnCgroups: the command and all that leaves it are in a group of its
 // own, which is empty afterwards, and used again.
-func TestWhereCommandsAre(t *testing.T) {
+func TestCommandsHaveTheirOwnCgroups(t *testing.T) {
 	b := running(t)
 	id := b.guarded()
 	tree, _ := b.host.Trees.Controller("pids")

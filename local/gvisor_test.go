@@ -77,7 +77,7 @@ func (b *bench) sentry(id runtime.RunnerID) int {
 }
 
 // What programs see is another kernel, in which they have no more than elsewhere.
-func TestGVisorInside(t *testing.T) {
+func TestGVisorShowsItsOwnKernel(t *testing.T) {
 	b := withGVisor(t).run()
 	id := b.begin(gvisorEnvironment())
 	machine, err := os.ReadFile("/proc/version")
@@ -285,7 +285,7 @@ func TestGVisorLimits(t *testing.T) {
 
 // Why a runner ended is reported from what the machine counted, whatever was asked
 // meanwhile, and not from what it outlived.
-func TestGVisorEndsOfFullMemory(t *testing.T) {
+func TestGVisorReportsWhyARunnerEnded(t *testing.T) {
 	b := withGVisor(t).run()
 	dies, lives := b.begin(gvisorEnvironment()), b.begin(gvisorEnvironment())
 
@@ -365,7 +365,7 @@ func TestGVisorOutlivesTheServer(t *testing.T) {
 
 // A helper that is killed while it makes a sandbox leaves nothing that its removal
 // doesn't find.
-func TestGVisorMakingIsKilled(t *testing.T) {
+func TestGVisorKilledCreateLeavesNothing(t *testing.T) {
 	b := withGVisor(t).run()
 	for range 10 {
 		r := runtime.Runner{ID: runtime.NewRunnerID(), Environment: gvisorEnvironment(), State: runtime.RunnerStarting}
@@ -386,7 +386,7 @@ func TestGVisorMakingIsKilled(t *testing.T) {
 
 // An isolation that can't be had is refused, with why, and nothing else is made
 // in its place.
-func TestRuntimeThatIsMissing(t *testing.T) {
+func TestUnavailableIsolationIsRefused(t *testing.T) {
 	t.Parallel()
 	need.Sandboxes(t)
 	dir := t.TempDir()
@@ -407,9 +407,9 @@ func TestRuntimeThatIsMissing(t *testing.T) {
 		"no program":           {oci.Runtimes{oci.GVisor: {Path: write("text", "x", 0o644)}}, "can't be executed"},
 		"another program":      {oci.Runtimes{oci.GVisor: {Path: "/usr/bin/true"}}, "isn't runsc"},
 		"of another machine":   {oci.Runtimes{oci.GVisor: {Path: write("elf", "\x7fELF", 0o755)}}, "isn't a program for this machine"},
-		"anybody could change": {oci.Runtimes{oci.GVisor: {Path: write("open", "x", 0o777)}}, "others than root"},
+		"anybody could change": {oci.Runtimes{oci.GVisor: {Path: write("open", "x", 0o777)}}, "users other than root"},
 		"an old one":           {oci.Runtimes{oci.GVisor: {Path: write("old", "#!/bin/sh\necho unknown flag >&2; exit 2\n", 0o755)}}, "unknown flag"},
-		"it hangs":             {oci.Runtimes{oci.GVisor: {Path: write("slow", "#!/bin/sh\nexec sleep 100\n", 0o755)}}, "in 4s"},
+		"it hangs":             {oci.Runtimes{oci.GVisor: {Path: write("slow", "#!/bin/sh\nexec sleep 100\n", 0o755)}}, "within 4s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

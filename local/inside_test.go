@@ -14,7 +14,7 @@ import (
 )
 
 // One runner serves these tests: none leaves anything in it.
-func TestInside(t *testing.T) {
+func TestIsolationInsideARunner(t *testing.T) {
 	b := running(t)
 	began := time.Now()
 	id := b.begin(hostEnvironment())

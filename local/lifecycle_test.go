@@ -132,9 +132,9 @@ func (g *gathering) Remove(ctx context.Context, id, group string) error {
 	}
 }
 
-// TestManyAtOnce also shows that many end together: no removal waits for another's
+// TestManyConcurrentRunners also shows that many end together: no removal waits for another's
 // end.
-func TestManyAtOnce(t *testing.T) {
+func TestManyConcurrentRunners(t *testing.T) {
 	b := newBench(t)
 	b.stop()
 	b.config.Parallel = 2
@@ -208,7 +208,7 @@ func TestStartFails(t *testing.T) {
 
 // What is wrong with the server's own files is tried again, and then told with
 // what to do.
-func TestHelperIsMissing(t *testing.T) {
+func TestMissingHelperIsReported(t *testing.T) {
 	t.Parallel()
 	b := running(t)
 	if err := os.Rename(b.host.Direct.Path, b.host.Direct.Path+".hidden"); err != nil {
@@ -250,7 +250,7 @@ func (r *repairing) Create(ctx context.Context, group string, q helper.Request, 
 }
 
 // A helper that comes back between two attempts is enough.
-func TestHelperComesBack(t *testing.T) {
+func TestRestoredHelperEndsTheRetries(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	move := func(from, to string) {
@@ -271,7 +271,7 @@ func TestHelperComesBack(t *testing.T) {
 }
 
 // A leak is reported while it stands.
-func TestLeakIsTold(t *testing.T) {
+func TestLeakIsReported(t *testing.T) {
 	b := newBench(t)
 	defer b.stop()
 	e := b.newEntry(runtime.Runner{ID: "a"}, 0, private{})
@@ -295,7 +295,7 @@ func TestLeakIsTold(t *testing.T) {
 }
 
 // The status says what one runner can have: with more, none is ever placed.
-func TestStatusTellsWhatFits(t *testing.T) {
+func TestStatusReportsTheLargestRunner(t *testing.T) {
 	b := newBench(t)
 	defer b.stop()
 	status, err := b.Status(t.Context())

@@ -71,7 +71,7 @@ func TestLimitsHold(t *testing.T) {
 
 // What is read back must be of the process that was asked for, in the group
 // that was asked for.
-func TestCheckRefuses(t *testing.T) {
+func TestCheckRefusesOtherProcessesAndGroups(t *testing.T) {
 	b := running(t)
 	one, other := b.begin(hostEnvironment()), b.begin(hostEnvironment())
 	pid, group := b.agentOf(one), b.privateOf(one).Group
@@ -205,7 +205,7 @@ except OSError as e:
 
 // Two processes that work all the time get a quarter of a core together, of the
 // time that the agent's own clock says. On a busy machine they get less.
-func TestRateOfCPU(t *testing.T) {
+func TestCPULimit(t *testing.T) {
 	t.Parallel()
 	b := running(t)
 	env := hostEnvironment()
@@ -217,8 +217,8 @@ func TestRateOfCPU(t *testing.T) {
 	}
 }
 
-// TestSwapIsNoMemory: version 1 limits memory and swap together, version 2 each.
-func TestSwapIsNoMemory(t *testing.T) {
+// TestSwapDoesNotExtendMemory: version 1 limits memory and swap together, version 2 each.
+func TestSwapDoesNotExtendMemory(t *testing.T) {
 	b := running(t)
 	if !b.host.Machine.Swap || b.host.Machine.Undivided != nil {
 		need.Lacks(t, "the kernel doesn't count swap")

@@ -46,7 +46,7 @@ func TestRunnersOutliveTheirMaker(t *testing.T) {
 }
 
 // Runners that are made at once get no descriptors of each other or of the maker.
-func TestRunnersMadeAtOnceShareNoDescriptors(t *testing.T) {
+func TestConcurrentRunnersShareNoDescriptors(t *testing.T) {
 	t.Parallel()
 	b := running(t)
 	first := b.begin(hostEnvironment()) // alone

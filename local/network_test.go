@@ -356,7 +356,7 @@ func testRefused(t *testing.T) {
 	if err := b.Start(t.Context(), id, networkEnvironment(runtime.Network{ExposedPorts: []int{80}, BandwidthMbit: 1500}), runtime.PriorityRefill); err != nil {
 		t.Fatal(err)
 	}
-	if r := b.await(id, runtime.RunnerIdle); r.State != runtime.RunnerGone || !strings.Contains(r.Message, "more than the 1000") {
+	if r := b.await(id, runtime.RunnerIdle); r.State != runtime.RunnerGone || !strings.Contains(r.Message, "exceeds the limit of 1000") {
 		t.Errorf("what can't be limited is %+v", r)
 	}
 	b.stop()

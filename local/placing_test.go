@@ -53,7 +53,7 @@ func (b *bench) whyWaiting(id runtime.RunnerID) string {
 	return r.Message
 }
 
-func TestRunnersWaitForRoom(t *testing.T) {
+func TestRunnersWaitForCapacity(t *testing.T) {
 	b := newBench(t)
 	b.Close()
 	env := b.config.tight(t)
@@ -105,7 +105,7 @@ func TestRunnersWaitForRoom(t *testing.T) {
 }
 
 // What outlived the server has its room, and what didn't has none.
-func TestRestoredRunnersHaveTheirRoom(t *testing.T) {
+func TestRestoredRunnersKeepTheirAllocations(t *testing.T) {
 	b := newBench(t)
 	env := b.config.tight(t)
 	b.runKept()
@@ -126,7 +126,7 @@ func TestRestoredRunnersHaveTheirRoom(t *testing.T) {
 
 // A wish outlives the server that had no room for it: it isn't made anew, nor
 // removed as if something of it ran.
-func TestRestoreOfAWish(t *testing.T) {
+func TestQueuedRunnerSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.Close()
@@ -167,7 +167,7 @@ func first[T any](all iter.Seq[T]) (zero T) {
 
 // A refill that a claim comes to wait for is made before those that have their
 // places too, and came before it.
-func TestClaimHurriesWhatWaitsForItsTurn(t *testing.T) {
+func TestClaimedRefillStartsFirst(t *testing.T) {
 	b := newBench(t)
 	b.stop()
 	b.config.Parallel = 1
@@ -199,7 +199,7 @@ func TestClaimHurriesWhatWaitsForItsTurn(t *testing.T) {
 }
 
 // A machine that has more than before wakes what waits for that.
-func TestMachineIsMeasuredAgain(t *testing.T) {
+func TestAddedCapacityWakesWaitingRunners(t *testing.T) {
 	b := running(t)
 	machine := b.placer.Scheduler.Snapshot().Node().Machine
 	small := machine

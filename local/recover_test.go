@@ -48,7 +48,7 @@ func (b *bench) reopened() {
 	b.run()
 }
 
-func TestRestoreKeepsWhatLives(t *testing.T) {
+func TestRestoreKeepsLiveRunners(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.runKept()
@@ -158,7 +158,7 @@ func TestRestoreOfASilentAgent(t *testing.T) {
 }
 
 // A server that is asked to end while it restores ends nothing else.
-func TestRestoreIsGivenUp(t *testing.T) {
+func TestInterruptedRestoreEndsNoRunner(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.runKept()
@@ -177,7 +177,7 @@ func TestRestoreIsGivenUp(t *testing.T) {
 	if c, err := New(ctx, config); !errors.Is(err, asked) {
 		t.Errorf("New returned %v, %v", c, err)
 	}
-	if said := logs.FilterMessageSnippet("has ended").All(); len(said) > 0 {
+	if said := logs.FilterMessageSnippet("a runner of the last server").All(); len(said) > 0 {
 		t.Errorf("it was said, though nobody knows: %+v", said)
 	}
 	b.reopened()
@@ -193,7 +193,7 @@ func TestRestoreIsGivenUp(t *testing.T) {
 }
 
 // What a server removed at its end is no news to the next one.
-func TestRestoreOfWhatWasRemoved(t *testing.T) {
+func TestRestoreIgnoresRemovedRunners(t *testing.T) {
 	t.Parallel()
 	b := running(t)
 	held := b.begin(hostEnvironment())
@@ -207,7 +207,7 @@ func TestRestoreOfWhatWasRemoved(t *testing.T) {
 	if r, ok := b.runner(held); !ok || r.State != runtime.RunnerGone {
 		t.Errorf("the runner that was held is %+v", r)
 	}
-	if said := logs.FilterMessageSnippet("has ended").All(); len(said) > 0 {
+	if said := logs.FilterMessageSnippet("a runner of the last server").All(); len(said) > 0 {
 		t.Errorf("it is said to be lost: %+v", said)
 	}
 }
@@ -231,7 +231,7 @@ func TestRestoreTwice(t *testing.T) {
 }
 
 // What only looks like the process that was started isn't.
-func TestReattachRefuses(t *testing.T) {
+func TestReattachRefusesOtherProcesses(t *testing.T) {
 	b := running(t)
 	id, other := b.begin(hostEnvironment()), b.begin(hostEnvironment())
 	stranger := os.Getpid()
@@ -418,7 +418,7 @@ func TestRecordWithoutLimits(t *testing.T) {
 }
 
 // What can't be cleaned up is reported, and stops nothing.
-func TestRootThatCantBeRemoved(t *testing.T) {
+func TestUnremovableRootIsReported(t *testing.T) {
 	b := newBench(t)
 	b.stop()
 	at := filepath.Join(filepath.Join(b.config.Dir, "roots"), "old", "usr")
@@ -443,7 +443,7 @@ func TestRootThatCantBeRemoved(t *testing.T) {
 }
 
 // A runner that lives is taken over however long the others took.
-func TestRestoreOutOfTime(t *testing.T) {
+func TestLiveRunnersAreRestoredAfterTheTimeLimit(t *testing.T) {
 	b := newBench(t)
 	b.runKept()
 	id := b.begin(hostEnvironment())
@@ -464,7 +464,7 @@ func TestRestoreOutOfTime(t *testing.T) {
 
 // Check's sandbox outlives a removal that fails: a Ctrl-C reaches a helper that has
 // just been forked and isn't in a session of its own yet. The next server removes it.
-func TestWhatCheckLeavesIsFound(t *testing.T) {
+func TestNextServerRemovesTheSandboxOfCheck(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	once := &failsOnce{Launcher: b.host.Launcher, err: errors.New("signal: interrupt")}

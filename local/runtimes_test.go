@@ -67,13 +67,13 @@ func TestRuntime(t *testing.T) {
 		t.Errorf("a program that needs 1 GiB of 128 MiB: %+v", exit)
 	}
 	status, err := b.Status(t.Context())
-	if err != nil || !strings.Contains(status.Remark, "NAMESPACES with the runtime runc can be had (runc version") {
+	if err != nil || !strings.Contains(status.Remark, "NAMESPACES with the runtime runc is available (runc version") {
 		t.Errorf("%+v, %v", status, err)
 	}
 }
 
 // Of a runtime that leaves programs with the machine's network nothing is run.
-func TestRuntimeThatKeepsNothingApart(t *testing.T) {
+func TestRuntimeWithoutIsolationIsRefused(t *testing.T) {
 	b, env := withRunc(t)
 	b.stop()
 	careless := filepath.Join(t.TempDir(), "careless")
@@ -91,7 +91,7 @@ exec %s "$@"
 	if err := b.Start(t.Context(), id, env, runtime.PriorityRefill); err != nil {
 		t.Fatal(err)
 	}
-	if r := b.await(id, runtime.RunnerGone); r.GoneReason != runtime.GoneStartFailed || !strings.Contains(r.Message, "no net namespace of its own") {
+	if r := b.await(id, runtime.RunnerGone); r.GoneReason != runtime.GoneStartFailed || !strings.Contains(r.Message, "made no net namespace") {
 		t.Errorf("a runner of it is %+v", r)
 	}
 	if err := b.Remove(t.Context(), id); err != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// TestEvidenceStaysWhileGroupsGo: what commands' groups counted is known after
+// TestCountersDoNotDecreaseDuringRemoval: what commands' groups counted is known after
 // they were removed, while the runner's own is still there. The files are those of
 // a kernel with the version, so both run on every machine.
-func TestEvidenceStaysWhileGroupsGo(t *testing.T) {
+func TestCountersDoNotDecreaseDuringRemoval(t *testing.T) {
 	for name, version := range map[string]struct {
 		v2     bool
 		file   string
@@ -83,9 +83,9 @@ func evidenceStays(t *testing.T, group cgroup.Group) {
 	}
 }
 
-// TestUnreadableCountersAreAProblem: what was counted before isn't given for what is
+// TestUnreadableCountersAreReported: what was counted before isn't given for what is
 // counted now, as long as a file can't be read. What is gone counted what it did.
-func TestUnreadableCountersAreAProblem(t *testing.T) {
+func TestUnreadableCountersAreReported(t *testing.T) {
 	dir := t.TempDir()
 	group := cgroup.Group{Dir: dir, V2: true}
 	broken := filepath.Join(dir, "memory.events")

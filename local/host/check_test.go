@@ -10,8 +10,8 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 )
 
-// TestBrokenControllerIsReportedAlone: each controller is tried in its own tree.
-func TestBrokenControllerIsReportedAlone(t *testing.T) {
+// TestOnlyTheBrokenControllerIsReported: each controller is tried in its own tree.
+func TestOnlyTheBrokenControllerIsReported(t *testing.T) {
 	h := &Host{config: Config{CgroupParent: "rockpool"}}
 	mounts := t.TempDir()
 	for _, name := range []string{"memory", "pids", "cpu"} {
@@ -30,9 +30,9 @@ func TestBrokenControllerIsReportedAlone(t *testing.T) {
 	}
 }
 
-// TestCheckRemovesWhatAKilledServerLeft: a server that is killed while it tries a
+// TestCheckRemovesTheGroupOfAKilledServer: a server that is killed while it tries a
 // controller leaves the group, which the next one's try removes.
-func TestCheckRemovesWhatAKilledServerLeft(t *testing.T) {
+func TestCheckRemovesTheGroupOfAKilledServer(t *testing.T) {
 	mount := t.TempDir()
 	h := &Host{
 		config: Config{CgroupParent: "rockpool"},

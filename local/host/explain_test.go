@@ -15,7 +15,7 @@ import (
 )
 
 // Messages for clients say what to do, and nothing of the machine.
-func TestExplained(t *testing.T) {
+func TestExplainedHidesPathsAndSaysWhatToDo(t *testing.T) {
 	refusal := func(line string, final bool) error {
 		return fmt.Errorf("create sandbox a: %w", &launch.RefusalError{Line: line, Final: final})
 	}

@@ -35,9 +35,9 @@ func unreadableGroups(t *testing.T) cgroup.Hierarchies {
 	return cgroup.Hierarchies{{Mount: mount, Root: "/", V2: true}}
 }
 
-// TestServerWithUnreadableGroupsDoesNotStart: it would take each runner of the
+// TestServerDoesNotStartWithUnreadableCgroups: it would take each runner of the
 // last server for dead, and remove it.
-func TestServerWithUnreadableGroupsDoesNotStart(t *testing.T) {
+func TestServerDoesNotStartWithUnreadableCgroups(t *testing.T) {
 	need.Sandboxes(t) // a server takes a helper of root's only
 	trees := unreadableGroups(t)
 	socket := filepath.Join(sandboxtest.OpenDir(t), "s")

@@ -146,7 +146,7 @@ func small(t testing.TB, text string) v1.Image {
 	return imagetest.Image(t, v1.Config{}, imagetest.Layer(t, imagetest.File("file", text)))
 }
 
-func TestPullThenThere(t *testing.T) {
+func TestPulledImageIsStored(t *testing.T) {
 	b := newBox(t, t.TempDir(), nil)
 	registry := imagetest.NewRegistry(t, nil)
 	image := imagetest.Image(t, v1.Config{Env: []string{"A=b=c", "PATH=/x"}, User: "app:staff", WorkingDir: "/srv/app", Entrypoint: []string{"/nothing"}},
@@ -206,7 +206,7 @@ func TestPullThenThere(t *testing.T) {
 	}
 }
 
-func TestFilesAreImages(t *testing.T) {
+func TestImagesFromFiles(t *testing.T) {
 	b := newBox(t, t.TempDir(), nil)
 	one, two := small(t, "one"), small(t, "two")
 	layoutDir := filepath.Join(b.config.Files, "layout")
@@ -289,12 +289,12 @@ func TestFilesAreImages(t *testing.T) {
 }
 
 // What can be wrong is reported in time, and leaves nothing.
-func TestWhatIsWrongIsTold(t *testing.T) {
+func TestPullErrorsAreReported(t *testing.T) {
 	t.Parallel()
-	nearAndFar(t, whatIsWrongIsTold)
+	withAndWithoutWorker(t, pullErrorsAreReported)
 }
 
-func whatIsWrongIsTold(t *testing.T, worker func(*Config)) {
+func pullErrorsAreReported(t *testing.T, worker func(*Config)) {
 	var broken atomic.Value // how the registry behaves
 	broken.Store("")
 	registry := imagetest.NewRegistry(t, func(next http.Handler) http.Handler {
@@ -395,7 +395,7 @@ func whatIsWrongIsTold(t *testing.T, worker func(*Config)) {
 	b.clean()
 }
 
-func TestFailedPullIsTriedAgain(t *testing.T) {
+func TestFailedPullIsRetried(t *testing.T) {
 	t.Parallel()
 	var down atomic.Bool
 	registry := imagetest.NewRegistry(t, func(next http.Handler) http.Handler {
@@ -452,12 +452,12 @@ func TestImageIsPulledOnce(t *testing.T) {
 	b.clean(pin.Digest)
 }
 
-func TestRoomIsMadeOfWhatNobodyUses(t *testing.T) {
+func TestUnusedImagesAreDeletedToMakeRoom(t *testing.T) {
 	t.Parallel()
-	nearAndFar(t, roomIsMadeOfWhatNobodyUses)
+	withAndWithoutWorker(t, unusedImagesAreDeletedToMakeRoom)
 }
 
-func roomIsMadeOfWhatNobodyUses(t *testing.T, worker func(*Config)) {
+func unusedImagesAreDeletedToMakeRoom(t *testing.T, worker func(*Config)) {
 	registry := imagetest.NewRegistry(t, nil)
 	b := newBox(t, t.TempDir(), func(c *Config) { c.Bytes = 5 << 20; worker(c) })
 	var digests []string

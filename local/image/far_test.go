@@ -22,9 +22,9 @@ import (
 	"github.com/rockpool/rockpool/test/need"
 )
 
-// nearAndFar runs a test with caches that unpack by themselves, and with ones
+// withAndWithoutWorker runs a test with caches that unpack by themselves, and with ones
 // that have a worker do it.
-func nearAndFar(t *testing.T, test func(t *testing.T, worker func(*Config))) {
+func withAndWithoutWorker(t *testing.T, test func(t *testing.T, worker func(*Config))) {
 	t.Run("near", func(t *testing.T) { test(t, func(*Config) {}) })
 	t.Run("far", func(t *testing.T) {
 		var workers sync.WaitGroup
@@ -68,7 +68,7 @@ func startWorker(workers *sync.WaitGroup, dir *os.File, as func(do func())) (*ne
 }
 
 // A worker that finds no more room is ended while it is at work.
-func TestFarRoomEnds(t *testing.T) {
+func TestWorkerEndsWithoutRoom(t *testing.T) {
 	t.Parallel()
 	need.Sandboxes(t)
 	dir := t.TempDir()
@@ -101,7 +101,7 @@ func TestFarRoomEnds(t *testing.T) {
 
 // A registry that sends hardly anything doesn't keep its place among the pulls,
 // whoever unpacks.
-func TestStalledPull(t *testing.T) {
+func TestStalledPullFreesItsSlot(t *testing.T) {
 	t.Parallel()
 	var drips atomic.Bool
 	image := small(t, "drips")
@@ -125,7 +125,7 @@ func TestStalledPull(t *testing.T) {
 			}
 		})
 	})
-	nearAndFar(t, func(t *testing.T, worker func(*Config)) {
+	withAndWithoutWorker(t, func(t *testing.T, worker func(*Config)) {
 		drips.Store(false)
 		b := newBox(t, t.TempDir(), func(c *Config) { c.Stall = 2 * time.Second; worker(c) })
 		reference := registry.Push(image, "x:1")

@@ -42,7 +42,7 @@ func (v visit) asks(t *testing.T, address string) error {
 	return err
 }
 
-func TestPlainHTTPIsForLoopback(t *testing.T) {
+func TestPlainHTTPOnlyOnLoopback(t *testing.T) {
 	for _, c := range []struct {
 		url   string
 		plain []string
@@ -67,7 +67,7 @@ func TestPlainHTTPIsForLoopback(t *testing.T) {
 
 // No registry elsewhere leads the server to what listens on its own machine, nor
 // any registry to where it may not; nothing is sent there.
-func TestWhereRegistriesLead(t *testing.T) {
+func TestRedirectsOfRegistriesAreGuarded(t *testing.T) {
 	for _, c := range []struct {
 		registry, address string
 		permitted         []string
@@ -116,7 +116,7 @@ func TestWhereRegistriesLead(t *testing.T) {
 }
 
 // What a name means is looked at when it is connected to.
-func TestAddressesOfNames(t *testing.T) {
+func TestAddressesAreCheckedAtConnect(t *testing.T) {
 	listening := httptest.NewServer(http.NotFoundHandler())
 	defer listening.Close()
 	port := listening.URL[strings.LastIndexByte(listening.URL, ':'):]
@@ -159,7 +159,7 @@ func TestAddressesOfNames(t *testing.T) {
 }
 
 // A registry that isn't permitted isn't allowed at all, nor one that it leads to.
-func TestRegistriesThatMayBeAsked(t *testing.T) {
+func TestOnlyPermittedRegistriesAreUsed(t *testing.T) {
 	var elsewhere *imagetest.Registry
 	asked := make(chan string, 100)
 	count := func(next http.Handler) http.Handler {

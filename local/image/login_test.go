@@ -88,7 +88,7 @@ func withPassword(given string) string {
 
 // A registry shows images to those who log in, and what they log in with is seen
 // nowhere else.
-func TestLogins(t *testing.T) {
+func TestCredentialsAreUsedAndNeverShown(t *testing.T) {
 	t.Setenv("REGISTRY_AUTH_FILE", "")
 	for name, c := range map[string]struct{ token, right string }{
 		"a password":                      {"", withPassword(password)},
@@ -160,7 +160,7 @@ func TestLogins(t *testing.T) {
 }
 
 // Where tokens are had from must be permitted, too.
-func TestTokenServicesThatMayBeAsked(t *testing.T) {
+func TestTokenServicesMustBePermitted(t *testing.T) {
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
 	asked := make(chan string, 10)
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.URL.Path }))
@@ -184,7 +184,7 @@ func TestTokenServicesThatMayBeAsked(t *testing.T) {
 }
 
 // An authority of the registry's own is one that the settings name.
-func TestOwnAuthority(t *testing.T) {
+func TestConfiguredAuthorityIsTrusted(t *testing.T) {
 	var secure *httptest.Server
 	d := &door{}
 	d.open.Store(true)

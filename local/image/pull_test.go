@@ -132,7 +132,7 @@ func TestKilledPullLeavesNothing(t *testing.T) {
 
 // What nobody wants any more ends at once, and what waits for its turn doesn't
 // begin.
-func TestUnusedPullEnds(t *testing.T) {
+func TestUnusedPullIsCancelled(t *testing.T) {
 	var hangs, third atomic.Int64
 	registry := imagetest.NewRegistry(t, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -181,7 +181,7 @@ func TestUnusedPullEnds(t *testing.T) {
 
 // An image that comes into use while room is made keeps its very files: a runner
 // may have them already.
-func TestImageUsedMeanwhileStays(t *testing.T) {
+func TestImageUsedDuringCollectionIsKept(t *testing.T) {
 	registry := imagetest.NewRegistry(t, nil)
 	var asks atomic.Int64 // below 0: nobody counts
 	asks.Store(-1)
@@ -218,7 +218,7 @@ func TestImageUsedMeanwhileStays(t *testing.T) {
 
 // What isn't an image in the cache's directory goes, and doesn't keep the server
 // from starting.
-func TestStrayFiles(t *testing.T) {
+func TestStrayFilesAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "stray"), nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 )
 
 // A registry that takes connections and says nothing is reported once, by its name.
-func TestMuteRegistries(t *testing.T) {
+func TestSilentRegistryIsReportedOnce(t *testing.T) {
 	b := newBox(t, t.TempDir(), nil) // it may skip the test
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -55,7 +55,7 @@ func TestMuteRegistries(t *testing.T) {
 }
 
 // Errors of connecting to a registry have plain words.
-func TestWhyRegistriesCannotBeReached(t *testing.T) {
+func TestConnectionErrorsAreExplained(t *testing.T) {
 	at := func(err error) error {
 		return &url.Error{Op: "Get", URL: "https://r", Err: &net.OpError{Op: "dial", Err: err}}
 	}
@@ -73,7 +73,7 @@ func TestWhyRegistriesCannotBeReached(t *testing.T) {
 	}
 }
 
-func TestWhatGotNoAnswerIsNotRepeatedAtOnce(t *testing.T) {
+func TestTimedOutRequestsAreNotRepeated(t *testing.T) {
 	for err, again := range map[error]bool{
 		io.EOF: true, &url.Error{Op: "Get", URL: "https://r", Err: unix.ECONNRESET}: true, &net.OpError{Op: "write", Err: os.NewSyscallError("write", unix.EPIPE)}: true,
 		os.ErrDeadlineExceeded: false, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}: false, &net.DNSError{Err: "no such host", IsNotFound: true}: false, unix.ECONNREFUSED: false,

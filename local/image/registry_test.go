@@ -18,7 +18,7 @@ import (
 )
 
 // What registries say is bounded, before it is believed.
-func TestHostileRegistries(t *testing.T) {
+func TestRegistryAnswersAreBounded(t *testing.T) {
 	const blob = "sha256:1111111111111111111111111111111111111111111111111111111111111111"
 	manifest := func(config, layer int64) string {
 		return fmt.Sprintf(`{"schemaVersion":2,"config":{"size":%d,"digest":%q},"layers":[{"size":%d,"digest":%q}]}`, config, blob, layer, blob)

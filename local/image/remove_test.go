@@ -53,7 +53,7 @@ func removable(t *testing.T, worker int) (dir string, c *Cache) {
 }
 
 // An image goes whose files are many users', and none the server's.
-func TestImagesOfOthersAreRemoved(t *testing.T) {
+func TestImagesOfManyUsersAreRemoved(t *testing.T) {
 	t.Parallel()
 	dir, c := removable(t, 0)
 	add := func(path string, owner int, mode os.FileMode, do func(path string) error) {
@@ -98,7 +98,7 @@ func TestImagesOfOthersAreRemoved(t *testing.T) {
 
 // What belongs to users whom neither the server nor its workers are any more stays,
 // and keeps nobody from going on.
-func TestWhatNobodyMayRemoveIsGivenUp(t *testing.T) {
+func TestUnremovableFilesAreGivenUp(t *testing.T) {
 	dir, c := removable(t, ordinary+1)
 	for name, owner := range map[string]int{"first": ordinary + 1, "foreign": ordinary + 2, "last": ordinary + 1} {
 		at := filepath.Join(dir, name)

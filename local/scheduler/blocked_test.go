@@ -42,7 +42,7 @@ func (b *blockedBed) wakes(t *testing.T, want ...runtime.RunnerID) {
 }
 
 // The room may have been freed between the look that found none and the block.
-func TestBlockLooksAgain(t *testing.T) {
+func TestBlockWakesIfThereIsRoom(t *testing.T) {
 	b := newBlockedBed(256)
 	b.add("a", "x", 50, 256)
 	b.wakes(t, "a")
@@ -71,7 +71,7 @@ func TestRoomIsPromisedOnce(t *testing.T) {
 	}
 }
 
-func TestWhoIsWoken(t *testing.T) {
+func TestWakingFollowsPriority(t *testing.T) {
 	b := newBlockedBed(0)
 	b.add("huge", "x", 80, 2000) // fits nowhere, and is in nobody's way
 	b.add("a1", "x", 50, 100)
@@ -100,7 +100,7 @@ func TestWhoIsWoken(t *testing.T) {
 
 // A plan that is refused because of another in its batch is answered before
 // that is committed, with the index that the commit will have.
-func TestRefusalSaysWhatToWaitFor(t *testing.T) {
+func TestRefusalReturnsTheIndexToWaitFor(t *testing.T) {
 	s := newState(Node{Capacity: one})
 	p := newPlanner(s, func(delivery) bool { return true }, &stats{})
 	s.write(func(w *write) { w.putJob(job("a", "x", 50)); w.putJob(job("b", "x", 50)) })

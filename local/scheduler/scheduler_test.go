@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-func TestLife(t *testing.T) {
+func TestLifeOfAnAllocation(t *testing.T) {
 	run(t, Config{}, func(t *testing.T, s *Scheduler) {
 		began := time.Now()
 		register(t, s, job("a", "env", runtime.PriorityRefill))
@@ -96,7 +96,7 @@ func TestOneAllocationPerJob(t *testing.T) {
 	})
 }
 
-func TestBlockedSaysWhyAndGoesOn(t *testing.T) {
+func TestBlockedReportsReasonAndIsWoken(t *testing.T) {
 	var hints int
 	config := Config{Workers: 1, Changed: func(id runtime.EnvironmentID) {
 		if id == "env" {
@@ -336,7 +336,7 @@ func TestMachineChanges(t *testing.T) {
 }
 
 // A draining machine places nothing, and goes on stopping.
-func TestPause(t *testing.T) {
+func TestPauseStopsPlacementsOnly(t *testing.T) {
 	run(t, Config{}, func(t *testing.T, s *Scheduler) {
 		full := fill(t, s)
 		end(t, s, full[0])

@@ -129,7 +129,7 @@ func TestOrders(t *testing.T) {
 	})
 }
 
-func TestRowsComeYoungestFirst(t *testing.T) {
+func TestRowsAreNewestFirst(t *testing.T) {
 	s := newState(Node{})
 	s.write(func(w *write) {
 		for i, job := range []runtime.RunnerID{"a", "b", "a", "ab"} {

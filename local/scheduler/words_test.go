@@ -12,7 +12,7 @@ import (
 
 // What the scheduler says is shown as it says it, so the schema has its words,
 // and beside them only Nomad's.
-func TestSchemaHasTheSchedulersWords(t *testing.T) {
+func TestSchemaHasAllSchedulerEnums(t *testing.T) {
 	schema, err := os.ReadFile("../../schema.graphqls")
 	if err != nil {
 		t.Fatal(err)

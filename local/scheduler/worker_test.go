@@ -68,7 +68,7 @@ func TestRestore(t *testing.T) {
 	})
 }
 
-func TestRestoreTakesMoreThanThereIsRoomFor(t *testing.T) {
+func TestRestoreMayExceedCapacity(t *testing.T) {
 	jobs := []Job{sized(job("a", "a", 50), 900), sized(job("b", "a", 50), 900)}
 	allocations := []Allocation{{ID: "x", Job: "a", Status: runtime.AllocationRunning}, {ID: "y", Job: "b", Status: runtime.AllocationPending}}
 	restoring(t, Config{}, jobs, allocations, func(t *testing.T, s *Scheduler) {
@@ -111,7 +111,7 @@ func TestRestoreChecks(t *testing.T) {
 
 // Two workers plan with the same room while nothing can be applied: one of them
 // is refused and goes on with what the other's plan has left.
-func TestRefusedPlanIsMadeAgain(t *testing.T) {
+func TestRefusedPlanIsRetried(t *testing.T) {
 	restoring(t, Config{Workers: 2}, []Job{sized(job("a", "a", 50), 600), sized(job("b", "b", 50), 600)}, nil, func(t *testing.T, s *Scheduler) {
 		s.Restored()
 		synctest.Wait()
@@ -125,7 +125,7 @@ func TestRefusedPlanIsMadeAgain(t *testing.T) {
 
 // What never ran and is gone is placed again; what is left of it is to be
 // removed even where there is no room for a new one.
-func TestPlanIsAcceptedInPart(t *testing.T) {
+func TestPlanIsPartlyApplied(t *testing.T) {
 	jobs := []Job{job("a", "a", 50), sized(job("never", "b", 50), 16)}
 	allocations := []Allocation{{ID: "0-lost", Job: "a", Status: runtime.AllocationPending}, {ID: "0-never", Job: "never", Status: runtime.AllocationPending}}
 	restoring(t, Config{}, jobs, allocations, func(t *testing.T, s *Scheduler) {
@@ -262,7 +262,7 @@ func TestPlanOfAnotherHolderIsRefused(t *testing.T) {
 }
 
 // Who doesn't hold an evaluation any more can't end it.
-func TestFinishNeedsTheHold(t *testing.T) {
+func TestFinishNeedsTheToken(t *testing.T) {
 	s := open(t, Config{})
 	fresh(t, s)
 	register(t, s, job("a", "a", 50))
@@ -282,7 +282,7 @@ func TestFinishNeedsTheHold(t *testing.T) {
 }
 
 // What is cancelled meanwhile doesn't wait again.
-func TestCancelledDoesNotBlock(t *testing.T) {
+func TestCancelledEvaluationDoesNotBlockAgain(t *testing.T) {
 	s := open(t, Config{})
 	fresh(t, s)
 	register(t, s, job("a", "a", 50))
@@ -301,7 +301,7 @@ func TestCancelledDoesNotBlock(t *testing.T) {
 
 // One is woken while a newer one of its job comes to wait in its place. It has nothing
 // to do any more, whatever it lacks: it isn't delivered again, and the newer one waits on.
-func TestWokenAndCancelledIsDone(t *testing.T) {
+func TestWokenAndCancelledEvaluationIsDropped(t *testing.T) {
 	for name, wanted := range map[string]int{"for the same reason": 2048, "for another": 1024} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, Config{})

@@ -28,7 +28,7 @@ func want[T comparable](t *testing.T, what string, got []T, want ...T) {
 	}
 }
 
-func TestLife(t *testing.T) {
+func TestLifeOfATask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{}
 		task, leave := led(w, State{Phase: Pending})
@@ -72,7 +72,7 @@ func TestEndsByItself(t *testing.T) {
 }
 
 // What can't be watched isn't left alone.
-func TestUnwatchable(t *testing.T) {
+func TestUnwatchableTaskIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{blind: true, deaf: true}
 		task, leave := led(w, State{Phase: Pending})
@@ -135,7 +135,7 @@ func TestStartsThatFail(t *testing.T) {
 }
 
 // Between attempts what is waited for is reported.
-func TestWaiting(t *testing.T) {
+func TestFailureIsReportedBetweenAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{starts: []error{&Failure{Message: "broken", Err: errors.New("detail")}}}
 		_, leave := led(w, State{Phase: Pending})
@@ -153,13 +153,13 @@ func TestWaiting(t *testing.T) {
 
 // What clients are told is saved with the state, and says nothing of an error
 // but what is meant for them.
-func TestWhatClientsAreTold(t *testing.T) {
+func TestClientsSeeOnlyPublicEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{starts: []error{&Failure{Message: "broken", Err: errors.New("/secret/path")}}}
 		_, leave := led(w, State{Phase: Pending})
 		pass(5 * time.Second)
 		running := told(w.last())
-		want(t, "while it runs", running[:4], "It got its place.", "What it needs is being made.", "It couldn't be started: broken.", running[3])
+		want(t, "while it runs", running[:4], "It got its place.", "What it needs is being made.", "It could not be started: broken.", running[3])
 		want(t, "while it runs", running[4:], "What it needs is being made.", "Its first process was started.", "Its agent answered, so it can be claimed.")
 		leave()
 		again := New(w.config(), w.last())
@@ -207,7 +207,7 @@ func TestStopWhileItStarts(t *testing.T) {
 	}
 }
 
-func TestRemovalIsTriedFiveTimes(t *testing.T) {
+func TestRemovalIsRetriedFiveTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		busy := errors.New("busy")
 		w := &world{deaf: true, destroys: []error{busy, busy, busy, busy, busy, busy}}
@@ -289,7 +289,7 @@ func TestLeftRunningAndRestored(t *testing.T) {
 	})
 }
 
-func TestEventsAreTen(t *testing.T) {
+func TestEventsAreBounded(t *testing.T) {
 	var s State
 	before := s.digest()
 	for i := range 25 {
@@ -332,7 +332,7 @@ func TestTracker(t *testing.T) {
 
 // Whatever fails, in whatever order: phases only move forward, nothing is
 // started after it ran, and a task that has ended has left nothing.
-func TestRandomLives(t *testing.T) {
+func TestRandomFaults(t *testing.T) {
 	reached := map[string]bool{}
 	rapid.Check(t, func(r *rapid.T) {
 		synctest.Test(t, func(t *testing.T) {

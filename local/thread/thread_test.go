@@ -14,7 +14,7 @@ import (
 
 // Every thread that f left in another namespace is gone, and the process's
 // first, which can't go, never was one of them.
-func TestWhatChangesIsTheThreadsAlone(t *testing.T) {
+func TestOtherThreadsKeepTheirState(t *testing.T) {
 	need.Sandboxes(t)
 	of := func(whose string) string {
 		name, err := os.Readlink("/proc/" + whose + "/ns/uts")

@@ -47,7 +47,7 @@ func TestTakeAndRelease(t *testing.T) {
 
 // Several servers find the same ranges without a holder; each range goes to
 // one of them.
-func TestStale(t *testing.T) {
+func TestStaleRangesAreReused(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "uids")
 	gone := filepath.Join(t.TempDir(), "gone")
 	if err := os.Mkdir(gone, 0o700); err != nil {

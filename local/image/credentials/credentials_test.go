@@ -77,7 +77,7 @@ func login(user string, keys ...string) string {
 
 const host = "registry.example.org:5000"
 
-func TestFilesInTheirOrder(t *testing.T) {
+func TestFilesAreSearchedInOrder(t *testing.T) {
 	h := newHome(t)
 	h.expect(host+"/x", "")
 	h.write(".config/containers/auth.json", login("settings", host))
@@ -144,7 +144,7 @@ echo "{\"ServerURL\":\"$registry\",\"Username\":\"helped\",\"Secret\":\"s${ROCKP
 }
 
 // What can't be read isn't passed over: the registry would be blamed.
-func TestBrokenFiles(t *testing.T) {
+func TestBrokenFilesAreErrors(t *testing.T) {
 	h := newHome(t)
 	for _, text := range []string{`{"auths":{"` + host + `":{"auth":"hunter2"}}}`, `{"auths":"hunter2"}`, "hunter2"} {
 		h.write(".docker/config.json", text)

@@ -242,7 +242,7 @@ func TestHostileLayers(t *testing.T) {
 
 // The disk's room is asked for while one large file is written, and for what has
 // no bytes.
-func TestRoomIsAskedForOnTheWay(t *testing.T) {
+func TestRoomIsCheckedWhileUnpacking(t *testing.T) {
 	t.Parallel()
 	var many []entry
 	for i := range 2 * RoomEveryEntries {
@@ -273,7 +273,7 @@ func TestRoomIsAskedForOnTheWay(t *testing.T) {
 
 // An attribute that the file system can't hold is the image's fault: the disk
 // isn't full.
-func TestLargeAttribute(t *testing.T) {
+func TestTooLargeAttributeIsTheImagesError(t *testing.T) {
 	tr := newBed(t)
 	large := map[string]string{"SCHILY.xattr.user.large": strings.Repeat("x", 60000)}
 	err := tr.apply(imagetest.Layer(t, entry{Header: header{Name: "f", PAXRecords: large}}))

@@ -47,7 +47,7 @@ var machine = netip.MustParseAddr("127.0.0.1")
 
 // A runner is ended where the sandbox that it has is certainly not kept to its
 // policy, and not for one that it had.
-func TestChangedFilters(t *testing.T) {
+func TestRunnerWithChangedFilterIsEnded(t *testing.T) {
 	changed := &launch.RefusalError{Line: "its table is gone", Changed: true}
 	nothing := func(*Runner, *owner) {}
 	leaves := func(_ *Runner, o *owner) { o.leaving = true }
@@ -86,9 +86,9 @@ func TestChangedFilters(t *testing.T) {
 	}
 }
 
-// TestRestoreAsksAgain: a new server asks again where nobody could tell, for a while;
+// TestRestoreRetriesWhileUndecided: a new server asks again where nobody could tell, for a while;
 // what is certain it takes at once.
-func TestRestoreAsksAgain(t *testing.T) {
+func TestRestoreRetriesWhileUndecided(t *testing.T) {
 	nobody, changed, final := &launch.RefusalError{Line: "fork: resource temporarily unavailable"}, &launch.RefusalError{Line: "gone", Changed: true}, &launch.RefusalError{Line: "no", Final: true}
 	for _, test := range []struct {
 		says  []error
@@ -111,9 +111,9 @@ func TestRestoreAsksAgain(t *testing.T) {
 	}
 }
 
-// TestListeningForFiltersGoesOn: what fails for a while is tried again, and what was
+// TestListeningForFiltersIsRetried: what fails for a while is tried again, and what was
 // missed meanwhile is looked for. What isn't allowed stays so.
-func TestListeningForFiltersGoesOn(t *testing.T) {
+func TestListeningForFiltersIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var began, missed int
@@ -154,9 +154,9 @@ func TestListeningForFiltersGoesOn(t *testing.T) {
 	})
 }
 
-// TestPortsAreMappedOnceTheyCanBe: another program had the port when the server was
+// TestUnmappedPortsAreRetried: another program had the port when the server was
 // started. What health says of it goes with that, or with the runner.
-func TestPortsAreMappedOnceTheyCanBe(t *testing.T) {
+func TestUnmappedPortsAreRetried(t *testing.T) {
 	for name, ends := range map[string]bool{"mapped": false, "the runner ends": true} {
 		t.Run(name, func(t *testing.T) {
 			taken, err := net.Listen("tcp", "127.0.0.1:0")

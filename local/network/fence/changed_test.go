@@ -15,9 +15,9 @@ import (
 	"github.com/rockpool/rockpool/test/networktest"
 )
 
-// TestChanged changes a runner's table, and that of all runners, in each way that
+// TestChangedRulesAreDetected changes a runner's table, and that of all runners, in each way that
 // leaves it there. It is seen each time, or the kernel refuses it.
-func TestChanged(t *testing.T) {
+func TestChangedRulesAreDetected(t *testing.T) {
 	if !networktest.Alone(t) {
 		return
 	}

@@ -251,7 +251,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-func TestNarrow(t *testing.T) {
+func TestNarrowRunnersResolveAllowedNamesOnly(t *testing.T) {
 	b := newBench(t, Runner{ID: "a", Narrow: true, Names: []string{"good.example", "rebound.example", "*.wild.example"}}, nil)
 	for name, want := range map[string]string{
 		"Good.Example.": "Success 20.0.0.2 20.0.0.3", "sub.wild.example.": "Success 20.0.0.5", "wild.example.": "Refused", "notwild.example.": "Refused",
@@ -294,7 +294,7 @@ func TestNarrow(t *testing.T) {
 }
 
 // Whoever isn't a runner gets no answer, nor does one that was removed.
-func TestStrangers(t *testing.T) {
+func TestOnlyRunnersAreAnswered(t *testing.T) {
 	b := newBench(t, Runner{ID: "a"}, nil)
 	b.Remove(netip.MustParseAddr("127.0.0.1"), "another")
 	b.ask("udp", "good.example.", dnsmessage.TypeA)

@@ -38,10 +38,10 @@ func unifiedTree(t *testing.T) (trees Hierarchies, dir string) {
 	return Hierarchies{{Mount: mount, Root: "/", V2: true}}, dir
 }
 
-// TestUnreadableGroupIsNotMissing: to a process that may not search the parent, a
+// TestUnreadableGroupIsAnError: to a process that may not search the parent, a
 // group isn't there or not there. Each question about it ends with an error that
 // has the path. Once it may, the answers are right.
-func TestUnreadableGroupIsNotMissing(t *testing.T) {
+func TestUnreadableGroupIsAnError(t *testing.T) {
 	trees, dir := unifiedTree(t)
 	group := Group{Dir: dir, V2: true}
 	groups := Groups{Memory: group, Processes: group, CPU: group}
@@ -121,9 +121,9 @@ func TestGroupsAreReadableWhateverTheUmask(t *testing.T) {
 	}
 }
 
-// TestPreparingBesideAServerThatEnds: groups that are empty go while Prepare is on its
+// TestPrepareWhileAnotherServerRemovesGroups: groups that are empty go while Prepare is on its
 // way, as another server removes them that ends.
-func TestPreparingBesideAServerThatEnds(t *testing.T) {
+func TestPrepareWhileAnotherServerRemovesGroups(t *testing.T) {
 	h := Hierarchy{Mount: t.TempDir(), Root: "/", V2: true}
 	ends := make(chan struct{}, 3) // one of a server: so many come in one Prepare at most
 	var other sync.WaitGroup
@@ -144,9 +144,9 @@ func TestPreparingBesideAServerThatEnds(t *testing.T) {
 	}
 }
 
-// TestPreparingTakesNoPermissionAway: a group that was found keeps what its mode has
+// TestPrepareKeepsPermissions: a group that was found keeps what its mode has
 // beyond reading.
-func TestPreparingTakesNoPermissionAway(t *testing.T) {
+func TestPrepareKeepsPermissions(t *testing.T) {
 	trees, _ := unifiedTree(t)
 	found := filepath.Join(trees[0].Mount, "rockpool")
 	mode(t, found, fs.ModeSetgid|0o770)

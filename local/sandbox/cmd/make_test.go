@@ -10,7 +10,7 @@ import (
 
 // The maker carries out these parts of a spec and no others. A part that is new in specs must
 // be added to the maker first, and then here.
-func TestTheMakerKnowsEachPartOfASpec(t *testing.T) {
+func TestMakerImplementsEachPartOfTheSpec(t *testing.T) {
 	for _, test := range []struct {
 		part func(spec.Sandbox) any
 		want []string

@@ -20,9 +20,9 @@ import (
 // sandbox's root meanwhile, and somebody else.
 const asker, sandboxRoot, other = 61_236, spec.FirstUID, 61_237
 
-// TestOutside has a /run of its own. Each row is what a hostile asker could have
+// TestOutsideDirectoryIsTakenAndReturned has a /run of its own. Each row is what a hostile asker could have
 // made of the directory by the time it is looked at.
-func TestOutside(t *testing.T) {
+func TestOutsideDirectoryIsTakenAndReturned(t *testing.T) {
 	if !networktest.Alone(t) {
 		return
 	}
@@ -30,7 +30,7 @@ func TestOutside(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("closed", testCloseOutside)
-	t.Run("given back", testGiveBack)
+	t.Run("given back", testReturnOutside)
 }
 
 // socketAt makes one that is a user's.
@@ -120,7 +120,7 @@ func testCloseOutside(t *testing.T) {
 	}
 }
 
-func testGiveBack(t *testing.T) {
+func testReturnOutside(t *testing.T) {
 	const way, at = "/run/way", "/run/way/outside"
 	c := helper.Config{State: "/run/state"}
 	note := filepath.Join(c.State, "a", takenFile)

@@ -14,7 +14,7 @@ import (
 )
 
 // Where what a sandbox is made around is mounted, only root may put something.
-func TestMountsAreRoots(t *testing.T) {
+func TestOnlyRootCanWriteToTheMountDirectory(t *testing.T) {
 	if !networktest.Alone(t) {
 		return
 	}

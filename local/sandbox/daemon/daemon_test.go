@@ -110,7 +110,7 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 
 // An image is a directory of the server's, who may put a link in its place: with
 // its owners mapped, what that leads to would be open to the sandbox as to root.
-func TestImagesAreNoLinks(t *testing.T) {
+func TestLinksToImagesAreRefused(t *testing.T) {
 	b := newBox(t)
 	socket := agentSocket(t, "unix")
 	secret := filepath.Join(filepath.Dir(b.config.Dir), "secret")
@@ -142,7 +142,7 @@ func (b *box) settle(before int) {
 
 // Connections that say nothing end, so that others are served although none of them
 // leaves.
-func TestSilenceEnds(t *testing.T) {
+func TestSilentConnectionsAreClosed(t *testing.T) {
 	b := newBox(t)
 	before := b.descriptors()
 	var silent []*net.UnixConn
@@ -222,7 +222,7 @@ func TestSandboxesOutliveTheirHelper(t *testing.T) {
 
 // A server that leaves, at several places of a create, leaves nothing that can't be
 // removed.
-func TestWhoeverLeavesGivesUp(t *testing.T) {
+func TestDisconnectedClientLeavesNothing(t *testing.T) {
 	b := newBox(t)
 	remote := launch.Remote{Socket: b.config.Socket, Parent: b.config.Parent}
 	socket := agentSocket(t, "unix")
@@ -258,7 +258,7 @@ func TestWhoeverLeavesGivesUp(t *testing.T) {
 }
 
 // What has a sandbox's name, and wasn't made here, is another server's.
-func TestOthersSandboxesAreLeft(t *testing.T) {
+func TestOtherServersSandboxesAreKept(t *testing.T) {
 	b := newBox(t)
 	trees, err := cgroup.Mounted()
 	if err != nil {
@@ -287,7 +287,7 @@ func TestOthersSandboxesAreLeft(t *testing.T) {
 
 // Of several who want the same sandbox one gets it; different ones don't wait for
 // each other's end.
-func TestManyAtOnce(t *testing.T) {
+func TestConcurrentRequests(t *testing.T) {
 	b := newBox(t)
 	var made sync.Map
 	var all sync.WaitGroup
@@ -318,7 +318,7 @@ func TestManyAtOnce(t *testing.T) {
 }
 
 // A socket that systemd made is used as it is, if it is one of packets.
-func TestSocketIsHandedOver(t *testing.T) {
+func TestSocketFromSystemd(t *testing.T) {
 	b := newBox(t)
 	b.end(syscall.SIGTERM)
 	config := b.config
@@ -367,7 +367,7 @@ func TestSocketIsHandedOver(t *testing.T) {
 }
 
 // What isn't root's alone isn't used.
-func TestPlacesMustBeRoots(t *testing.T) {
+func TestDirectoriesMustBelongToRoot(t *testing.T) {
 	b := newBox(t)
 	b.end(syscall.SIGTERM)
 	for name, change := range map[string]func(*daemon.Config){
@@ -421,9 +421,9 @@ func TestPlacesMustBeRoots(t *testing.T) {
 
 const work = `{"protocol":2,"command":"work"}`
 
-// TestWorkersAreNobody: whatever directory a server gives to one, it changes only
+// TestWorkersHaveNoRights: whatever directory a server gives to one, it changes only
 // what everybody may, and what is that of images' owners.
-func TestWorkersAreNobody(t *testing.T) {
+func TestWorkersHaveNoRights(t *testing.T) {
 	b := newBox(t)
 	const begin, clearing = `b{"limits":{"bytes":1000000,"entries":100},"skeleton":{"home":"/"}}`, `cnull`
 	for _, c := range []struct {

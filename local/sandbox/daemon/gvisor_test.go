@@ -63,7 +63,7 @@ func ownerOf(t *testing.T, path string) int {
 // A server gets sandboxes of the runtimes that its helper has, by their names, and
 // has the directory of their agents' sockets back when nobody inside can write to
 // it any more.
-func TestGVisorIsTheHelpers(t *testing.T) {
+func TestGVisorThroughAHelper(t *testing.T) {
 	b := newBox(t)
 	dir := b.outside("a", server)
 	if answer, err := b.as(server, apart("a"), dir); err != nil || !answer.Final || !strings.Contains(answer.Error, "no runtime gvisor is configured") {
@@ -117,7 +117,7 @@ func TestGVisorIsTheHelpers(t *testing.T) {
 
 // No directory but the server's own is given to a sandbox, and none with something
 // in it.
-func TestGVisorLeavesOthersDirectories(t *testing.T) {
+func TestGVisorRefusesOtherDirectories(t *testing.T) {
 	b := withGVisor(t)
 	full := b.outside("full", server)
 	if err := os.Symlink("/etc/passwd", filepath.Join(full.Name(), "agent")); err != nil {
@@ -171,7 +171,7 @@ func TestGVisorLeavesOthersDirectories(t *testing.T) {
 
 // Whenever who asked leaves, and whenever the helper is killed, the directory is
 // the server's again in the end.
-func TestGVisorGivesDirectoriesBack(t *testing.T) {
+func TestGVisorReturnsDirectories(t *testing.T) {
 	b := withGVisor(t)
 	remote := launch.Remote{Socket: b.config.Socket, Parent: b.config.Parent}
 	for i, place := range slices.Concat(b.places(), b.places()) {

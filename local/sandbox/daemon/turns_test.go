@@ -8,7 +8,7 @@ import (
 )
 
 // One at a time works on a sandbox; who works on another one doesn't wait.
-func TestTurns(t *testing.T) {
+func TestRequestsForOneSandboxAreSerialized(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := turns{busy: map[string]chan struct{}{}}
 		end, err := all.take(t.Context(), "a")

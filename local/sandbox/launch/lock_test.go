@@ -13,7 +13,7 @@ import (
 
 // A helper of a server that was killed shares its lock for as long as it takes. A
 // server that goes on keeps its lock for ever.
-func TestTheLockIsWaitedFor(t *testing.T) {
+func TestTakeLockWaitsForHelpers(t *testing.T) {
 	for _, c := range []struct {
 		held, waited time.Duration
 		want         error

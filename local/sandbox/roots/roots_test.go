@@ -10,7 +10,7 @@ import (
 	"github.com/rockpool/rockpool/test/need"
 )
 
-func TestAlone(t *testing.T) {
+func TestRootOnly(t *testing.T) {
 	need.Sandboxes(t)
 	const somebody = 61_236
 	for name, row := range map[string]struct {
