@@ -155,7 +155,7 @@ func (c *helperCommand) install() error {
 	if err := os.MkdirAll(c.State, 0o700); err != nil {
 		return err
 	}
-	if err := roots.Alone(c.State); err != nil { // these files will be executed
+	if err := roots.RootOnly(c.State); err != nil { // these files will be executed
 		return err
 	}
 	for name, data := range map[string][]byte{daemon.Program: program, daemon.Agent: agent} {

@@ -207,8 +207,8 @@ func (c *Cluster) Tiers(ctx context.Context) []tiers.Tier { return tiers.Probe(c
 // openNetwork opens the networks that the sandbox helper offers. An error of the helper is kept: it
 // disables networks, not the cluster.
 func (c *Cluster) openNetwork() {
-	made := access.Helper{Ask: func(ctx context.Context, group string, q helper.Request) error {
-		return c.host.Launcher.Ask(ctx, group, q)
+	made := access.Helper{Do: func(ctx context.Context, group string, q helper.Request) error {
+		return c.host.Launcher.Do(ctx, group, q)
 	}}
 	if c.config.Network != nil {
 		made.Offer, made.Err = c.host.Offer()

@@ -98,8 +98,8 @@ type owner struct {
 	e *entry
 }
 
-// Reached implements access.Owner.
-func (o *owner) Reached(at []runtime.PortMapping) {
+// PortsMapped implements access.Owner.
+func (o *owner) PortsMapped(at []runtime.PortMapping) {
 	o.c.mu.Lock()
 	o.e.runner.Ports = at
 	o.c.mu.Unlock()
@@ -113,8 +113,8 @@ func (o *owner) Loaded(what runtime.Loaded) {
 	o.c.mu.Unlock()
 }
 
-// Leaving implements access.Owner.
-func (o *owner) Leaving() bool {
+// Ending implements access.Owner.
+func (o *owner) Ending() bool {
 	o.c.mu.Lock()
 	defer o.c.mu.Unlock()
 	return o.e.removing || !o.e.runner.State.Before(runtime.RunnerStopping)

@@ -51,7 +51,7 @@ func (c *Cluster) noteSurvivor(ctx context.Context, e *entry, now runtime.Eviden
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerAfterKill)
 	defer cancel()
-	if e.driver.Ping(ctx) == nil && e.driver.Counters.Outlived(now) {
+	if e.driver.Ping(ctx) == nil && e.driver.Counters.Survived(now) {
 		c.config.Logger.Info("the kernel killed a process for memory, and the runner's agent survived", zap.String("runner", string(e.id)))
 	}
 }

@@ -196,7 +196,7 @@ func TestGVisorLimits(t *testing.T) {
 	b := withGVisor(t).run()
 	env := gvisorEnvironment()
 	id := b.begin(env)
-	takes := spec.TakenByGVisor(spec.Resources(env.Resources))
+	takes := spec.GVisorFootprint(spec.Resources(env.Resources))
 	pid := b.sentry(id)
 	if got := limitOf(t, pid, "pids", "pids.max"); got != strconv.Itoa(takes.Processes) {
 		t.Fatalf("pids.max is %s, want %d", got, takes.Processes)

@@ -36,7 +36,7 @@ func (c *Cluster) openImages() (err error) {
 	switch {
 	case c.host.Direct == nil:
 		config.Worker = launch.Remote{Socket: c.config.HelperSocket}.Work
-	case c.host.Ordinary():
+	case c.host.Rootless():
 		users := c.host.Direct.Users
 		config.Worker, config.Alone = c.host.Direct.Work, users.Count == 0
 		config.Owners = fmt.Sprintf("%d users from %d and %d", min(users.Count, spec.UIDs), users.UID, users.GID)

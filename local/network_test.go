@@ -308,7 +308,7 @@ func testFlush(t *testing.T) {
 // An unable launcher's helper can't read filters.
 type unable struct{ host.Launcher }
 
-func (unable) Ask(context.Context, string, helper.Request) error {
+func (unable) Do(context.Context, string, helper.Request) error {
 	return &launch.RefusalError{Line: "fork: resource temporarily unavailable"}
 }
 

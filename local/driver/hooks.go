@@ -25,7 +25,7 @@ const slotValue = "slot"
 // Place allocates the runner's directory and range of user ids. Its result is for Start and
 // Unplace.
 func (d *Driver) Place() (taskrunner.Values, error) {
-	slot, err := d.Host.TakePlace(d.ID)
+	slot, err := d.Host.AcquirePlace(d.ID)
 	if err != nil || d.Host.Direct == nil { // a listening helper manages the ranges
 		return nil, err
 	}
@@ -35,9 +35,9 @@ func (d *Driver) Place() (taskrunner.Values, error) {
 // Unplace releases the runner's directory and user ids.
 func (d *Driver) Unplace(values taskrunner.Values) error {
 	if slot, err := strconv.Atoi(values[slotValue]); err == nil {
-		return d.Host.GivePlace(d.ID, slot)
+		return d.Host.ReleasePlace(d.ID, slot)
 	}
-	return d.Host.GivePlace(d.ID) // a server died before it recorded the range
+	return d.Host.ReleasePlace(d.ID) // a server died before it recorded the range
 }
 
 // A placeHook allocates a runner's directory and user ids, and releases them at its end.

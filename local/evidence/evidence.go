@@ -26,7 +26,7 @@ type Counters struct {
 
 	mu       sync.Mutex      // guards the fields below
 	counter  *cgroup.Counter // of the runner's cgroups; nil: it never had a sandbox
-	outlived int64           // OOM kills that the agent is known to have survived
+	survived int64           // OOM kills that the agent is known to have survived
 	last     *runtime.Evidence
 	problem  *runtime.Problem // why they can't be read; nil: they can be
 }
@@ -35,15 +35,15 @@ type Counters struct {
 // kernel.
 func New(log *zap.Logger, ownKernel bool) *Counters { return &Counters{log: log, ownKernel: ownKernel} }
 
-// Hold starts reading the cgroups of a new sandbox. outlived is the number of OOM kills that it
+// Hold starts reading the cgroups of a new sandbox. survived is the number of OOM kills that it
 // survived before.
-func (c *Counters) Hold(groups cgroup.Groups, outlived int64) {
+func (c *Counters) Hold(groups cgroup.Groups, survived int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.counter != nil {
 		c.counter.Close()
 	}
-	c.counter, c.outlived, c.last = cgroup.NewCounter(groups), outlived, nil
+	c.counter, c.survived, c.last = cgroup.NewCounter(groups), survived, nil
 }
 
 // Close closes the files. The last values stay available.
@@ -139,15 +139,15 @@ func Gone(err error) bool {
 func (c *Counters) Killed(now runtime.Evidence) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return now.OOMKills > c.outlived
+	return now.OOMKills > c.survived
 }
 
-// Outlived records that the runner survived all OOM kills up to now, and reports whether that is
+// Survived records that the runner survived all OOM kills up to now, and reports whether that is
 // new.
-func (c *Counters) Outlived(now runtime.Evidence) bool {
+func (c *Counters) Survived(now runtime.Evidence) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	news := now.OOMKills > c.outlived
-	c.outlived = max(c.outlived, now.OOMKills)
+	news := now.OOMKills > c.survived
+	c.survived = max(c.survived, now.OOMKills)
 	return news
 }

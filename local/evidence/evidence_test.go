@@ -120,8 +120,8 @@ func TestUnreadableCountersAreReported(t *testing.T) {
 	if err != nil || got != want || c.Problem() != nil {
 		t.Errorf("readable again: %+v, %v, %+v", got, err, c.Problem())
 	}
-	if !c.Killed(got) || !c.Outlived(got) || c.Outlived(got) || c.Killed(got) {
-		t.Error("it isn't outlived once")
+	if !c.Killed(got) || !c.Survived(got) || c.Survived(got) || c.Killed(got) {
+		t.Error("it isn't survived once")
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)

@@ -48,7 +48,7 @@ type Config struct {
 type Launcher interface {
 	Create(ctx context.Context, group string, q helper.Request, listener *os.File) (helper.Answer, error)
 	Remove(ctx context.Context, id, group string) error
-	Ask(ctx context.Context, group string, q helper.Request) error
+	Do(ctx context.Context, group string, q helper.Request) error
 	Probe(ctx context.Context, runtime string) (version string, noTime bool, err error)
 }
 
@@ -177,7 +177,7 @@ func (h *Host) Ready() error { return h.unready }
 func (h *Host) Offer() (network.Offer, error) {
 	offer := h.offered
 	switch {
-	case h.Ordinary():
+	case h.Rootless():
 		return network.Offer{}, errors.New("only root can give runners a network: run a sandbox helper as root")
 	case h.Direct != nil:
 		offer = h.config.Offer
@@ -195,10 +195,10 @@ func (h *Host) RunnerDir(id runtime.RunnerID) string {
 	return filepath.Join(h.RunnersDir(), string(id))
 }
 
-// TakePlace makes a runner's directory, and returns the number of the range of user ids that it
+// AcquirePlace makes a runner's directory, and returns the number of the range of user ids that it
 // reserves for the runner. Both can be found by the runner's id. With a listening helper, which
 // manages the ranges, it returns 0. Taking a place again returns the same one.
-func (h *Host) TakePlace(id runtime.RunnerID) (slot int, err error) {
+func (h *Host) AcquirePlace(id runtime.RunnerID) (slot int, err error) {
 	dir := h.RunnerDir(id)
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return 0, Explained(err)
@@ -212,9 +212,9 @@ func (h *Host) TakePlace(id runtime.RunnerID) (slot int, err error) {
 	return slot, nil
 }
 
-// GivePlace releases a runner's user ids, which must be unused, and deletes its directory. Without
+// ReleasePlace releases a runner's user ids, which must be unused, and deletes its directory. Without
 // slots it searches for the ranges: a server may have died before it recorded them.
-func (h *Host) GivePlace(id runtime.RunnerID, slots ...int) error {
+func (h *Host) ReleasePlace(id runtime.RunnerID, slots ...int) error {
 	dir := h.RunnerDir(id)
 	if h.Direct == nil {
 		return os.RemoveAll(dir)

@@ -41,8 +41,8 @@ func (h *Host) installRootless() {
 	}
 }
 
-// Ordinary reports whether this server makes sandboxes without root.
-func (h *Host) Ordinary() bool { return h.Direct != nil && h.Direct.Config.Rootless != nil }
+// Rootless reports whether this server makes sandboxes without root.
+func (h *Host) Rootless() bool { return h.Direct != nil && h.Direct.Config.Rootless != nil }
 
 // lacking describes the limits that can't be set, and why; "": all can.
 func (h *Host) lacking() string {

@@ -75,9 +75,9 @@ type Offer struct {
 	Bandwidth int            `json:"bandwidth"`        // limit per runner and direction, in megabits per second
 }
 
-// A Wish is the network that an environment requests. The zero Wish is a link that no packet
+// A Request is the network that an environment requests. The zero Request is a link that no packet
 // passes.
-type Wish struct {
+type Request struct {
 	Egress    bool           `json:"egress,omitempty"` // it may open connections and resolve names
 	Narrow    bool           `json:"narrow,omitempty"` // only to Allow and to the addresses of its allowed names
 	Allow     []netip.Prefix `json:"allow,omitempty"`
@@ -88,7 +88,7 @@ type Wish struct {
 // A Policy is what one runner may reach, and on which ports it may be reached.
 type Policy struct {
 	Offer `json:"offer"`
-	Wish  `json:"wish"`
+	Request  `json:"wish"`
 	Slot  int // number of the runner's range of user ids
 }
 
@@ -120,7 +120,7 @@ func (o Offer) Check() error {
 }
 
 // Check returns an error for a request that no offer can satisfy.
-func (w Wish) Check() error {
+func (w Request) Check() error {
 	if len(w.Allow) > MaxAllow || len(w.Ports) > MaxPorts {
 		return fmt.Errorf("there may be at most %d allowed networks and %d ports", MaxAllow, MaxPorts)
 	}
@@ -144,11 +144,11 @@ func (w Wish) Check() error {
 }
 
 // Rate returns the runner's bandwidth in each direction, in megabits per second.
-func (p Policy) Rate() int { return cmp.Or(p.Wish.Bandwidth, p.Offer.Bandwidth) }
+func (p Policy) Rate() int { return cmp.Or(p.Request.Bandwidth, p.Offer.Bandwidth) }
 
 // Check returns an error for a policy that can't be enforced.
 func (p Policy) Check() error {
-	if err := errors.Join(p.Offer.Check(), p.Wish.Check()); err != nil {
+	if err := errors.Join(p.Offer.Check(), p.Request.Check()); err != nil {
 		return err
 	}
 	if p.Rate() > p.Offer.Bandwidth {

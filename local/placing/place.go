@@ -40,7 +40,7 @@ func (p *Placer) Place(r runtime.Runner, priority runtime.Priority, held func(co
 func Check(r runtime.Runner) error { return jobOf(r.ID, r.Environment, runtime.PriorityRefill).Check() }
 
 func jobOf(id runtime.RunnerID, env runtime.Environment, priority runtime.Priority) scheduler.Job {
-	return scheduler.Job{ID: id, Tenant: env.Tenant, Environment: env.ID, Resources: sandbox.Takes(env), Priority: priority}
+	return scheduler.Job{ID: id, Tenant: env.Tenant, Environment: env.ID, Resources: sandbox.Footprint(env), Priority: priority}
 }
 
 func (l *Place) job() scheduler.Job { return jobOf(l.id, l.env, l.Priority()) }
@@ -66,7 +66,7 @@ func (l *Place) Deregister() {
 // the runner had become ready.
 func (l *Place) RestoreAllocation(running bool) {
 	l.allocation = runtime.AllocationID(l.id) // the runner's id sorts before this server's allocations
-	l.restored = scheduler.Allocation{ID: l.allocation, Job: l.id, Environment: l.env.ID, Resources: sandbox.Takes(l.env), Status: runtime.AllocationPending}
+	l.restored = scheduler.Allocation{ID: l.allocation, Job: l.id, Environment: l.env.ID, Resources: sandbox.Footprint(l.env), Status: runtime.AllocationPending}
 	if running {
 		l.restored.Status, l.restored.RunningAt = runtime.AllocationRunning, time.Now()
 	}

@@ -30,7 +30,7 @@ func Request(id string, env runtime.Environment, slot int) helper.Request {
 	resources := spec.Resources(env.Resources)
 	return helper.Request{
 		Command: helper.Create, ID: id, Slot: slot, Image: env.Pin.Digest, Resources: &resources,
-		Runtime: Runtime(env), Zygote: env.Warm != nil, Network: Wish(env.Network),
+		Runtime: Runtime(env), Zygote: env.Warm != nil, Network: NetworkRequest(env.Network),
 	}
 }
 
@@ -43,21 +43,21 @@ func Runtime(env runtime.Environment) string {
 	return env.Runtime
 }
 
-// Takes returns the most that a runner takes of the machine: its resources, plus what its isolation
+// Footprint returns the most that a runner takes of the machine: its resources, plus what its isolation
 // tier needs.
-func Takes(env runtime.Environment) runtime.Resources {
+func Footprint(env runtime.Environment) runtime.Resources {
 	if env.Isolation != runtime.IsolationGVisor {
 		return env.Resources
 	}
-	return runtime.Resources(spec.TakenByGVisor(spec.Resources(env.Resources)))
+	return runtime.Resources(spec.GVisorFootprint(spec.Resources(env.Resources)))
 }
 
-// Wish translates a validated network for the helper; nil: no network.
-func Wish(n runtime.Network) *network.Wish {
+// NetworkRequest translates a validated network for the helper; nil: no network.
+func NetworkRequest(n runtime.Network) *network.Request {
 	if !n.Used() {
 		return nil
 	}
-	w := &network.Wish{Egress: n.Access, Narrow: n.Access && n.Narrow(), Bandwidth: n.BandwidthMbit}
+	w := &network.Request{Egress: n.Access, Narrow: n.Access && n.Narrow(), Bandwidth: n.BandwidthMbit}
 	for _, text := range n.Allow {
 		if prefix, err := runtime.ParseNetwork(text); err == nil {
 			w.Allow = append(w.Allow, prefix)

@@ -35,7 +35,7 @@ func Probe(ctx context.Context, h *host.Host) []Tier {
 		}
 		all = append(all, t)
 	}
-	if h.Ordinary() {
+	if h.Rootless() {
 		for i := range all {
 			all[i].Err = errors.New("its sandboxes need root: run a sandbox helper as root")
 		}

@@ -39,7 +39,7 @@ type Config struct {
 type Helper struct {
 	Offer network.Offer
 	Err   error // why it offers none; nil: it does
-	Ask   func(ctx context.Context, group string, q helper.Request) error
+	Do    func(ctx context.Context, group string, q helper.Request) error
 }
 
 // Access serves the networks of all runners. Its methods are safe for concurrent use.
@@ -124,5 +124,5 @@ func (a *Access) lease(ctx context.Context, id string, l network.Lease) error {
 	if r == nil {
 		return runtime.Errorf(runtime.CodeRunnerGone, "runner %s doesn't exist or has ended", id)
 	}
-	return a.helper.Ask(ctx, r.group, helper.Request{Command: helper.Lease, ID: id, Lease: &l})
+	return a.helper.Do(ctx, r.group, helper.Request{Command: helper.Lease, ID: id, Lease: &l})
 }

@@ -30,15 +30,15 @@ type owner struct {
 	ports   []runtime.PortMapping
 }
 
-func (o *owner) Reached(at []runtime.PortMapping) { o.ports = at }
-func (o *owner) Leaving() bool                    { return o.leaving }
-func (o *owner) Stop(end taskrunner.End)          { o.ends = append(o.ends, end) }
+func (o *owner) PortsMapped(at []runtime.PortMapping) { o.ports = at }
+func (o *owner) Ending() bool                         { return o.leaving }
+func (o *owner) Stop(end taskrunner.End)              { o.ends = append(o.ends, end) }
 
 // opened returns what a server has whose helper answers so.
 func opened(ask func() error) *Access {
 	return &Access{
 		config: &Config{}, log: zap.NewNop(), problems: problems.New(zap.NewNop()), runners: map[runtime.RunnerID]*Runner{},
-		helper: Helper{Ask: func(context.Context, string, helper.Request) error { return ask() }},
+		helper: Helper{Do: func(context.Context, string, helper.Request) error { return ask() }},
 		ports:  &ports.Mapper{}, resolver: &resolver.Resolver{},
 	}
 }

@@ -35,8 +35,8 @@ type Runner struct {
 
 // An Owner is the runner that a network belongs to. Its methods are safe for concurrent use.
 type Owner interface {
-	Reached(at []runtime.PortMapping) // records the addresses of its exposed ports
-	Leaving() bool                    // reports whether it is being removed or has ended
+	PortsMapped(at []runtime.PortMapping) // records the addresses of its exposed ports
+	Ending() bool                         // reports whether it is being removed or has ended
 	Stop(end taskrunner.End)
 }
 
@@ -94,14 +94,14 @@ func (r *Runner) Restore(ctx context.Context, slot int) error {
 
 // verify returns an error unless the network's rules are as they were made.
 func (r *Runner) verify(ctx context.Context, slot int) error {
-	wish := sandbox.Wish(r.network)
+	wish := sandbox.NetworkRequest(r.network)
 	if wish == nil {
 		return nil
 	}
 	if r.a.config == nil {
 		return &launch.RefusalError{Line: r.a.err.Error(), Final: true}
 	}
-	return r.a.helper.Ask(ctx, r.group, helper.Request{Command: helper.Verify, ID: string(r.id), Slot: slot, Network: wish})
+	return r.a.helper.Do(ctx, r.group, helper.Request{Command: helper.Verify, ID: string(r.id), Slot: slot, Network: wish})
 }
 
 // Name implements taskrunner.Hook.
@@ -151,7 +151,7 @@ func (r *Runner) reached(at []runtime.PortMapping) {
 	r.a.mu.Lock()
 	r.ports = at
 	r.a.mu.Unlock()
-	r.owner.Reached(at)
+	r.owner.PortsMapped(at)
 }
 
 // wanted returns the mappings of exposed ports, with their earlier addresses.

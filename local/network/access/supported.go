@@ -31,7 +31,7 @@ func (a *Access) Supported(n runtime.Network) error {
 	if n.BandwidthMbit > offer.Bandwidth {
 		return runtime.Invalid("network.bandwidthMbit", "must be 0 to %d megabits per second, this server's limit for one runner, not %d", offer.Bandwidth, n.BandwidthMbit)
 	}
-	for i, prefix := range sandbox.Wish(n).Allow {
+	for i, prefix := range sandbox.NetworkRequest(n).Allow {
 		if network.OnlyDenied(prefix, offer.Pool, offer.Permit) {
 			return runtime.Invalid(fmt.Sprintf("network.allow.%d", i), "must not be %s, which no runner can reach: it is private or reserved; the operator can permit a private network with --network-permit", prefix)
 		}

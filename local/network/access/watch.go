@@ -126,7 +126,7 @@ func (a *Access) verify(ctx context.Context, of func(*Runner) bool) {
 	}
 	a.mu.Unlock()
 	for r, s := range all {
-		if r.owner.Leaving() {
+		if r.owner.Ending() {
 			continue
 		}
 		err := r.verify(ctx, s.slot)
@@ -137,7 +137,7 @@ func (a *Access) verify(ctx context.Context, of func(*Runner) bool) {
 		a.mu.Lock()
 		same := a.runners[r.id] == r && r.made == s.made // else the filter was removed with the sandbox
 		a.mu.Unlock()
-		if !same || r.owner.Leaving() {
+		if !same || r.owner.Ending() {
 			continue
 		}
 		a.log.Error("a runner was ended because its packet filter was changed: check which program replaces this machine's packet filters",

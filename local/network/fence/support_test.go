@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func policy(slot int) network.Policy {
 	return network.Policy{
 		Offer: network.Offer{Pool: network.Pool{V4: network.DefaultPool4, V6: network.DefaultPool6}, Bandwidth: 10_000},
-		Wish:  network.Wish{Egress: true}, Slot: slot,
+		Request:  network.Request{Egress: true}, Slot: slot,
 	}
 }
 

@@ -63,7 +63,7 @@ func testOthers(t *testing.T, w *world) {
 
 func testBandwidth(t *testing.T, _ *world) {
 	p := policy(1)
-	p.Wish.Bandwidth = 40 // 5 MB/s
+	p.Request.Bandwidth = 40 // 5 MB/s
 	capped := join(t, "b", p)
 	for _, send := range []bool{false, true} {
 		const bytes = 4 << 20

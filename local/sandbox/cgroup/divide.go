@@ -63,9 +63,9 @@ func (all Hierarchies) Launchers() int64 {
 	return Slots + 2
 }
 
-// ApartCPU reports whether the commands' CPU time can be limited separately from the agent's: in
+// SeparateCPU reports whether the commands' CPU time can be limited separately from the agent's: in
 // version 2.
-func (all Hierarchies) ApartCPU() bool {
+func (all Hierarchies) SeparateCPU() bool {
 	_, unified := all.unified()
 	h, ok := all.Controller("cpu")
 	return unified && ok && h.V2

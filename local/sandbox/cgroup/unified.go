@@ -53,7 +53,7 @@ func (all Hierarchies) Settle(path string, owner int, want Limits) error {
 	if err := errors.Join(set(run, "memory.max", want.Memory, false), set(run, "memory.swap.max", 0, true), set(run, "pids.max", want.Processes, false)); err != nil {
 		return err
 	}
-	if want.CPUQuota > 0 && all.ApartCPU() {
+	if want.CPUQuota > 0 && all.SeparateCPU() {
 		if err := setText(run, "cpu.max", fmt.Sprintf("%d %d", want.CPUQuota, want.CPUPeriod), false); err != nil {
 			return err
 		}

@@ -76,7 +76,7 @@ type draft struct {
 // newDraft returns a draft of the requested sandbox. resolver is the file to mount as its
 // /etc/resolv.conf.
 func newDraft(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, l *link, resolver string) (*draft, error) {
-	c.Machine.Undivided, c.Machine.Launchers, c.Machine.ApartCPU = trees.Divisible(), trees.Launchers(), trees.ApartCPU()
+	c.Machine.Undivided, c.Machine.Launchers, c.Machine.SeparateCPU = trees.Divisible(), trees.Launchers(), trees.SeparateCPU()
 	c.Machine.Lacks = trees.Lacks()
 	if len(c.Machine.Lacks) > 0 && !c.AcceptMissing {
 		return nil, finalError{fmt.Errorf("limits of %s can't be set here", strings.Join(c.Machine.Lacks, ", "))}

@@ -182,7 +182,7 @@ func (s *server) perform(order *helper.Order, files []*os.File) (answer helper.A
 	switch {
 	case order.Command == helper.Remove:
 		return helper.Answer{}, s.remove(order)
-	case !order.Made() || len(files) != 1:
+	case !order.ByMaker() || len(files) != 1:
 		return helper.Answer{}, fmt.Errorf("a maker doesn't serve %q with %d descriptors", order.Command, len(files))
 	}
 	c := s.config

@@ -259,7 +259,7 @@ func (d *daemon) ask(ctx context.Context, q *helper.Request) error {
 	if q.Command == helper.Verify {
 		q.Slot = slot
 	}
-	return d.launch.Ask(ctx, d.group(q.ID), *q)
+	return d.launch.Do(ctx, d.group(q.ID), *q)
 }
 
 // remove removes a sandbox. It does nothing for one that this helper didn't make: a cgroup of that

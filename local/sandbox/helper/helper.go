@@ -139,7 +139,7 @@ type Request struct {
 
 	// For Create, and for Verify, which otherwise has only Slot: what the sandbox may reach; nil:
 	// nothing.
-	Network *network.Wish `json:"network,omitempty"`
+	Network *network.Request `json:"network,omitempty"`
 
 	Lease *network.Lease `json:"lease,omitempty"` // for Lease only
 }
@@ -329,7 +329,7 @@ func (c Config) Policy(q *Request) (network.Policy, error) {
 	if c.Network == nil {
 		return network.Policy{}, errors.New("this helper offers no network")
 	}
-	p := network.Policy{Offer: *c.Network, Wish: *q.Network, Slot: q.Slot}
+	p := network.Policy{Offer: *c.Network, Request: *q.Network, Slot: q.Slot}
 	return p, p.Check()
 }
 

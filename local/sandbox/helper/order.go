@@ -22,8 +22,8 @@ type Order struct {
 	Parent string `json:"parent"` // the parent cgroup of the sandbox's
 }
 
-// Made reports whether a maker can serve the request; other requests need a helper of their own.
-func (q Request) Made() bool { return q.Command == Create && q.Runtime == "" }
+// ByMaker reports whether a maker can serve the request; other requests need a helper of their own.
+func (q Request) ByMaker() bool { return q.Command == Create && q.Runtime == "" }
 
 // ParseOrder parses one order, and checks it.
 func ParseOrder(text []byte) (*Order, error) {

@@ -74,8 +74,8 @@ func (l Direct) Probe(ctx context.Context, name string) (version string, noTime 
 	return l.Config.Runtimes.Probe(ctx, name)
 }
 
-// Ask performs a request that neither makes nor removes a sandbox.
-func (l Direct) Ask(ctx context.Context, group string, q helper.Request) error {
+// Do performs a request that neither makes nor removes a sandbox.
+func (l Direct) Do(ctx context.Context, group string, q helper.Request) error {
 	_, err := l.run(ctx, group, q)
 	return err
 }
@@ -84,7 +84,7 @@ func (l Direct) run(ctx context.Context, group string, q helper.Request, files .
 	if path.Base(group) != q.ID {
 		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %s isn't its cgroup", q.Command, q.ID, group)
 	}
-	if l.Maker != nil && (q.Made() || q.Command == helper.Remove) {
+	if l.Maker != nil && (q.ByMaker() || q.Command == helper.Remove) {
 		return l.order(ctx, path.Dir(group), q, files)
 	}
 	l.Config.Parent = path.Dir(group)

@@ -76,8 +76,8 @@ func (r Remote) Remove(ctx context.Context, id, group string) error {
 	return err
 }
 
-// Ask works as Direct.Ask.
-func (r Remote) Ask(ctx context.Context, group string, q helper.Request) error {
+// Do works as Direct.Do.
+func (r Remote) Do(ctx context.Context, group string, q helper.Request) error {
 	if err := r.owns(group, q.ID); err != nil {
 		return err
 	}

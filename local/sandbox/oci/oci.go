@@ -113,7 +113,7 @@ func (all Runtimes) Find(name string) (Runtime, error) {
 	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
 		return Runtime{}, fmt.Errorf("the runtime %s can't be executed: it must be a program", name)
 	}
-	if roots.Alone(r.Path) != nil {
+	if roots.RootOnly(r.Path) != nil {
 		return Runtime{}, fmt.Errorf("the runtime %s isn't used because users other than root can replace it or a directory above it: make root its owner, with mode 755, in a directory that only root can write to", name)
 	}
 	return r, nil

@@ -189,15 +189,15 @@ func (r Runtime) command(ctx context.Context, path string, args []string) *exec.
 
 // A Refusal is a runtime's failure to make a box, with its output.
 type Refusal struct {
-	Said string
-	Err  error
+	Output string
+	Err    error
 }
 
 func (e *Refusal) Error() string {
-	if e.Said == "" {
+	if e.Output == "" {
 		return e.Err.Error()
 	}
-	return fmt.Sprintf("%v: %s", e.Err, e.Said)
+	return fmt.Sprintf("%v: %s", e.Err, e.Output)
 }
 
 func (e *Refusal) Unwrap() error { return e.Err }

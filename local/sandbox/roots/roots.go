@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Alone returns an error unless only root can change a file or directory, put something into the
+// RootOnly returns an error unless only root can change a file or directory, put something into the
 // directory, or replace it. The path must be absolute. A path with a symbolic link is refused.
-func Alone(path string) error {
+func RootOnly(path string) error {
 	for at := path; ; at = filepath.Dir(at) {
 		var info unix.Stat_t
 		if err := unix.Lstat(at, &info); err != nil {

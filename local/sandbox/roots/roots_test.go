@@ -37,10 +37,10 @@ func TestRootOnly(t *testing.T) {
 		if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(file, nil, 0o644), row.change(dir, file)); err != nil {
 			t.Fatal(err)
 		}
-		if err := roots.Alone(dir); (err == nil) != row.dir {
+		if err := roots.RootOnly(dir); (err == nil) != row.dir {
 			t.Errorf("%s: the directory: %v", name, err)
 		}
-		if err := roots.Alone(file); (err == nil) != row.file {
+		if err := roots.RootOnly(file); (err == nil) != row.file {
 			t.Errorf("%s: the file: %v", name, err)
 		}
 	}

@@ -27,8 +27,8 @@ const (
 // inside returns the process limit that gVisor's kernel enforces.
 func inside(r Resources) int { return r.Processes + agentInside }
 
-// TakenByGVisor returns the most that a gVisor sandbox takes of the machine.
-func TakenByGVisor(r Resources) Resources {
+// GVisorFootprint returns the most that a gVisor sandbox takes of the machine.
+func GVisorFootprint(r Resources) Resources {
 	r.MemoryMiB += gvisorMemory + r.Processes/gvisorPerMiB
 	r.Processes = gvisorThreads + gvisorPerThread*inside(r)
 	return r
@@ -42,7 +42,7 @@ func forGVisor(spec *specs.Spec, s Sandbox) {
 	}
 	spec.Linux.TimeOffsets = nil
 	spec.Linux.Namespaces = slices.DeleteFunc(spec.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == specs.TimeNamespace })
-	takes := TakenByGVisor(s.Resources)
+	takes := GVisorFootprint(s.Resources)
 	*spec.Linux.Resources.Memory.Limit = int64(takes.MemoryMiB) << 20 // also that of swap
 	*spec.Linux.Resources.Pids.Limit = int64(takes.Processes)
 	if !s.Root.Image { // an image's agent is a mount anyway

@@ -18,9 +18,9 @@ type Machine struct {
 	Lacks   []string `json:"lacks,omitempty"` // limits that can't be set here and are left out
 
 	// Undivided is why commands can't have their own cgroups in a sandbox; nil: they can.
-	Undivided error `json:"-"`
-	Launchers int64 `json:"-"` // if divided: the agent's threads that count against the commands' limit
-	ApartCPU  bool  `json:"-"` // if divided: the commands' CPU time is limited separately from the agent's
+	Undivided   error `json:"-"`
+	Launchers   int64 `json:"-"` // if divided: the agent's threads that count against the commands' limit
+	SeparateCPU bool  `json:"-"` // if divided: the commands' CPU time is limited separately from the agent's
 }
 
 // defaultCoreMHz is used if the kernel doesn't report the clock, as on many virtual ARM machines.
@@ -28,7 +28,7 @@ const defaultCoreMHz = 2000
 
 // Inspect inspects this machine.
 func Inspect(trees cgroup.Hierarchies) Machine {
-	m := Machine{CoreMHz: coreMHz(), Undivided: trees.Divisible(), Launchers: trees.Launchers(), ApartCPU: trees.ApartCPU(), Lacks: trees.Lacks()}
+	m := Machine{CoreMHz: coreMHz(), Undivided: trees.Divisible(), Launchers: trees.Launchers(), SeparateCPU: trees.SeparateCPU(), Lacks: trees.Lacks()}
 	if memory, ok := trees.Controller("memory"); ok {
 		_, err := os.Stat(filepath.Join(memory.Mount, "memory.memsw.limit_in_bytes"))
 		_, noSwap := os.Stat("/proc/swaps")

@@ -250,7 +250,7 @@ func limits(r Resources, m Machine) *specs.LinuxResources {
 	if m.Undivided == nil {
 		all := Commands(r, m)
 		memory, processes = all.Memory+agentRoomMemory, all.Processes+AgentRoomThreads
-		if m.ApartCPU {
+		if m.SeparateCPU {
 			quota += agentRoomCPU
 		}
 	}
