@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/test/need"
 )
 
-// withRunc opens a cluster that has the machine's own runc, and doesn't run yet.
+// withRunc opens a cluster with the machine's own runc, which doesn't run yet.
 func withRunc(t testing.TB) (*bench, runtime.Environment) {
 	t.Helper()
 	need.Sandboxes(t)
@@ -72,7 +72,7 @@ func TestRuntime(t *testing.T) {
 	}
 }
 
-// Of a runtime that leaves programs with the machine's network nothing is run.
+// No program runs with a runtime that leaves it in the machine's network namespace.
 func TestRuntimeWithoutIsolationIsRefused(t *testing.T) {
 	b, env := withRunc(t)
 	b.stop()
@@ -100,8 +100,8 @@ exec %s "$@"
 	b.noRunnerLeft()
 }
 
-// What the settings don't name can't be asked for, and a runner goes on with the
-// next server as any other does.
+// Only configured runtimes can be requested. Their runners are taken over by the next server like
+// any other.
 func TestRuntimeOutlivesTheServer(t *testing.T) {
 	t.Parallel()
 	b, env := withRunc(t)

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestErrorsThatProveTheEndOfARunner: what the kernel answers of a process or
-// group that isn't there, beside what it answers where it couldn't look.
+// TestErrorsThatProveTheEndOfARunner tells errors of the kernel for a missing process or cgroup
+// from errors that prove nothing.
 func TestErrorsThatProveTheEndOfARunner(t *testing.T) {
 	for err, want := range map[error]bool{
 		unix.EACCES: true, unix.EIO: true, unix.EMFILE: true, unix.ENFILE: true, unix.ENOMEM: true,

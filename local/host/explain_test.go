@@ -14,7 +14,7 @@ import (
 	"github.com/rockpool/rockpool/local/taskrunner"
 )
 
-// Messages for clients say what to do, and nothing of the machine.
+// Messages for clients say what to do, and name no paths of the machine.
 func TestExplainedHidesPathsAndSaysWhatToDo(t *testing.T) {
 	refusal := func(line string, final bool) error {
 		return fmt.Errorf("create sandbox a: %w", &launch.RefusalError{Line: line, Final: final})

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// A box is a cache that runs.
+// A box is a running cache.
 type box struct {
 	*Cache
 	t    testing.TB
@@ -97,7 +97,7 @@ func (b *box) use(digest string, used bool) {
 	}
 }
 
-// want resolves a reference, and returns what became of its image.
+// want resolves a reference, and returns the final status of its image.
 func (b *box) want(reference string) runtime.ImageStatus {
 	b.t.Helper()
 	pin, err := b.Resolve(b.t.Context(), reference)
@@ -122,8 +122,7 @@ func (b *box) await(digest string, states ...runtime.ImageState) runtime.ImageSt
 	return b.Status(digest)
 }
 
-// clean fails the test if anything half done is there, or an image that
-// shouldn't be.
+// clean fails the test if there are incomplete images, or others than these.
 func (b *box) clean(images ...string) {
 	b.t.Helper()
 	wait.For(b.t, "nothing half done is left", func() bool {
@@ -141,7 +140,7 @@ func (b *box) clean(images ...string) {
 	}
 }
 
-// small is an image whose one file has a text.
+// small returns an image with one file with this text.
 func small(t testing.TB, text string) v1.Image {
 	return imagetest.Image(t, v1.Config{}, imagetest.Layer(t, imagetest.File("file", text)))
 }
@@ -191,7 +190,7 @@ func TestPulledImageIsStored(t *testing.T) {
 	b.stop()
 	registry.Stop()
 
-	// The next process has it, without anybody to ask.
+	// The next process finds it, without any registry.
 	again := newBox(t, b.config.Dir, nil)
 	pin, err := again.Resolve(t.Context(), strings.TrimSuffix(reference, ":v1")+"@"+digest)
 	want := runtime.ImagePin{Digest: digest, WorkingDirectory: "/srv/app", User: "app", Variables: []runtime.Variable{{Name: "A", Value: "b=c"}, {Name: "PATH", Value: "/x"}}}
@@ -275,7 +274,7 @@ func TestImagesFromFiles(t *testing.T) {
 	if err := os.Rename(there, b.config.Files); err != nil {
 		t.Fatal(err)
 	}
-	// A file that is another one when it is pulled.
+	// The file has changed by the time it is pulled.
 	pin, err := b.Resolve(t.Context(), "file:saved.tar")
 	if err != nil {
 		t.Fatal(err)
@@ -288,7 +287,7 @@ func TestImagesFromFiles(t *testing.T) {
 	}
 }
 
-// What can be wrong is reported in time, and leaves nothing.
+// Errors are reported in time, and leave nothing.
 func TestPullErrorsAreReported(t *testing.T) {
 	t.Parallel()
 	withAndWithoutWorker(t, pullErrorsAreReported)
@@ -387,7 +386,7 @@ func pullErrorsAreReported(t *testing.T, worker func(*Config)) {
 		}
 		broken.Store("")
 	}
-	for digest := range b.config.Used() { // what failed is tried no more
+	for digest := range b.config.Used() { // failed pulls aren't retried any more
 		b.use(digest, false)
 	}
 	b.Review()
@@ -474,7 +473,7 @@ func unusedImagesAreDeletedToMakeRoom(t *testing.T, worker func(*Config)) {
 			b.use(digests[0], false)
 		}
 	}
-	// The first went for the third; the last has no room, since the others are in use.
+	// The first was deleted for the third. The last doesn't fit, because the others are in use.
 	b.clean(digests[1], digests[2])
 	b.use(digests[1], false)
 	b.Want(registry.Host+"/x:3", digests[3])

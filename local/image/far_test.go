@@ -22,8 +22,8 @@ import (
 	"github.com/rockpool/rockpool/test/need"
 )
 
-// withAndWithoutWorker runs a test with caches that unpack by themselves, and with ones
-// that have a worker do it.
+// withAndWithoutWorker runs a test with caches that unpack by themselves, and with ones that use a
+// worker.
 func withAndWithoutWorker(t *testing.T, test func(t *testing.T, worker func(*Config))) {
 	t.Run("near", func(t *testing.T) { test(t, func(*Config) {}) })
 	t.Run("far", func(t *testing.T) {
@@ -39,7 +39,7 @@ func withAndWithoutWorker(t *testing.T, test func(t *testing.T, worker func(*Con
 
 func asItself(do func()) { do() }
 
-// startWorker has a worker work in this process, as who calls what they are given.
+// startWorker runs a worker in this process, under the user of as.
 func startWorker(workers *sync.WaitGroup, dir *os.File, as func(do func())) (*net.UnixConn, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -62,12 +62,12 @@ func startWorker(workers *sync.WaitGroup, dir *os.File, as func(do func())) (*ne
 	workers.Go(func() {
 		defer own.Close()
 		defer ends[1].Close()
-		as(func() { _ = Work(context.Background(), ends[1], own) }) // who asked hears of it
+		as(func() { _ = Work(context.Background(), ends[1], own) }) // its error is reported over the connection
 	})
 	return ends[0], nil
 }
 
-// A worker that finds no more room is ended while it is at work.
+// A worker without room is ended while it works.
 func TestWorkerEndsWithoutRoom(t *testing.T) {
 	t.Parallel()
 	need.Sandboxes(t)
@@ -99,8 +99,7 @@ func TestWorkerEndsWithoutRoom(t *testing.T) {
 	}
 }
 
-// A registry that sends hardly anything doesn't keep its place among the pulls,
-// whoever unpacks.
+// A registry that sends hardly anything doesn't keep its slot, with or without a worker.
 func TestStalledPullFreesItsSlot(t *testing.T) {
 	t.Parallel()
 	var drips atomic.Bool

@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// visiting returns what a registry is asked through.
+// visiting returns the transport for requests to a registry.
 func visiting(t *testing.T, registry string, config Config) visit {
 	t.Helper()
 	r, err := newRegistries(config)
@@ -26,7 +26,7 @@ func visiting(t *testing.T, registry string, config Config) visit {
 	return visit{r.guard, registry}
 }
 
-// asks asks for an address, and returns the error.
+// asks sends a request to an address, and returns the error.
 func (v visit) asks(t *testing.T, address string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
@@ -65,8 +65,8 @@ func TestPlainHTTPOnlyOnLoopback(t *testing.T) {
 	}
 }
 
-// No registry elsewhere leads the server to what listens on its own machine, nor
-// any registry to where it may not; nothing is sent there.
+// No remote registry can redirect the server to services on its own machine, and none to a host
+// that isn't allowed. No request is sent there.
 func TestRedirectsOfRegistriesAreGuarded(t *testing.T) {
 	for _, c := range []struct {
 		registry, address string
@@ -100,7 +100,7 @@ func TestRedirectsOfRegistriesAreGuarded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := visiting(t, c.registry, Config{Registries: c.permitted}).leads(to); (err != nil) != (c.says != "") { // also where a proxy connects
+		if err := visiting(t, c.registry, Config{Registries: c.permitted}).leads(to); (err != nil) != (c.says != "") { // also if a proxy connects
 			t.Errorf("%s to %s, with %q, before it is connected to: %v", c.registry, c.address, c.permitted, err)
 		}
 	}
@@ -115,7 +115,7 @@ func TestRedirectsOfRegistriesAreGuarded(t *testing.T) {
 	}
 }
 
-// What a name means is looked at when it is connected to.
+// The addresses of a host name are checked when connecting.
 func TestAddressesAreCheckedAtConnect(t *testing.T) {
 	listening := httptest.NewServer(http.NotFoundHandler())
 	defer listening.Close()
@@ -126,7 +126,7 @@ func TestAddressesAreCheckedAtConnect(t *testing.T) {
 	} else {
 		_ = conn.Close()
 	}
-	// 127.1 is no address as Go's net/netip reads them, and the resolver's loopback.
+	// Go's net/netip doesn't parse 127.1, but the resolver returns a loopback address for it.
 	for _, address := range []string{"0.0.0.0" + port, "127.1" + port, "LOCALHOST." + port} {
 		conn, err := g.dial(t.Context(), "tcp", address)
 		if err == nil {
@@ -158,7 +158,7 @@ func TestAddressesAreCheckedAtConnect(t *testing.T) {
 	}
 }
 
-// A registry that isn't permitted isn't allowed at all, nor one that it leads to.
+// A registry that isn't permitted gets no request, and neither does one that it redirects to.
 func TestOnlyPermittedRegistriesAreUsed(t *testing.T) {
 	var elsewhere *imagetest.Registry
 	asked := make(chan string, 100)
@@ -185,7 +185,7 @@ func TestOnlyPermittedRegistriesAreUsed(t *testing.T) {
 	}
 	b := newBox(t, t.TempDir(), func(c *Config) { c.Registries = []string{leading.Host} })
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
-	logIn(t, elsewhere.Host, "broken") // nobody looks, nor asks a helper
+	logIn(t, elsewhere.Host, "broken") // neither the file nor a helper is used
 	if _, err := b.Resolve(t.Context(), there); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(imagetest.MessageOf(err), "doesn't use the registry") {
 		t.Errorf("what isn't permitted: %v", err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/rockpool/rockpool/test/imagetest"
 )
 
-// unpacked pulls an image, and returns its root.
+// unpacked pulls an image, and returns its root directory.
 func (b *box) unpacked(reference string) string {
 	b.t.Helper()
 	s := b.want(reference)
@@ -32,7 +32,7 @@ func (b *box) unpacked(reference string) string {
 	return root
 }
 
-// Layers come in every dress that registries have them in.
+// Layers in every format of registries are unpacked.
 func TestKindsOfLayers(t *testing.T) {
 	archive := func(name string) []byte { return imagetest.Layer(t, imagetest.File(name, name)) }
 	frame := func(content []byte) []byte {
@@ -74,7 +74,7 @@ func TestKindsOfLayers(t *testing.T) {
 	})
 }
 
-// Of an index the image for this machine is taken, and pinned.
+// The index's image for this platform is pulled and pinned.
 func TestIndexSelectsThisPlatform(t *testing.T) {
 	index := v1.ImageIndex(empty.Index)
 	digests := map[string]string{}
@@ -105,7 +105,7 @@ func TestIndexSelectsThisPlatform(t *testing.T) {
 	}
 }
 
-// Layers that lie elsewhere than in the registry aren't had from there.
+// Layers outside the registry aren't fetched.
 func TestForeignLayersAreRefused(t *testing.T) {
 	archive := imagetest.Layer(t, imagetest.File("a", "a"))
 	image := imagetest.Image(t, v1.Config{}, archive)

@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A registry that takes connections and says nothing is reported once, by its name.
+// A registry that accepts connections and doesn't answer is reported once, by name.
 func TestSilentRegistryIsReportedOnce(t *testing.T) {
 	b := newBox(t, t.TempDir(), nil) // it may skip the test
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -49,12 +49,12 @@ func TestSilentRegistryIsReportedOnce(t *testing.T) {
 		t.Errorf("%v, not %s", err, want)
 	}
 	_ = listener.Close()
-	if n := wait.Receive(t, connections, "nobody is taken any more"); n < 1 || n > 2 { // with TLS, and on loopback without
+	if n := wait.Receive(t, connections, "no more connections arrive"); n < 1 || n > 2 { // with TLS, and on loopback without
 		t.Errorf("it was asked by %d connections: who waits tries again, and not we", n)
 	}
 }
 
-// Errors of connecting to a registry have plain words.
+// Connection errors get plain messages.
 func TestConnectionErrorsAreExplained(t *testing.T) {
 	at := func(err error) error {
 		return &url.Error{Op: "Get", URL: "https://r", Err: &net.OpError{Op: "dial", Err: err}}

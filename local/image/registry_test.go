@@ -17,7 +17,7 @@ import (
 	"github.com/rockpool/rockpool/test/imagetest"
 )
 
-// What registries say is bounded, before it is believed.
+// The sizes in a registry's answers are checked before they are used.
 func TestRegistryAnswersAreBounded(t *testing.T) {
 	const blob = "sha256:1111111111111111111111111111111111111111111111111111111111111111"
 	manifest := func(config, layer int64) string {
@@ -46,7 +46,7 @@ func TestRegistryAnswersAreBounded(t *testing.T) {
 					w.Header().Set("Content-Type", string(c.kind))
 					_, _ = w.Write([]byte(c.manifest))
 				case strings.Contains(r.URL.Path, "/blobs/"):
-					for range 64 { // the rest of an endless one
+					for range 64 { // the rest of an endless answer
 						_, _ = w.Write(bytes.Repeat([]byte("x"), 1<<20))
 					}
 				}

@@ -87,9 +87,9 @@ type Request struct {
 
 // A Policy is what one runner may reach, and on which ports it may be reached.
 type Policy struct {
-	Offer `json:"offer"`
-	Request  `json:"wish"`
-	Slot  int // number of the runner's range of user ids
+	Offer   `json:"offer"`
+	Request `json:"wish"`
+	Slot    int // number of the runner's range of user ids
 }
 
 // Bounds of a policy.

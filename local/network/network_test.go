@@ -29,8 +29,7 @@ func TestReachable(t *testing.T) {
 	}
 }
 
-// What the packet filter is given says the same as Reachable, and its ranges are
-// apart.
+// The packet filter's ranges agree with Reachable, and are disjoint.
 func TestRanges(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		ranges := Denied(v6)

@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// pass lets the bubble's time go on, and everything settle.
+// pass lets the bubble's time pass, and everything settle.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
@@ -71,7 +71,7 @@ func TestEndsByItself(t *testing.T) {
 	})
 }
 
-// What can't be watched isn't left alone.
+// A task that can't be watched is removed.
 func TestUnwatchableTaskIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{blind: true, deaf: true}
@@ -134,7 +134,7 @@ func TestStartsThatFail(t *testing.T) {
 	}
 }
 
-// Between attempts what is waited for is reported.
+// Between attempts the reason of the failure is shown.
 func TestFailureIsReportedBetweenAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{starts: []error{&Failure{Message: "broken", Err: errors.New("detail")}}}
@@ -151,8 +151,7 @@ func TestFailureIsReportedBetweenAttempts(t *testing.T) {
 	})
 }
 
-// What clients are told is saved with the state, and says nothing of an error
-// but what is meant for them.
+// Events for clients are saved with the state, and contain only the public part of an error.
 func TestClientsSeeOnlyPublicEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{starts: []error{&Failure{Message: "broken", Err: errors.New("/secret/path")}}}
@@ -183,7 +182,7 @@ func told(s State) (all []string) {
 }
 
 func TestStopWhileItStarts(t *testing.T) {
-	for _, after := range []time.Duration{0, 5 * time.Millisecond, 500 * time.Millisecond} { // before, in Start, in a pause
+	for _, after := range []time.Duration{0, 5 * time.Millisecond, 500 * time.Millisecond} { // before Start, during Start, in a pause
 		synctest.Test(t, func(t *testing.T) {
 			w := &world{starts: []error{errors.New("x"), errors.New("x"), errors.New("x")}}
 			task := New(w.config(), State{Phase: Pending})
@@ -233,7 +232,7 @@ func TestRemovalIsRetriedFiveTimes(t *testing.T) {
 			waited := make(chan error)
 			go func() { waited <- task.Wait(t.Context()) }()
 			synctest.Wait()
-			task.Stop(End{}) // one more try each
+			task.Stop(End{}) // one more try per call
 			if err := <-waited; !errors.Is(err, failing) {
 				t.Errorf("%v, want %v", err, failing)
 			}
@@ -276,7 +275,7 @@ func TestLeftRunningAndRestored(t *testing.T) {
 		<-again.left
 
 		w.procs[0].end()
-		gone := New(w.config(), w.states[saves-1]) // as it was when it ran
+		gone := New(w.config(), w.states[saves-1]) // its state while it ran
 		if err := gone.Restore(t.Context()); err == nil {
 			t.Error("what has ended is restored")
 		}
@@ -318,7 +317,7 @@ func TestTracker(t *testing.T) {
 		{time.Second, Failure{}, 1, 1500 * time.Millisecond, true},
 		{2 * time.Second, Failure{}, 0, 0, false},
 		{59 * time.Second, Failure{}, 0, 0, false},
-		{60 * time.Second, Failure{}, 0.5, 1250 * time.Millisecond, true}, // the first counts no more
+		{60 * time.Second, Failure{}, 0.5, 1250 * time.Millisecond, true}, // the first no longer counts
 		{60 * time.Second, Failure{}, 0, 0, false},
 		{time.Hour, Failure{Unrecoverable: true}, 0, 0, false},
 		{time.Hour, Failure{}, 0, time.Second, true},
@@ -330,8 +329,8 @@ func TestTracker(t *testing.T) {
 	}
 }
 
-// Whatever fails, in whatever order: phases only move forward, nothing is
-// started after it ran, and a task that has ended has left nothing.
+// Whatever fails, in whatever order: phases only move forward, nothing is started after it ran, and
+// an ended task leaves nothing.
 func TestRandomFaults(t *testing.T) {
 	reached := map[string]bool{}
 	rapid.Check(t, func(r *rapid.T) {

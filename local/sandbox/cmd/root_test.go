@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/test/networktest"
 )
 
-// Where what a sandbox is made around is mounted, only root may put something.
+// Only root may write to the directory that root directories are mounted in.
 func TestOnlyRootCanWriteToTheMountDirectory(t *testing.T) {
 	if !networktest.Alone(t) {
 		return

@@ -21,8 +21,7 @@ func offer() *network.Offer {
 	return &network.Offer{Pool: network.Pool{V4: network.DefaultPool4, V6: network.DefaultPool6}, Bandwidth: 50}
 }
 
-// What a sandbox may have of the network is the helper's to say, and the server's
-// to ask for.
+// The helper offers the network, and the server requests a part of it.
 func TestNetworksAreOffered(t *testing.T) {
 	if !networktest.Alone(t) {
 		return

@@ -24,7 +24,7 @@ func TestOptionsAreParsed(t *testing.T) {
 	}
 }
 
-// A step that fails is named, with the kernel's error; the process ends, and is awaited.
+// A failing step is named, with the kernel's error. The process ends and is reaped.
 func TestFailedStepsAreNamed(t *testing.T) {
 	need.Sandboxes(t)
 	c, its, err := newChannel()
@@ -57,7 +57,7 @@ func TestFailedStepsAreNamed(t *testing.T) {
 	}
 }
 
-// Descriptors find their places, however many the maker has open.
+// Descriptors are moved to their places, however many the maker has open.
 func TestManyDescriptors(t *testing.T) {
 	need.Sandboxes(t)
 	var files []*os.File
@@ -95,7 +95,7 @@ func TestManyDescriptors(t *testing.T) {
 	}
 }
 
-// A process whose maker ends, ends.
+// A process ends when its maker ends.
 func TestProcessesEndWithTheirMaker(t *testing.T) {
 	need.Sandboxes(t)
 	c, its, err := newChannel()
@@ -141,7 +141,7 @@ func TestUsersAreMapped(t *testing.T) {
 	}
 }
 
-// What a script doesn't know it refuses, before anything is made.
+// A script refuses unknown parts of a spec before anything is made.
 func TestUnknownPartsOfASpecAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*specs.Process){
 		"a limit":      func(p *specs.Process) { p.Rlimits = []specs.POSIXRlimit{{Type: "RLIMIT_UNKNOWN"}} },

@@ -15,8 +15,8 @@ func TestRootOnly(t *testing.T) {
 	const somebody = 61_236
 	for name, row := range map[string]struct {
 		change func(dir, file string) error
-		dir    bool // is still root's alone
-		file   bool // that is in it
+		dir    bool // only root can change it
+		file   bool // only root can change the file in it
 	}{
 		"as it was made":         {func(string, string) error { return nil }, true, true},
 		"somebody's directory":   {func(dir, _ string) error { return os.Chown(dir, somebody, -1) }, false, false},
