@@ -257,8 +257,8 @@ func TestImagesFromFiles(t *testing.T) {
 	}
 	for reference, says := range map[string]string{
 		"file:pipe.tar": "neither a file", "file:pipes": "neither an OCI layout",
-		"file:layout": "several images", "file:layout#three": "no image", "file:nothing": "no nothing in the server's directory of image files, which is image-files in the data directory", "file:junk.tar": "tar", "file:../x": "without ..", "file:/etc": "without ..", "file:": "path below",
-		"file:saved.tar#x": "example.org/one:1", "file:etc/passwd": "no etc/passwd",
+		"file:layout": "several images", "file:layout#three": "no image", "file:nothing": "nothing is missing in the server's directory of image files, which is image-files in the data directory", "file:junk.tar": "tar", "file:../x": "without ..", "file:/etc": "without ..", "file:": "path below",
+		"file:saved.tar#x": "example.org/one:1", "file:etc/passwd": "etc/passwd is missing",
 	} {
 		if _, err := b.Resolve(t.Context(), reference); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(imagetest.MessageOf(err), says) {
 			t.Errorf("%s: %v", reference, err)
@@ -327,7 +327,7 @@ func pullErrorsAreReported(t *testing.T, worker func(*Config)) {
 		{"", "no reference!", runtime.CodeInvalidInput, "must be"},
 		{"", registry.Host + "/nothing:1", runtime.CodeInvalidInput, "has no"},
 		{"", registry.Host + "/fine@sha256:" + strings.Repeat("1", 64), runtime.CodeInvalidInput, "has no"},
-		{"", "127.0.0.1:1/x:1", runtime.CodeClusterUnavailable, "the registry 127.0.0.1:1 can't be reached: connection refused"},
+		{"", "127.0.0.1:1/x:1", runtime.CodeClusterUnavailable, "the registry 127.0.0.1:1 is unreachable: connection refused"},
 		{"down", fine, runtime.CodeClusterUnavailable, "status 503"},
 		{"private", fine, runtime.CodeInvalidInput, "log in there"},
 		{"bytes", fine, runtime.CodeClusterUnavailable, ""},
@@ -368,7 +368,7 @@ func pullErrorsAreReported(t *testing.T, worker func(*Config)) {
 		{"", registry.Push(imagetest.Image(t, v1.Config{}, imagetest.Layer(t, many...)), "many:1"), "more than 100 files"},
 		{"", registry.Push(lying, "lying:1"), "doesn't match its digest"},
 		{"hangs", registry.Push(small(t, "hangs"), "hangs:1"), "--image-timeout"},
-		{"bytes", registry.Push(small(t, "bytes"), "bytes:1"), "can't be reached"},
+		{"bytes", registry.Push(small(t, "bytes"), "bytes:1"), "is unreachable"},
 	} {
 		asked := b
 		if c.how == "hangs" {

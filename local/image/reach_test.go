@@ -45,7 +45,7 @@ func TestSilentRegistryIsReportedOnce(t *testing.T) {
 	next.TLSHandshakeTimeout, next.ResponseHeaderTimeout = 50*time.Millisecond, 50*time.Millisecond
 	at := listener.Addr().String()
 	_, err = b.Resolve(t.Context(), at+"/x:1")
-	if want := "the registry " + at + " can't be reached: it doesn't answer"; runtime.CodeOf(err) != runtime.CodeClusterUnavailable || imagetest.MessageOf(err) != want {
+	if want := "the registry " + at + " is unreachable: it doesn't answer"; runtime.CodeOf(err) != runtime.CodeClusterUnavailable || imagetest.MessageOf(err) != want {
 		t.Errorf("%v, not %s", err, want)
 	}
 	_ = listener.Close()
