@@ -222,6 +222,7 @@ var mayImport = map[string][]string{
 	"test/sandboxtest/without":   {"test/sandboxtest"},
 	"test/tlstest":               {},
 	"test/wait":                  {},
+	"test/words":                 {},
 }
 
 // onlyIn lists where a heavy dependency may be imported.
