@@ -25,7 +25,7 @@ func TestASecondSignalSaysWhatIsLeft(t *testing.T) {
 		_, _ = fmt.Fprintln(os.Stdout, "serving")
 		<-ctx.Done()
 		_, _ = fmt.Fprintln(os.Stdout, "stopping")
-		_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends, whatever becomes of it
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends
 		return
 	}
 	self, err := os.Executable()

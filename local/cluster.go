@@ -99,9 +99,9 @@ var _ runtime.Cluster = (*Cluster)(nil)
 const restoreWithin = time.Minute
 
 // New opens the cluster in config.Dir and takes over the last server's live runners in the state
-// that they had: idle, claimed, or queued for their allocation if the last server hadn't begun to
-// make them. It removes what is left of the others: sandboxes, groups, directories and user ids. A
-// dead runner that was claimed stays listed as GONE with STOPPED_OUTSIDE until Remove is called.
+// that they had. If the last server hadn't begun to make a runner, it stays queued for its
+// allocation. New removes what is left of the others: sandboxes, groups, directories and user ids.
+// A dead runner that was claimed stays listed as GONE with STOPPED_OUTSIDE until Remove is called.
 //
 // A runner that can't be cleaned up doesn't stop New; Status reports it. If New can't find out
 // whether a runner is alive, it returns an error and leaves that runner as it is for the next

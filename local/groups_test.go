@@ -125,7 +125,7 @@ func TestForkBombIsEndedInAFullRunner(t *testing.T) {
 	b := running(t)
 	id := b.guarded()
 	_, exit := b.launch(id, "bomb() { bomb | bomb & }; bomb; sleep 1000")()
-	if exit.Own == nil || exit.Own.ForksRefused == 0 || exit.Cause == agent.CauseTimeLimit { // it may end by itself after a refused fork
+	if exit.Own == nil || exit.Own.ForksRefused == 0 || exit.Cause == agent.CauseTimeLimit { // it may end after a refused fork
 		t.Errorf("the bomb: %+v %+v", exit, exit.Own)
 	}
 	b.expect(id, "set -- /proc/[0-9]*; echo $#", "2") // the agent and the shell

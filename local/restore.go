@@ -58,7 +58,7 @@ func (c *Cluster) restorePlaces(left []*entry) error {
 	var places []*placing.Place
 	for _, e := range left {
 		if e.runner.Environment.ID == "" || e.runner.State == runtime.RunnerGone {
-			continue // its allocation is unknown, or it takes no room any more
+			continue // its allocation is unknown, or it takes no room
 		}
 		if !e.untouched { // an untouched one had no allocation, or hadn't begun to use it
 			e.place.RestoreAllocation(runtime.RunnerStarting.Before(e.runner.State))

@@ -414,7 +414,7 @@ func (b *bench) agentOf(id runtime.RunnerID) int {
 	return pids[0]
 }
 
-// freeze stops a process, and returns when all its threads are stopped: on a busy machine other
+// freeze stops a process, and returns when all its threads are stopped. On a busy machine other
 // threads can continue while the one that got the signal waits for a CPU.
 func freeze(t testing.TB, pid int) {
 	t.Helper()

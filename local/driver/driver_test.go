@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestErrorsThatProveTheEndOfARunner tells errors of the kernel for a missing process or cgroup
-// from errors that prove nothing.
+// TestErrorsThatProveTheEndOfARunner distinguishes errors of the kernel for a missing process or
+// cgroup from errors that prove nothing.
 func TestErrorsThatProveTheEndOfARunner(t *testing.T) {
 	for err, want := range map[error]bool{
 		unix.EACCES: true, unix.EIO: true, unix.EMFILE: true, unix.ENFILE: true, unix.ENOMEM: true,

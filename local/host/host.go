@@ -1,6 +1,6 @@
-// Package host manages what sandboxes use of this machine and of a server's directory: the helper
-// that makes them, cgroups, ranges of user ids, the root directory, and the sockets of agents.
-// Everything that it makes for a runner can be found by the runner's id alone.
+// Package host manages what sandboxes use of this machine and of a server's directory. That is the
+// helper that makes them, cgroups, ranges of user ids, the root directory, and the sockets of
+// agents. Everything that it makes for a runner can be found by the runner's id alone.
 package host
 
 import (

@@ -37,8 +37,8 @@ func (h *Host) buildRoot() error {
 	return nil
 }
 
-// PrepareRoot makes the root directory at the server's start. An error that retrying can't fix is
-// returned by Ready from then on.
+// PrepareRoot makes the root directory at the server's start. After an error that retrying can't
+// fix, Ready returns that error.
 func (h *Host) PrepareRoot(ctx context.Context) {
 	if h.unready != nil {
 		return

@@ -26,9 +26,9 @@ func (h *Host) SocketPath(id runtime.RunnerID, name string) string {
 	return filepath.Join("/proc/self/fd", strconv.Itoa(int(h.runners.Fd())), string(id), name)
 }
 
-// OpenSocket returns the helper's descriptor 3: a listening socket that only the agent holds
-// afterwards, so that connections are refused as soon as it is dead; or, for an agent with its own
-// kernel, an empty directory for its socket.
+// OpenSocket returns the helper's descriptor 3. It is a listening socket that only the agent holds
+// afterwards, so that connections are refused as soon as the agent is dead. For an agent with its
+// own kernel it is an empty directory for its socket.
 func (h *Host) OpenSocket(id runtime.RunnerID, env runtime.Environment) (*os.File, error) {
 	at := h.SocketPath(id, spec.SocketName)
 	if env.Isolation == runtime.IsolationGVisor {

@@ -386,7 +386,7 @@ func pullErrorsAreReported(t *testing.T, worker func(*Config)) {
 		}
 		broken.Store("")
 	}
-	for digest := range b.config.Used() { // failed pulls aren't retried any more
+	for digest := range b.config.Used() { // failed pulls are no longer retried
 		b.use(digest, false)
 	}
 	b.Review()
@@ -417,7 +417,7 @@ func TestFailedPullIsRetried(t *testing.T) {
 	b.Want(reference, pin.Digest)
 	b.await(pin.Digest, runtime.ImageFailed)
 	down.Store(false)
-	b.await(pin.Digest, runtime.ImageReady) // by itself
+	b.await(pin.Digest, runtime.ImageReady) // without another Want
 }
 
 func TestImageIsPulledOnce(t *testing.T) {

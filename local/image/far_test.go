@@ -22,8 +22,8 @@ import (
 	"github.com/rockpool/rockpool/test/need"
 )
 
-// withAndWithoutWorker runs a test with caches that unpack by themselves, and with ones that use a
-// worker.
+// withAndWithoutWorker runs a test with caches that unpack without a worker, and with ones that use
+// a worker.
 func withAndWithoutWorker(t *testing.T, test func(t *testing.T, worker func(*Config))) {
 	t.Run("near", func(t *testing.T) { test(t, func(*Config) {}) })
 	t.Run("far", func(t *testing.T) {

@@ -28,8 +28,7 @@ type blobs interface {
 	Close() error
 }
 
-// whereFiles tells a user where the directory is, without its path, which only the operator may
-// know.
+// whereFiles says where the directory is, without its path, which only the operator may know.
 const whereFiles = "image-files in the data directory, unless --image-files names another"
 
 // openFile opens a layout's directory or an archive below dir. The caller closes it after reading

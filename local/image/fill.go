@@ -20,7 +20,7 @@ type filler interface {
 }
 
 // filler returns a filler that makes rootName in dir. From time to time it calls room with the
-// bytes taken by then; an error of room ends the work.
+// bytes that are on the disk; an error of room ends the work.
 func (c *Cache) filler(ctx context.Context, dir string, room func(taken int64) error) (filler, error) {
 	if c.config.Worker != nil {
 		return c.farFiller(ctx, dir, room)
@@ -33,9 +33,9 @@ const (
 	leaveWithin = time.Second     // how long an ending server continues to delete
 )
 
-// remove deletes a directory of the cache, whoever owns its files. When ctx ends, it continues for
-// at most leaveWithin. It gives up on what is left after no other worker can be active there: those
-// files belong to users that the server no longer has.
+// remove deletes a directory of the cache, regardless of its files' owners. When ctx ends, it
+// continues for at most leaveWithin. It gives up on what is left after no other worker can be
+// active there: those files belong to users that the server no longer has.
 func (c *Cache) remove(ctx context.Context, dir string) error {
 	return c.removeAfter(ctx, dir, goneWithin)
 }
@@ -66,7 +66,8 @@ func (c *Cache) removeAfter(ctx context.Context, dir string, gone time.Duration)
 	return err
 }
 
-// Remove deletes all images below config.Dir, whoever owns their files. No Cache may be open there.
+// Remove deletes all images below config.Dir, regardless of their files' owners. No Cache may be
+// open there.
 func Remove(ctx context.Context, config Config) error {
 	c := &Cache{config: config}
 	var err error

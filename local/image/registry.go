@@ -156,8 +156,8 @@ func brief(err error) bool {
 }
 
 // explain returns an error with a message for clients. A refusal (INVALID_INPUT) needs another
-// reference or other credentials; after CLUSTER_UNAVAILABLE a retry can succeed. What a registry
-// wrote is neither shown nor logged: it may repeat secrets that it was sent.
+// reference or other credentials; after CLUSTER_UNAVAILABLE a retry can succeed. Text from a
+// registry is neither shown nor logged: it may repeat secrets that it was sent.
 func (r *registries) explain(ctx context.Context, ref name.Reference, err error) error {
 	host := ref.Context().RegistryStr()
 	var known *runtime.Error

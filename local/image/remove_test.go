@@ -96,8 +96,7 @@ func TestImagesOfManyUsersAreRemoved(t *testing.T) {
 	}
 }
 
-// Files of users that neither the server nor its workers have any more stay, and don't block
-// anything.
+// Files of users that neither the server nor its workers have now stay, and don't block anything.
 func TestUnremovableFilesAreGivenUp(t *testing.T) {
 	dir, c := removable(t, ordinary+1)
 	for name, owner := range map[string]int{"first": ordinary + 1, "foreign": ordinary + 2, "last": ordinary + 1} {

@@ -6,7 +6,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// blocked keeps the evaluations that wait for room, at most one per job, and wakes only as many as
+// blocked keeps the evaluations that wait for room, at most one per job. It wakes only as many as
 // fit concurrently: room promised to an evaluation that is awake isn't promised again. The queue
 // decides the order. An evaluation that doesn't fit is skipped, but the room that it needs is kept
 // from evaluations of lower priority. Its methods are safe for concurrent use.
@@ -115,8 +115,8 @@ func (b *blocked) chooseAwake() []*Evaluation {
 	return woken
 }
 
-// kept returns the room that a job of this priority must leave to others: to evaluations of higher
-// priority that this machine could ever place, and to those that are awake.
+// kept returns the room that a job of this priority must leave to others. These are evaluations of
+// higher priority that this machine could ever place, and those that are awake.
 func (b *blocked) kept(job runtime.RunnerID, priority runtime.Priority, capacity runtime.Resources) runtime.Resources {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -67,9 +67,10 @@ func (p *planner) isEnabled() bool {
 	return p.enabled
 }
 
-// submit has a plan applied and returns the result. errNoPlanning: runners are being restored.
-// errNotHeld: the evaluation was delivered to another worker meanwhile. errNoResult: the planner
-// ended, so it is unknown whether the plan was applied; the evaluation is planned again.
+// submit has a plan applied and returns the result. Errors: errNoPlanning means that runners are
+// being restored. errNotHeld means that the evaluation was delivered to another worker meanwhile.
+// After errNoResult the planner has ended, so it is unknown whether the plan was applied; the
+// evaluation is planned again.
 func (p *planner) submit(ctx context.Context, made plan) (planned, error) {
 	if !p.isEnabled() {
 		return planned{}, errNoPlanning

@@ -33,8 +33,8 @@ func (s *Scheduler) Register(job Job) error {
 }
 
 // Deregister ends a runner's registration; an unknown runner is success. Once it has returned,
-// nothing is placed for the runner any more. It reports whether the runner has an allocation that
-// hasn't ended: an order to stop it follows.
+// nothing new is placed for the runner. It reports whether the runner has an allocation that hasn't
+// ended: an order to stop it follows.
 func (s *Scheduler) Deregister(id runtime.RunnerID) (placed bool) {
 	var e *Evaluation
 	s.state.write(func(w *write) {
@@ -99,7 +99,7 @@ func (s *Scheduler) Update(id runtime.AllocationID, status runtime.AllocationSta
 
 // Restore takes over the jobs and allocations that the last server left, allocations as PENDING or
 // RUNNING. It is called once. A job without an allocation is placed again. Evaluations are
-// delivered from then on, but nothing is placed before [Scheduler.Restored]: the caller first finds
+// delivered afterwards, but nothing is placed before [Scheduler.Restored]: the caller first finds
 // out which allocations are alive, and reports the others with Update. INVALID_INPUT names the
 // wrong element; then nothing is taken over.
 func (s *Scheduler) Restore(jobs []Job, allocations []Allocation) error {

@@ -40,8 +40,8 @@ func New(config Config) (*Scheduler, error) {
 }
 
 // Run schedules until ctx ends, then waits for its goroutines, and returns nil. It gives unfinished
-// evaluations back. Afterwards runners can still be registered, but none is placed any more. It is
-// called once.
+// evaluations back. Afterwards runners can still be registered, but none is placed. It is called
+// once.
 func (s *Scheduler) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	for range s.config.Workers {

@@ -68,7 +68,7 @@ func TestLifeOfAnAllocation(t *testing.T) {
 	})
 }
 
-// A runner that ended by itself isn't placed again, nor one that is registered twice.
+// A runner whose allocation ended isn't placed again, nor one that is registered twice.
 func TestOneAllocationPerJob(t *testing.T) {
 	run(t, Config{}, func(t *testing.T, s *Scheduler) {
 		for range 3 {
@@ -278,7 +278,7 @@ func TestRefillsLeaveRoomToClaims(t *testing.T) {
 	})
 }
 
-// A runner that no claim waits for any more is an ordinary refill, and no room is kept for it.
+// A runner that no claim waits for now is an ordinary refill, and no room is kept for it.
 func TestRefillThatNoClaimWaitsForAnyMore(t *testing.T) {
 	run(t, Config{}, func(t *testing.T, s *Scheduler) {
 		full := fill(t, s)

@@ -260,7 +260,7 @@ func TestPlanOfAnotherHolderIsRefused(t *testing.T) {
 	})
 }
 
-// A worker that doesn't hold an evaluation any more can't end it.
+// A worker that no longer holds an evaluation can't end it.
 func TestFinishNeedsTheToken(t *testing.T) {
 	s := open(t, Config{})
 	fresh(t, s)
@@ -298,8 +298,8 @@ func TestCancelledEvaluationDoesNotBlockAgain(t *testing.T) {
 	}
 }
 
-// An evaluation is woken while a newer one of its job blocks in its place. It has nothing to do any
-// more: it isn't delivered again, and the newer one keeps waiting.
+// An evaluation is woken while a newer one of its job blocks in its place. It has nothing left to
+// do: it isn't delivered again, and the newer one keeps waiting.
 func TestWokenAndCancelledEvaluationIsDropped(t *testing.T) {
 	for name, wanted := range map[string]int{"for the same reason": 2048, "for another": 1024} {
 		t.Run(name, func(t *testing.T) {

@@ -96,8 +96,8 @@ type PoststartRequest struct{ Restored bool }
 // A PoststartResponse with Unusable ends this start; a restart may follow.
 type PoststartResponse struct{ Unusable error }
 
-// An Exiter runs when a task that was RUNNING has ended by itself. Its error is recorded and
-// changes nothing.
+// An Exiter runs when a RUNNING task has ended without Stop. Its error is recorded and changes
+// nothing.
 type Exiter interface {
 	Exited(ctx context.Context, request ExitedRequest, response *ExitedResponse) error
 }

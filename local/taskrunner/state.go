@@ -35,7 +35,7 @@ type State struct {
 	Handle      json.RawMessage   `json:"handle,omitempty"` // what Reattach needs; from RUNNING on
 	StartedAt   time.Time         `json:"startedAt,omitzero"`
 	FinishedAt  time.Time         `json:"finishedAt,omitzero"`
-	Failed      bool              `json:"failed,omitempty"` // it ended by itself, not by Stop
+	Failed      bool              `json:"failed,omitempty"` // it ended without Stop
 	Restarts    int               `json:"restarts,omitempty"`
 	LastRestart time.Time         `json:"lastRestart,omitzero"`
 	Waiting     string            `json:"waiting,omitempty"` // PENDING only: why the last start failed

@@ -169,8 +169,8 @@ func (t *Task) Close() {
 	}
 }
 
-// live leads the task until it ends by itself, and returns why, or until ctx ends: then it returns
-// nil.
+// live leads the task until it ends without Stop, and returns why, or until ctx ends: then it
+// returns nil.
 func (t *Task) live(ctx context.Context) *End {
 	if t.state.Phase == Stopping || t.state.Phase == Dead {
 		return t.state.End
@@ -197,7 +197,7 @@ func (t *Task) live(ctx context.Context) *End {
 	case ctx.Err() != nil:
 		return nil
 	}
-	end := &End{runtime.GoneUnknown, "the server couldn't watch it any more; the server's log says why"}
+	end := &End{runtime.GoneUnknown, "the server could no longer watch it; the server's log says why"}
 	t.record(runtime.TaskGone, end.Message, fmt.Errorf("wait for its end: %w", err))
 	return end
 }

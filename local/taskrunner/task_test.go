@@ -329,8 +329,8 @@ func TestTracker(t *testing.T) {
 	}
 }
 
-// Whatever fails, in whatever order: phases only move forward, nothing is started after it ran, and
-// an ended task leaves nothing.
+// Phases only move forward, nothing is started after it ran, and an ended task leaves nothing,
+// whatever fails in whatever order.
 func TestRandomFaults(t *testing.T) {
 	reached := map[string]bool{}
 	rapid.Check(t, func(r *rapid.T) {

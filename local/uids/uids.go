@@ -105,7 +105,7 @@ func (r *Ranges) candidate() int {
 	return n
 }
 
-// Release frees a number if holder has it. No process of the range's users may run any more.
+// Release frees a number if holder has it. All processes of the range's users must have ended.
 func (r *Ranges) Release(n int, holder string) error {
 	if _, err := os.Lstat(r.path(n)); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -1,6 +1,6 @@
-// Package credentials finds the credentials for registries that other tools stored on this machine:
-// in the files of docker login and podman login, and in the credential helpers that these name. It
-// reads them each time, and keeps nothing. Its errors contain no secrets.
+// Package credentials finds the credentials for registries that other tools stored on this machine.
+// It reads the files of docker login and podman login, and calls the credential helpers that these
+// name. It reads them each time, and keeps nothing. Its errors contain no secrets.
 package credentials
 
 import (

@@ -61,8 +61,8 @@ type Tree struct {
 }
 
 // Make makes an empty one at a path. With alone, all files belong to this process's user, which
-// can't give them away. room is called from time to time with the bytes that the tree takes on the
-// disk; its error ends the work.
+// can't give them away. It calls room from time to time with the bytes that the tree takes on the
+// disk; an error of room ends the work.
 func Make(at string, limits Limits, skeleton Skeleton, alone bool, room func(taken int64) error) (*Tree, error) {
 	if err := os.Mkdir(at, 0o755); err != nil {
 		return nil, err
@@ -127,8 +127,8 @@ func (u *unpacker) Layer(ctx context.Context, content io.Reader) error {
 	return Explain(ctx, "", err)
 }
 
-// Explain adds the entry's name to an error, and tells the machine's errors from the image's: all
-// that aren't known errors of the machine become INVALID_INPUT.
+// Explain adds the entry's name to an error. Known errors of the machine stay as they are; all
+// others are the image's and become INVALID_INPUT.
 func Explain(ctx context.Context, entry string, err error) error {
 	switch {
 	case err == nil:

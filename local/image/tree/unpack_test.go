@@ -219,7 +219,7 @@ func TestHostileLayers(t *testing.T) {
 		"links in a circle":          {[][]entry{{kind(tar.TypeSymlink, "a", "b"), kind(tar.TypeSymlink, "b", "a"), file("a/x", "x")}}, "links"},
 		"a file as a directory":      {[][]entry{{file("f", "x"), file("f/x", "x")}}, "isn't a directory"},
 		"a root that is a file":      {[][]entry{{{Header: header{Typeflag: tar.TypeSymlink, Name: "./", Linkname: "/"}}}}, "root directory"},
-		"an unknown kind":            {[][]entry{{{Header: header{Typeflag: 'Z', Name: "z"}}}}, "kind"},
+		"an unknown kind":            {[][]entry{{{Header: header{Typeflag: 'Z', Name: "z"}}}}, "type"},
 		"a name with NUL":            {[][]entry{{{Header: header{Name: "n", Typeflag: tar.TypeSymlink, Linkname: "x", PAXRecords: map[string]string{"SCHILY.xattr.user.": "x"}}}}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

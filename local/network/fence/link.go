@@ -99,7 +99,7 @@ func (l *pair) raise() error {
 	if err := enableForwarding(l.name); err != nil {
 		return err
 	}
-	// The kernel must add no link-local address, and so no route to all of fe80::/64: each address
+	// The kernel must add no link-local address, and so no route to all of fe80::/64. Each address
 	// there that a program sends to would fill the machine's neighbour table, which all runners
 	// share.
 	const none = 1 // IN6_ADDR_GEN_MODE_NONE

@@ -18,8 +18,8 @@ const (
 	maxNamed       = 4096 // addresses of names in its set
 )
 
-// maxTogether is the limit of tracked connections of all runners: an eighth of the kernel's own
-// limit on a machine with at least 4 GiB, and half of it with 1 GiB.
+// maxTogether is the limit of tracked connections of all runners. It is an eighth of the kernel's
+// own limit on a machine with at least 4 GiB, and half of it with 1 GiB.
 const maxTogether = 1 << 15
 
 // Names of chains and sets.

@@ -15,8 +15,9 @@ import (
 const serverGroup = "rockpool-server"
 
 // Delegated returns the part of the version 2 tree in which this process, run by an ordinary user,
-// may make cgroups and move itself and its children: the topmost cgroup that systemd or somebody
-// else delegated to it. Paths of the result are relative to that cgroup; base is its path.
+// may make cgroups and move itself and its children. It begins at the topmost cgroup that systemd
+// or somebody else delegated to the user. Paths of the result are relative to that cgroup; base is
+// its path.
 func Delegated() (all Hierarchies, base string, err error) {
 	h, own, err := ownUnified()
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A sandbox's cgroup can be divided: the agent is separate from what it starts, which is in cgroups
-// below, one for each command as long as there is a free one. So the kernel counts for each
-// command, and the commands together may use less than the sandbox, which leaves room for the
+// A sandbox's cgroup can be divided: the agent is separate from the commands that it starts. These
+// are in cgroups below, one for each command as long as there is a free one. So the kernel counts
+// for each command. The commands together may use less than the sandbox, which leaves room for the
 // agent.
 //
 //	ID              version 1: the agent; in version 2 such a cgroup can't have processes

@@ -62,8 +62,8 @@ func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, 
 	}
 	box := oci.Box{ID: q.ID, Dir: stateMount, Spec: s, Linked: l != nil}
 	// The CPU limit comes last: starting gVisor takes the same CPU time however small the runner
-	// is, and no program of a user runs yet. By then its platform has also opened the devices that
-	// it needs.
+	// is, and no program of a user runs yet. Its platform has already opened the devices that it
+	// needs.
 	speed, devices, unhurried := *s.Linux.Resources.CPU, s.Linux.Resources.Devices, limits
 	s.Linux.Resources.CPU.Quota, s.Linux.Resources.CPU.Period, unhurried.CPUQuota = nil, nil, 0
 	if program.UsesKVM() {

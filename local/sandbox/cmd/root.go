@@ -87,7 +87,7 @@ func ownMounts() error {
 }
 
 // openRoot opens the root directory. The server can write what it likes to the directory of images.
-// So the path to an image must not pass through a link or into another file system: with mapped
+// So the path to an image must not pass through a link or into another file system. With mapped
 // owners, a directory of the machine would be as open to the sandbox as to root.
 func openRoot(c helper.Config, q *helper.Request) (int, error) {
 	if q.Image == "" {

@@ -119,7 +119,7 @@ func (s *server) end(id string) error {
 }
 
 // queue orders the requests for a sandbox by arrival: a remove after a create must find what that
-// made. turn is closed when it is this request's turn; the caller must call end.
+// made. The channel turn is closed when it is this request's turn. The caller must call end.
 func (s *server) queue(id string) (turn <-chan struct{}, end func()) {
 	ended := make(chan struct{})
 	s.mu.Lock()

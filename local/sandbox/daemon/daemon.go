@@ -7,8 +7,8 @@
 // is served by a rockpool-sandbox in a mount namespace of its own (package launch), which gets its
 // configuration from this process, not from the request.
 //
-// Sandboxes depend on neither the server nor the helper. What the helper holds for them is on disk,
-// and the next helper continues with it.
+// Sandboxes depend on neither the server nor the helper. Everything that the helper holds for them
+// is on disk, and the next helper continues with it.
 package daemon
 
 import (

@@ -61,7 +61,7 @@ func ownerOf(t *testing.T, path string) int {
 }
 
 // A server gets sandboxes of its helper's runtimes by name. The directory of the agent's socket is
-// returned when nobody inside can write to it any more.
+// returned when nobody inside can write to it.
 func TestGVisorThroughAHelper(t *testing.T) {
 	b := newBox(t)
 	dir := b.outside("a", server)

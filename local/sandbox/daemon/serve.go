@@ -217,8 +217,7 @@ func (d *daemon) receive(conn *net.UnixConn) (*helper.Request, *os.File, error) 
 }
 
 // checkOutside returns an error unless a descriptor is a directory of the server's user; another
-// user's isn't given to a sandbox. Whether it is empty is checked later, when nobody can change it
-// any more.
+// user's isn't given to a sandbox. Whether it is empty is checked later, when nobody can change it.
 func (d *daemon) checkOutside(fd int) error {
 	var info unix.Stat_t
 	if err := unix.Fstat(fd, &info); err != nil {

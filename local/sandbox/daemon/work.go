@@ -38,8 +38,8 @@ func checkDirectory(fd int) error {
 }
 
 // work runs a process that works on a directory, as root in a user namespace of the owners of
-// images' files, so as nobody on the machine. Whatever directory that is, and even if the process
-// is compromised, it can only change files of those owners and files that everybody may change.
+// images' files, so as nobody on the machine. It can only change files of those owners and files
+// that everybody may change, whatever the directory is, and even if the process is compromised.
 func (d *daemon) work(ctx context.Context, conn *net.UnixConn, dir *os.File) error {
 	patience := time.NewTimer(doneWithin)
 	defer patience.Stop()

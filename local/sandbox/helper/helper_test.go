@@ -130,9 +130,9 @@ var capabilities = []string{
 	"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SETPCAP", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER",
 }
 
-// confined returns an error unless a spec has the properties of every sandbox: no hooks, its own
-// namespaces, no users of the machine, nothing of the machine writable, few capabilities, and
-// limits.
+// confined returns an error unless a spec has the properties of every sandbox. These are: no hooks,
+// its own namespaces, no users of the machine, nothing of the machine writable, few capabilities,
+// and limits.
 func confined(s *specs.Spec) error {
 	p := s.Process
 	if s.Hooks != nil || p.Terminal || !p.NoNewPrivileges || len(p.Args) == 0 || p.Args[0] != spec.AgentPath {

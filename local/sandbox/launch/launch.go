@@ -42,7 +42,7 @@ type Direct struct {
 	Working *sync.WaitGroup // workers that haven't ended
 }
 
-// TakeLock locks the file for a server, and waits up to 6 s for the helpers of a killed one,
+// TakeLock locks the file for a server. It waits up to 6 s for the helpers of a killed server,
 // because what they are making must exist before it can be removed. A helper that removes a sandbox
 // may wait 5 s for its processes.
 func TakeLock(file *os.File) error {

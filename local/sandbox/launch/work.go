@@ -19,7 +19,7 @@ import (
 // ownersCapabilities let a worker give files to other owners, and delete them.
 var ownersCapabilities = []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_SETUID, unix.CAP_SETGID}
 
-// Work works as Remote.Work, without root: the process is root among the users of runners that are
+// Work works as Remote.Work, without root. The process is root among the users of runners that are
 // made from images, which are this user's first range, and has no other ids. Without subordinate
 // ids it is root of this user only. It also ends with ctx. Working waits for its end.
 func (l Direct) Work(ctx context.Context, dir *os.File) (_ *net.UnixConn, err error) {

@@ -3,7 +3,7 @@
 //
 // The first process of a sandbox is cloned from the maker directly into all of its namespaces.
 // Before it becomes the agent, it makes a fixed list of system calls (a [script]) that the maker
-// wrote from the OCI spec: it joins its cgroups, mounts file systems, drops privileges, and waits
+// wrote from the OCI spec. It joins its cgroups, mounts file systems, drops privileges, and waits
 // until the maker has read the limits back. Of the maker's code it runs only the loop over that
 // list, and it gets none of the maker's other descriptors.
 //

@@ -150,8 +150,9 @@ var cloneFlags = map[specs.LinuxNamespaceType]uint64{
 	specs.IPCNamespace: unix.CLONE_NEWIPC, specs.UTSNamespace: unix.CLONE_NEWUTS, specs.NetworkNamespace: unix.CLONE_NEWNET,
 }
 
-// clone lets a stage clone the first process, with a script that waits for lead. done receives the
-// process when it has executed the agent or ended; its end of the channel is closed then.
+// clone lets a stage clone the first process, with a script that waits for lead. The channel done
+// receives the process when it has executed the agent or ended. Its end of the channel to the maker
+// is closed then.
 func (m *Maker) clone(b Sandbox, extra []bind, its *os.File, s *script, done chan<- cloned) (err error) {
 	p := &plan{spec: b.Spec, files: b.Files, channel: its.Fd(), settings: b.Settings}
 	if p.masked, err = inspectMasked(b.Spec.Linux.MaskedPaths); err != nil {

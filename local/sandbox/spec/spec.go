@@ -224,7 +224,8 @@ func mounts(s Sandbox, m Machine) []specs.Mount {
 // the Go runtime aborts if it can't create one more.
 const agentThreads = 16
 
-// What the agent has in addition to the commands' limits, if commands have cgroups of their own.
+// Resources of the agent in addition to the commands' limits, if commands have cgroups of their
+// own.
 const (
 	// With 2000 concurrent starts on a busy machine the agent used 47 threads: the runtime makes a
 	// thread while others are in system calls, and aborts if it can't.
