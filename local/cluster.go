@@ -156,6 +156,8 @@ func realDir(dir string) (string, error) {
 	return filepath.EvalSymlinks(dir)
 }
 
+// open opens the parts of the cluster in the order in which they depend on each other. After an
+// error, close closes those that were opened.
 func (c *Cluster) open(ctx context.Context) (err error) {
 	if c.host, err = host.Open(ctx, c.config.Config); err != nil {
 		return err
@@ -222,6 +224,7 @@ func (c *Cluster) Close() {
 	c.close()
 }
 
+// close closes what open has opened, and releases tasks that Run hasn't taken over.
 func (c *Cluster) close() {
 	if c.placer != nil {
 		c.placer.Close()

@@ -66,6 +66,7 @@ func (s *environments) all() []runtime.Environment {
 	return slices.Collect(maps.Values(s.known))
 }
 
+// put stores an environment, then caches it. An unreadable record is deleted first.
 func (s *environments) put(ctx context.Context, env runtime.Environment) error {
 	return s.turn.Do(ctx, func() error {
 		s.mu.Lock()

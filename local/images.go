@@ -22,6 +22,8 @@ const (
 	DefaultImageTimeout = 30 * time.Minute
 )
 
+// openImages opens the image cache, and starts pulling the images of all environments. Without
+// root, or with a listening helper, it uses a worker that may give files to other users.
 func (c *Cluster) openImages() (err error) {
 	config := c.config.Images
 	config.Dir = filepath.Join(c.config.Dir, "images")

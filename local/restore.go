@@ -68,6 +68,8 @@ func (c *Cluster) restorePlaces(left []*entry) error {
 	return c.placer.Restore(places)
 }
 
+// restoreRunners restores up to restoreAtOnce runners concurrently, and waits for all. Untouched
+// ones only get their entries.
 func (c *Cluster) restoreRunners(ctx context.Context, left []*entry) error {
 	until := time.Now().Add(restoreWithin)
 	g, ctx := errgroup.WithContext(ctx) // an error cancels the others, which stay as they are

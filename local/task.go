@@ -23,6 +23,7 @@ const cleanWithin = 15 * time.Second
 // kills what survives that.
 var kill = taskrunner.Kill{Signal: unix.SIGKILL, Timeout: time.Second, Within: cleanWithin}
 
+// newTask returns the task of an entry, in a state.
 func (c *Cluster) newTask(e *entry, state taskrunner.State) *taskrunner.Task {
 	return taskrunner.New(taskrunner.Config{
 		Driver: e.driver,

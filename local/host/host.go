@@ -108,6 +108,7 @@ func Open(ctx context.Context, config Config) (*Host, error) {
 	return h, nil
 }
 
+// open makes the directory, locks it, and installs the helper.
 func (h *Host) open(ctx context.Context) error {
 	for _, sub := range []string{"bin", "state", "runners", "roots"} {
 		if err := os.MkdirAll(filepath.Join(h.config.Dir, sub), 0o700); err != nil {
@@ -148,7 +149,7 @@ func (h *Host) install(ctx context.Context) error {
 	return launch.WriteProgram(h.Direct.Path, h.config.Helper)
 }
 
-// Close waits for running helpers, then unlocks the directory. No other method may be running.
+// Close waits for running helpers, then unlocks the directory.
 func (h *Host) Close() {
 	if h.Direct != nil {
 		h.Direct.Working.Wait()

@@ -22,6 +22,8 @@ func (h *Host) BuildRoot(ctx context.Context) error {
 	return h.rootTurn.Do(ctx, h.buildRoot)
 }
 
+// buildRoot makes the root directory once: afterwards the agent's binary is released, and further
+// calls do nothing. The caller has rootTurn.
 func (h *Host) buildRoot() error {
 	if h.config.Agent == nil {
 		return nil

@@ -47,7 +47,8 @@ type Config struct {
 	Alone  bool
 	Logger *zap.Logger
 	// Used returns the digests of the images that environments or runners use; nil: unknown now, so
-	// nothing may be deleted. It must not call the Cache.
+	// nothing may be deleted. It is called
+	// without the Cache's lock.
 	Used func() map[string]bool
 	// Changed is called when the status of an image has changed. It must not block.
 	Changed func(digest string)
@@ -196,8 +197,10 @@ func (c *Cache) Resolve(ctx context.Context, text string) (runtime.ImagePin, err
 // resolveWithin bounds Resolve, because a client waits for it.
 const resolveWithin = 30 * time.Second
 
+// errSlow is the cause of a context whose time for resolving or pulling is used up.
 var errSlow = errors.New("it took too long")
 
+// pinned returns the pin of a stored image if the reference has its digest.
 func (c *Cache) pinned(ref reference) (runtime.ImagePin, bool) {
 	if ref.registry == nil {
 		return runtime.ImagePin{}, false
@@ -220,6 +223,7 @@ func (c *Cache) open(ctx context.Context, ref reference, digest string) (*source
 	return s, nothing{}, err
 }
 
+// nothing is the closer of a source that needs none.
 type nothing struct{}
 
 func (nothing) Close() error { return nil }

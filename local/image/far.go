@@ -24,9 +24,9 @@ type farFiller struct {
 	conn    *net.UnixConn
 	dir     *os.File
 	taken   atomic.Int64
-	answers chan report // capacity 1: the answer to the last packet; closed by read
-	reading sync.WaitGroup
-	refused error // why the worker can't continue; set before answers is closed
+	answers chan report    // capacity 1: the answer to the last packet; closed by read
+	reading sync.WaitGroup // the goroutine of read; Close waits for it
+	refused error          // why the worker can't continue; set before answers is closed
 	unwatch func() bool
 }
 
@@ -50,6 +50,7 @@ func (c *Cache) start(ctx context.Context, dir string, room func(taken int64) er
 	return f, nil
 }
 
+// farFiller starts a worker, and lets it begin an image's root.
 func (c *Cache) farFiller(ctx context.Context, dir string, room func(taken int64) error) (filler, error) {
 	f, err := c.start(ctx, dir, room)
 	if err != nil {
@@ -135,6 +136,7 @@ func (f *farFiller) answered(ctx context.Context, sent error) error {
 	return errors.New(r.Error)
 }
 
+// Layer implements filler. It sends the layer in packets, and waits for the answer to its end.
 func (f *farFiller) Layer(ctx context.Context, content io.Reader) error {
 	packet := make([]byte, maxPacket)
 	packet[0] = dataPacket
@@ -164,6 +166,8 @@ func (f *farFiller) Finish(ctx context.Context, user, workingDirectory string) e
 
 func (f *farFiller) Disk() int64 { return f.taken.Load() }
 
+// Close implements filler. It ends the worker, waits for read, and makes the directory private
+// again.
 func (f *farFiller) Close() error {
 	if f.dir == nil {
 		return nil

@@ -88,6 +88,7 @@ func readFile(parts blobs, ref reference) (*source, error) {
 // maxNesting bounds how deeply indexes may be nested.
 const maxNesting = 4
 
+// readLayout reads the image with a tag from an OCI layout, given its index.
 func readLayout(parts blobs, raw []byte, tag string) (*source, error) {
 	for range maxNesting {
 		index, err := v1.ParseIndexManifest(bytes.NewReader(raw))
@@ -135,6 +136,7 @@ func choose(all []v1.Descriptor, tag string) (v1.Descriptor, error) {
 	}
 }
 
+// readManifest reads the image of a manifest.
 func readManifest(parts blobs, raw []byte) (*source, error) {
 	manifest, err := v1.ParseManifest(bytes.NewReader(raw))
 	if err != nil {
@@ -254,11 +256,13 @@ type archive struct {
 	entries map[string]span
 }
 
+// A span is an entry's contents in the archive: offset and size, in bytes.
 type span struct{ at, size int64 }
 
 // maxParts bounds the entries of an archive: a layer has one to three entries.
 const maxParts = 10 * maxLayers
 
+// openArchive opens a tar file and indexes it. The caller closes it.
 func openArchive(ctx context.Context, root *os.Root, name string) (*archive, error) {
 	file, err := root.Open(name)
 	if err != nil {
@@ -276,6 +280,7 @@ func openArchive(ctx context.Context, root *os.Root, name string) (*archive, err
 	return a, nil
 }
 
+// index reads the archive's headers. Links are resolved to the entries that they name.
 func (a *archive) index(ctx context.Context) error {
 	links := map[string]string{}
 	reader := tar.NewReader(a.file) // it seeks if it can

@@ -107,6 +107,7 @@ func (g *guard) connects(host string, ip netip.Addr) error {
 	return fault.Broken(fmt.Sprintf("%.200s is link-local or an address of the machine itself, which isn't allowed: --image-registries can allow it", host), nil)
 }
 
+// viaKey is the key of the proxy's URL in a request's context.
 type viaKey struct{}
 
 // dial connects to a host, or to a proxy of the server's environment, which may have any address.

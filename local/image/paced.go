@@ -26,6 +26,7 @@ type paced struct {
 	slow   atomic.Bool
 }
 
+// Read implements io.Reader. A timer cancels the request when the sender's time is used up.
 func (b *paced) Read(p []byte) (int, error) {
 	began := time.Now()
 	patience := time.AfterFunc(b.left, func() {

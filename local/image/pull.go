@@ -228,6 +228,7 @@ func (c *Cache) change(p *pull, change func(*runtime.ImageStatus)) {
 	c.config.Changed(p.digest)
 }
 
+// fail records a pull's failure, with a reason for clients that names no path.
 func (c *Cache) fail(p *pull, err error) {
 	c.config.Logger.Warn("an image couldn't be pulled", zap.String("digest", p.digest), zap.Error(err))
 	reason := "the server's log says why"
@@ -385,6 +386,7 @@ func (c *Cache) keep(dir string, s *stored) error {
 	return nil
 }
 
+// publish gives the image in dir its final name, and ends the pull.
 func (c *Cache) publish(dir string, s *stored) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

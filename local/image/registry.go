@@ -35,6 +35,8 @@ type registries struct {
 	platform v1.Platform // platform of the images
 }
 
+// newRegistries returns the registries of a configuration. It reads the certificate authorities
+// once.
 func newRegistries(config Config) (*registries, error) {
 	g := &guard{plain: config.Plain, stall: cmp.Or(config.Stall, DefaultStall), proxy: http.ProxyFromEnvironment}
 	for _, host := range config.Registries {
@@ -101,6 +103,7 @@ func (r *registries) open(ctx context.Context, ref name.Reference, digest string
 	return s, nil
 }
 
+// read reads an image's manifest and configuration, with limits of their sizes.
 func (r *registries) read(ctx context.Context, ref name.Reference) (*source, error) {
 	image, err := remote.Image(ref, r.options(ctx, ref)...)
 	if err != nil {
@@ -206,6 +209,7 @@ func because(err error) string {
 	return ""
 }
 
+// refused returns the error for a registry's answer with an error status.
 func refused(host string, ref name.Reference, answer *transport.Error) error {
 	err := scrubbed(answer)
 	switch answer.StatusCode {

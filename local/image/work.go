@@ -32,12 +32,14 @@ const (
 // maxPacket is the largest size of a packet, in bytes.
 const maxPacket = 64 << 10
 
+// A beginning is the content of a beginPacket.
 type beginning struct {
 	Limits   tree.Limits   `json:"limits"`
 	Skeleton tree.Skeleton `json:"skeleton"`
 	Alone    bool          `json:"alone,omitempty"` // the worker has a single user
 }
 
+// A finish is the content of a lastPacket.
 type finish struct {
 	User             string `json:"user"`
 	WorkingDirectory string `json:"workingDirectory"`
@@ -91,6 +93,7 @@ func Work(ctx context.Context, conn *net.UnixConn, dir *os.File) error {
 	}
 }
 
+// A worker is the state of Work.
 type worker struct {
 	conn   *net.UnixConn
 	at     string
@@ -148,6 +151,7 @@ func (w *worker) serve(ctx context.Context) error {
 	return fmt.Errorf("unexpected packet of kind %q", kind)
 }
 
+// clear deletes the contents of the directory, except files that belong to the server.
 func (w *worker) clear() error {
 	root, err := os.OpenRoot(w.at)
 	if err != nil {
@@ -176,6 +180,8 @@ type layerPackets struct {
 	end  bool
 }
 
+// Read implements io.Reader. io.EOF: the layer's end; io.ErrUnexpectedEOF: the connection ended
+// before it.
 func (l *layerPackets) Read(p []byte) (int, error) {
 	for len(l.rest) == 0 {
 		if l.end {

@@ -20,6 +20,7 @@ func (p *Placer) SetDraining(ctx context.Context, draining bool) error {
 	return p.drainTurn.Do(ctx, func() error { return p.setDraining(ctx, draining) })
 }
 
+// setDraining stores the setting, then acts on it. The caller has drainTurn.
 func (p *Placer) setDraining(ctx context.Context, draining bool) error {
 	if draining == p.Draining().IsZero() {
 		since := time.Time{}

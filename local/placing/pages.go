@@ -33,6 +33,7 @@ func (p *Placer) Allocations(filter runtime.AllocationFilter) ([]runtime.Allocat
 	return runtime.Cut(all, filter, func(a runtime.Allocation) string { return string(a.ID) })
 }
 
+// shownEvaluation converts an evaluation for the API.
 func shownEvaluation(e scheduler.Evaluation) runtime.Evaluation {
 	shown := runtime.Evaluation{
 		ID:            e.ID,
@@ -63,6 +64,7 @@ func shownEvaluation(e scheduler.Evaluation) runtime.Evaluation {
 	return shown
 }
 
+// shownAllocation converts an allocation for the API.
 func shownAllocation(a scheduler.Allocation) runtime.Allocation {
 	return runtime.Allocation{
 		ID:            a.ID,

@@ -131,6 +131,7 @@ func (p *Placer) Close() {
 // processes raised, while runners wait for that.
 const measureEvery = 30 * time.Second
 
+// measureAtIntervals measures the machine until ctx ends.
 func (p *Placer) measureAtIntervals(ctx context.Context) {
 	tick := time.NewTicker(measureEvery)
 	defer tick.Stop()
@@ -155,6 +156,8 @@ func (p *Placer) Measure() {
 	}
 }
 
+// carryOut carries out an order: it hands the runner's task over, and stops it if that is wanted.
+// Repeating an order is harmless.
 func (p *Placer) carryOut(a scheduler.Allocation) {
 	p.mu.Lock()
 	place, draining := p.places[a.Job], !p.draining.IsZero()

@@ -292,6 +292,8 @@ func (b *broker) enable() {
 	}
 }
 
+// disable stops deliveries, and takes outstanding evaluations back without counting the delivery.
+// Waiting dequeues return errDisabled.
 func (b *broker) disable() {
 	type pair struct{ old, by *Evaluation }
 	var superseded []pair

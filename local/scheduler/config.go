@@ -74,6 +74,7 @@ func (config Config) check() (Config, error) {
 	return config, nil
 }
 
+// fill sets defaults, and checks the durations.
 func (c *Collect) fill() error {
 	c.Evaluations = cmp.Or(c.Evaluations, 5*time.Minute)
 	c.Runners = cmp.Or(c.Runners, 5*time.Minute)
@@ -93,6 +94,7 @@ func (c *Collect) fill() error {
 	return nil
 }
 
+// fill sets defaults, and checks the factors.
 func (o *Overcommit) fill() error {
 	standard := DefaultOvercommit()
 	for _, factor := range []struct {

@@ -56,6 +56,7 @@ func (s *Scheduler) collect(d delivery, snap Snapshot) error {
 	return s.finish(d, nil)
 }
 
+// An oldRow is a row to delete, and its table.
 type oldRow struct {
 	table string
 	row   any

@@ -19,19 +19,21 @@ type planner struct {
 	state *state
 	holds func(delivery) bool
 	stats *stats
-	plans chan submission
-	ended chan struct{} // closed by run when it returns
+	plans chan submission // buffered: workers can submit while a batch is applied
+	ended chan struct{}   // closed by run when it returns
 
 	mu      sync.Mutex // guards the fields below
 	enabled bool
 	opened  chan struct{} // closed by enable
 }
 
+// A submission is a plan that waits for the planner.
 type submission struct {
 	plan
 	answer chan answered // capacity 1: run never blocks on it
 }
 
+// answered is the planner's answer to a submission.
 type answered struct {
 	planned
 	err error
@@ -122,6 +124,8 @@ func (p *planner) gather(first submission) []submission {
 	return batch
 }
 
+// apply applies a batch in one write. Refused plans are answered within the write, applied ones
+// after its commit.
 func (p *planner) apply(batch []submission) {
 	committed := make(map[chan answered]answered, len(batch))
 	p.state.write(func(w *write) {
@@ -144,6 +148,7 @@ func (p *planner) apply(batch []submission) {
 	}
 }
 
+// count counts a plan's result.
 func (p *planner) count(made plan, result planned) {
 	switch {
 	case result.refresh == 0:

@@ -102,6 +102,7 @@ func (r room) shortages(wanted runtime.Resources) []Shortage {
 	return short
 }
 
+// String describes the shortage for users.
 func (s Shortage) String() string {
 	unit := ""
 	if s.Dimension != Processes {

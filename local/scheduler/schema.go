@@ -28,6 +28,7 @@ type index struct {
 	value uint64
 }
 
+// schema returns the tables and their indexes.
 func schema() *memdb.DBSchema {
 	return &memdb.DBSchema{Tables: map[string]*memdb.TableSchema{
 		tableJobs: table(tableJobs, unique(func(j *Job) []byte { return text(j.ID) })),

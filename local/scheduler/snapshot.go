@@ -39,6 +39,7 @@ func (s Snapshot) EachAllocation(job runtime.RunnerID) iter.Seq[Allocation] {
 	return youngest[Allocation](s, tableAllocations, job)
 }
 
+// youngest yields the rows of a table, newest first; with a job only that job's.
 func youngest[T any](s Snapshot, table string, job runtime.RunnerID) iter.Seq[T] {
 	index, args := "id", []any{}
 	if job != "" {

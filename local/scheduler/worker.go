@@ -39,6 +39,7 @@ func pause(ctx context.Context, d time.Duration, early <-chan struct{}) {
 	}
 }
 
+// errConflicts is the error of a delivery whose plans were refused maxPlans times.
 var errConflicts = fmt.Errorf("%d plans in a row were refused", maxPlans)
 
 // worker dequeues evaluations and processes them, one at a time.
@@ -50,6 +51,7 @@ type worker struct {
 	dequeues, errors, resubmits backoff.Backoff
 }
 
+// newWorker returns a worker for evaluations of these types.
 func (s *Scheduler) newWorker(gate *gate, types ...runtime.EvaluationType) *worker {
 	return &worker{
 		s:         s,
@@ -124,6 +126,8 @@ func (w *worker) handle(ctx context.Context, d delivery) {
 	}
 }
 
+// process brings d's job to what is wanted: it plans on a snapshot, submits, and plans again with a
+// fresh snapshot if the plan was refused.
 func (w *worker) process(ctx context.Context, d delivery) error {
 	snap, err := w.reach(ctx, d, d.ModifyIndex, StepWait)
 	if err != nil {

@@ -84,6 +84,8 @@ func (t *Task) destroy(ctx context.Context) error {
 	return nil
 }
 
+// removalFailed records a failed removal, and wakes Wait. From the last try on, the task has
+// leaked.
 func (t *Task) removalFailed(try int, err error) {
 	t.record(runtime.TaskRemovalFailed, "", fmt.Errorf("try %d: %w", try, err))
 	t.config.Counts.RemovalFailures.Add(1)

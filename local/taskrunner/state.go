@@ -21,6 +21,7 @@ const (
 	Dead     Phase = "DEAD"
 )
 
+// phaseOrder is the order in which phases move.
 var phaseOrder = []Phase{Pending, Running, Stopping, Dead}
 
 // Before reports whether p comes before q.

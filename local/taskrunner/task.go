@@ -70,6 +70,7 @@ type Task struct {
 	failed error                   // the error of that removal
 }
 
+// errStopped is the cause of Run's live context after Stop.
 var errStopped = errors.New("the task was stopped")
 
 // New returns a task in a state: State{Phase: Pending}, or one that was saved, which counts as
@@ -298,6 +299,7 @@ func (t *Task) exited() *End {
 	return &end
 }
 
+// prestart runs the prestart hooks that haven't succeeded yet.
 func (t *Task) prestart(ctx context.Context) error {
 	for _, h := range t.config.Hooks {
 		p, ok := h.(Prestarter)

@@ -60,6 +60,7 @@ func (r *Ranges) Take(holder string) (int, error) {
 	return 0, fmt.Errorf("all %d ranges of user ids are in use (see %s)", r.Count, r.Dir)
 }
 
+// errTaken means that the next number must be tried.
 var errTaken = errors.New("another server took the range meanwhile")
 
 // replace takes over a link whose target is missing.

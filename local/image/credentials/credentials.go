@@ -101,6 +101,7 @@ type file struct {
 	Store   string            `json:"credsStore"`  // the helper for the others
 }
 
+// read parses a file of credentials.
 func read(path string) (*file, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

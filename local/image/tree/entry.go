@@ -95,6 +95,7 @@ func (u *unpacker) fill(file io.Writer, content io.Reader) error {
 	}
 }
 
+// file unpacks a regular file, with owner, mode, attributes and time.
 func (u *unpacker) file(base string, header *tar.Header, content io.Reader) (err error) {
 	if header.Size > u.limits.Bytes-u.written {
 		return fault.TooLarge("it takes more than %s", fault.Size(u.limits.Bytes))
@@ -123,6 +124,7 @@ func (u *unpacker) file(base string, header *tar.Header, content io.Reader) (err
 	return u.parent.Chtimes(base, header.ModTime, header.ModTime)
 }
 
+// directory makes a directory, or changes an existing one to what the entry says.
 func (u *unpacker) directory(base string, header *tar.Header) error {
 	if err := u.parent.Mkdir(base, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -171,6 +173,7 @@ func (u *unpacker) link(base string, header *tar.Header) error {
 	return u.root.Link(target, path.Join(u.at, base))
 }
 
+// fifo makes a named pipe.
 func (u *unpacker) fifo(base string, header *tar.Header) error {
 	dir, err := u.parent.Open(".")
 	if err != nil {

@@ -255,6 +255,7 @@ type metered struct {
 	u     *unpacker
 }
 
+// Read implements io.Reader.
 func (m *metered) Read(p []byte) (int, error) {
 	if err := m.ended(); err != nil {
 		return 0, err

@@ -70,6 +70,7 @@ func Open(config *Config, helper Helper, log *zap.Logger, problems *problems.Lis
 	return a
 }
 
+// open starts to listen for DNS queries. Its error is why new runners can't have a network.
 func (a *Access) open() error {
 	if a.helper.Err != nil {
 		return a.helper.Err

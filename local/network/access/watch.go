@@ -78,10 +78,11 @@ const sharedTable, tablePrefix = "rockpool", "rockpool-"
 type touched struct {
 	wake chan struct{} // a hint, capacity 1: take returns something
 
-	mu     sync.Mutex
+	mu     sync.Mutex      // guards tables
 	tables map[string]bool // guarded by mu
 }
 
+// add records a changed table, and sends the hint. Tables of other programs are ignored.
 func (t *touched) add(table string) {
 	if table != "" && table != sharedTable && !strings.HasPrefix(table, tablePrefix) {
 		return
@@ -112,6 +113,8 @@ var unfenced = taskrunner.End{Reason: runtime.GoneStoppedOutside, Message: "anot
 // Verify verifies all runners' packet filters, and ends the runners whose filters were changed.
 func (a *Access) Verify(ctx context.Context) { a.verify(ctx, func(*Runner) bool { return true }) }
 
+// verify verifies the packet filters of the runners that of selects. It ends a runner only if its
+// present filter was certainly changed.
 func (a *Access) verify(ctx context.Context, of func(*Runner) bool) {
 	type sandbox struct {
 		slot int

@@ -103,6 +103,7 @@ func Lease(id string, l network.Lease) error {
 	return lease(id, l.Addresses, network.LeaseTime)
 }
 
+// lease adds addresses to the sets of a runner's names, with a timeout.
 func lease(id string, addresses []netip.Addr, within time.Duration) error {
 	conn, err := nftables.New()
 	if err != nil {

@@ -37,6 +37,7 @@ type pair struct {
 	ns     netns.NsHandle
 }
 
+// makeLink makes a link with one end in a process's network namespace. The caller closes the pair.
 func makeLink(id string, pid int, p network.Policy) (*pair, error) {
 	ns, err := netns.GetFromPid(pid)
 	if err != nil {
@@ -172,6 +173,7 @@ func await(done func() (bool, error), otherwise string, args ...any) error {
 	}
 }
 
+// A neighbour is an address at the other end of a link, and its hardware address.
 type neighbour struct {
 	at  netip.Addr
 	mac net.HardwareAddr

@@ -22,11 +22,13 @@ type ruleset struct {
 	chains []chain // a chain comes before those that jump to it
 }
 
+// A set is a set of a table.
 type set struct {
 	nftables.Set
 	elements []nftables.SetElement // of a constant set
 }
 
+// A chain is a chain of a table, with its rules in order.
 type chain struct {
 	nftables.Chain
 	rules [][]expr.Any
@@ -84,6 +86,7 @@ func (r ruleset) verify(conn *nftables.Conn) error {
 	return fmt.Errorf("%w: %s; %s", ErrUnread, first.Error(), second.Error())
 }
 
+// verifyOnce reads the table back once. ErrChanged may be due to a read during another change.
 func (r ruleset) verifyOnce(conn *nftables.Conn) error {
 	t, err := conn.ListTableOfFamily(r.name, r.family)
 	if errors.Is(err, unix.ENOENT) {
@@ -123,6 +126,7 @@ func contents(t *nftables.Table) int {
 	return int(binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, t.Use)))
 }
 
+// verifyRules compares a chain's rules with those that were made.
 func verifyRules(conn *nftables.Conn, t *nftables.Table, c chain) error {
 	rules, err := conn.GetRules(t, &c.Chain)
 	if err != nil {
@@ -139,6 +143,8 @@ func verifyRules(conn *nftables.Conn, t *nftables.Table, c chain) error {
 	return nil
 }
 
+// verifySets compares the table's sets with those that were made, and the elements of constant
+// ones.
 func (r ruleset) verifySets(conn *nftables.Conn, t *nftables.Table) error {
 	found, err := conn.GetSets(t)
 	if err != nil {

@@ -40,12 +40,13 @@ type Mapping struct {
 	At   netip.AddrPort
 }
 
+// A runner is a runner's mapped ports.
 type runner struct {
 	cancel    context.CancelFunc
 	listeners []net.Listener
-	parts     sync.WaitGroup
-	tokens    chan struct{} // a value for each connection
-	ofAll     chan struct{} // the Mapper's
+	parts     sync.WaitGroup // goroutines of listeners and connections; close waits for them
+	tokens    chan struct{}  // a value for each connection
+	ofAll     chan struct{}  // the Mapper's
 }
 
 // Open maps a runner's ports. A mapping with an address gets that one, else a free port. It returns
@@ -127,6 +128,7 @@ func (r *runner) close() {
 	r.parts.Wait()
 }
 
+// serve accepts connections until ctx ends. It closes connections beyond the limits.
 func (r *runner) serve(ctx context.Context, listener net.Listener, target netip.AddrPort) {
 	for {
 		conn, err := listener.Accept()

@@ -61,16 +61,17 @@ type Resolver struct {
 	config Config
 	udp    net.PacketConn
 	tcp    net.Listener
-	tokens chan struct{}
+	tokens chan struct{}  // a value for each query of all runners
 	parts  sync.WaitGroup // goroutines of Run, which waits for them
 
 	mu      sync.Mutex // guards the fields below
 	runners map[netip.Addr]*client
 }
 
+// A client is a runner that may send queries, with its state.
 type client struct {
 	Runner
-	tokens chan struct{}
+	tokens chan struct{}            // a value for each of its queries
 	leased map[netip.Addr]time.Time // guarded by Resolver.mu
 }
 
@@ -150,6 +151,7 @@ func (r *Resolver) begin(a *client, f func()) bool {
 	return true
 }
 
+// serveUDP answers queries over UDP until ctx ends.
 func (r *Resolver) serveUDP(ctx context.Context) {
 	for packet := make([]byte, maxMessage); ; {
 		n, from, err := r.udp.ReadFrom(packet)
@@ -173,6 +175,8 @@ func (r *Resolver) serveUDP(ctx context.Context) {
 	}
 }
 
+// serveTCP accepts connections until ctx ends. It closes those that aren't a runner's or exceed the
+// limits.
 func (r *Resolver) serveTCP(ctx context.Context) {
 	for {
 		conn, err := r.tcp.Accept()
@@ -294,6 +298,7 @@ func roomOf(p *dnsmessage.Parser) int {
 	}
 }
 
+// reply returns a packed answer to a query; nil: it can't be packed.
 func reply(to dnsmessage.Header, q *dnsmessage.Question, code dnsmessage.RCode, answers []dnsmessage.Resource) []byte {
 	m := dnsmessage.Message{Header: dnsmessage.Header{
 		ID: to.ID, Response: true, OpCode: to.OpCode, RecursionDesired: to.RecursionDesired, RecursionAvailable: true,

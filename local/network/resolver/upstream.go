@@ -78,6 +78,8 @@ func exchange(ctx context.Context, server netip.AddrPort, q dnsmessage.Question)
 	return nil, fmt.Errorf("name server %s: its answer is truncated", server)
 }
 
+// exchangeOver sends a query over one protocol, and waits for the matching answer until ctx ends.
+// Over UDP it ignores other packets.
 func exchangeOver(ctx context.Context, protocol string, server netip.AddrPort, q dnsmessage.Question) (*dnsmessage.Message, error) {
 	var d net.Dialer // a new port each time, so that answers can't be forged by guessing port and id
 	conn, err := d.DialContext(ctx, protocol, server.String())

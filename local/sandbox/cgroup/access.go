@@ -65,6 +65,7 @@ func (h Hierarchy) Prepare(path string) error {
 	return err
 }
 
+// prepare makes the cgroup and those above it, and adds missing permissions.
 func (h Hierarchy) prepare(path string) error {
 	at := h.Mount
 	for name := range strings.SplitSeq(strings.Trim(path, "/"), "/") {

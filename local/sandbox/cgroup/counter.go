@@ -91,6 +91,7 @@ func (c *Counter) close() {
 	}
 }
 
+// sumOf returns the sum of the numbers after key in the open files.
 func sumOf(files []*os.File, key string) (all int64, err error) {
 	for _, f := range files {
 		var text [countSize]byte

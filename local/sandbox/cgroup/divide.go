@@ -180,6 +180,8 @@ func set(dir, file string, value int64, optional bool) error {
 	return setText(dir, file, strconv.FormatInt(value, 10), optional)
 }
 
+// setText writes a text to a cgroup's file, and returns an error unless the file then contains
+// exactly that.
 func setText(dir, file, text string, optional bool) error {
 	at := filepath.Join(dir, file)
 	got, err := exchange(at, text)

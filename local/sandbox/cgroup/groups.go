@@ -141,6 +141,7 @@ func (all Hierarchies) Check(pid int, path string, want Limits) (Groups, error) 
 	return g, nil
 }
 
+// A check is the value that a cgroup's file must have.
 type check struct {
 	group    Group
 	file     string
@@ -148,6 +149,7 @@ type check struct {
 	optional bool // swap isn't accounted on every kernel
 }
 
+// checks returns the checks for limits; a limit of 0 isn't checked.
 func (g Groups) checks(want Limits) (checks []check) {
 	memory := strconv.FormatInt(want.Memory, 10)
 	if want.Processes != 0 {
@@ -249,6 +251,7 @@ func filesIn(dirs []string, file string) (paths []string) {
 	return paths
 }
 
+// sum returns the sum of the numbers after key in files.
 func sum(paths []string, key string) (all int64, err error) {
 	for _, path := range paths {
 		n, err := value(path, key)

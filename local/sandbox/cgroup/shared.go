@@ -37,6 +37,7 @@ func withProcesses(dir string) (dirs []string, err error) {
 	return dirs, err
 }
 
+// shareBuffers limits the socket buffers of TCP, in version 1.
 func (all Hierarchies) shareBuffers(path string, want Shared) error {
 	h, ok := all.Controller("memory")
 	if !ok || h.V2 {
@@ -50,6 +51,8 @@ func (all Hierarchies) shareBuffers(path string, want Shared) error {
 	return err
 }
 
+// shareDisks limits reads from disks: in version 2 for all commands together, in version 1 for each
+// cgroup.
 func (all Hierarchies) shareDisks(path string, want Shared) error {
 	if want.Read == 0 || len(want.Disks) == 0 {
 		return nil

@@ -102,6 +102,7 @@ func prepare() error {
 	return nil
 }
 
+// run serves one request from stdin. After a failed create it removes what is left.
 func run() (helper.Answer, error) {
 	if err := prepare(); err != nil {
 		return helper.Answer{}, err

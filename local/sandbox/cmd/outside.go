@@ -29,6 +29,7 @@ const outsideMount = "/run/rockpool/outside"
 // that it can be returned when the sandbox is removed.
 const takenFile = "outside"
 
+// taken is the record of a taken directory. It is stored, so its fields keep their names.
 type taken struct {
 	Path   string
 	Device uint64

@@ -21,6 +21,7 @@ func rlimits(of []specs.POSIXRlimit) (all []configs.Rlimit, err error) {
 	return all, nil
 }
 
+// rlimitNumbers has the rlimits that a spec can have.
 var rlimitNumbers = map[string]int{
 	"RLIMIT_SIGPENDING": unix.RLIMIT_SIGPENDING, "RLIMIT_MSGQUEUE": unix.RLIMIT_MSGQUEUE, "RLIMIT_MEMLOCK": unix.RLIMIT_MEMLOCK,
 	"RLIMIT_NOFILE": unix.RLIMIT_NOFILE, "RLIMIT_CORE": unix.RLIMIT_CORE, "RLIMIT_NICE": unix.RLIMIT_NICE, "RLIMIT_RTPRIO": unix.RLIMIT_RTPRIO,

@@ -7,8 +7,8 @@ import (
 
 // turns serializes the requests for each sandbox.
 type turns struct {
-	mu   sync.Mutex // guards busy
-	busy map[string]chan struct{}
+	mu   sync.Mutex               // guards busy
+	busy map[string]chan struct{} // by sandbox; closed when its request ends
 }
 
 // take waits until no other request works on id. The caller must call end.

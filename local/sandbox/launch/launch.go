@@ -80,6 +80,8 @@ func (l Direct) Do(ctx context.Context, group string, q helper.Request) error {
 	return err
 }
 
+// run performs a request with a maker if possible, else with a process of its own. files become its
+// descriptors from 3 on.
 func (l Direct) run(ctx context.Context, group string, q helper.Request, files ...*os.File) (helper.Answer, error) {
 	if path.Base(group) != q.ID {
 		return helper.Answer{}, fmt.Errorf("%s sandbox %s: %s isn't its cgroup", q.Command, q.ID, group)

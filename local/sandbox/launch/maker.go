@@ -31,6 +31,7 @@ type Maker struct {
 // and another one is started.
 const readsWithin = 10 * time.Second
 
+// errMakerClosed is the error of requests after Close.
 var errMakerClosed = errors.New("the maker of sandboxes was closed")
 
 // Close ends the process after the requests that it is serving, and waits for its end.
@@ -133,6 +134,7 @@ func (l Direct) order(ctx context.Context, parent string, q helper.Request, file
 	return answer, nil
 }
 
+// replyPair returns both ends of a socket for one answer.
 func replyPair() (own *net.UnixConn, its *os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

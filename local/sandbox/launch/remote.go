@@ -94,6 +94,8 @@ func (r Remote) owns(group, id string) error {
 	return nil
 }
 
+// ask sends a request, and returns the answer or its error. An UnreachableError: there was no
+// answer.
 func (r Remote) ask(ctx context.Context, q helper.Request, file *os.File) (helper.Answer, error) {
 	answer, err := r.exchange(ctx, q, file)
 	switch {

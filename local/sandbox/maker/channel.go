@@ -68,6 +68,7 @@ func (c channel) meet() (pid int, err error) {
 	return 0, errors.New("the kernel didn't report the first process's id")
 }
 
+// receive reads one packet, and returns its control message. It waits at most firstWithin.
 func (c channel) receive(word string) (control []byte, err error) {
 	var failed failure
 	packet := make([]byte, unsafe.Sizeof(failed))

@@ -277,6 +277,7 @@ var limitNumbers = map[string]uintptr{
 	"RLIMIT_NOFILE": unix.RLIMIT_NOFILE, "RLIMIT_CORE": unix.RLIMIT_CORE, "RLIMIT_NICE": unix.RLIMIT_NICE, "RLIMIT_RTPRIO": unix.RLIMIT_RTPRIO,
 }
 
+// limits adds the process's rlimits to the script.
 func (p *plan) limits(s *script) error {
 	for _, limit := range p.spec.Process.Rlimits {
 		number, known := limitNumbers[limit.Type]
@@ -295,6 +296,7 @@ var capabilityNumbers = map[string]uint{
 	"CAP_SETGID": unix.CAP_SETGID, "CAP_SETUID": unix.CAP_SETUID, "CAP_SETPCAP": unix.CAP_SETPCAP,
 }
 
+// capabilityBits returns a set of capabilities as bits.
 func capabilityBits(names []string) (bits uint64, err error) {
 	for _, name := range names {
 		number, known := capabilityNumbers[name]

@@ -27,7 +27,7 @@ const deviceDir = "/dev"
 // A Maker makes sandboxes around one root directory, and ends them. Its methods are safe for
 // concurrent use, for different sandboxes.
 type Maker struct {
-	jobs chan job
+	jobs chan job // unbuffered: a stage receives each job; closed only by a failing New
 	// entersTime: a process enters its new time namespace when it executes a program.
 	entersTime bool
 
@@ -145,6 +145,8 @@ func (m *Maker) openExtra(b Sandbox) (all []bind, err error) {
 	return all, nil
 }
 
+// cloneFlags has the namespaces that a first process is cloned into. It enters the others by
+// unshare.
 var cloneFlags = map[specs.LinuxNamespaceType]uint64{
 	specs.UserNamespace: unix.CLONE_NEWUSER, specs.PIDNamespace: unix.CLONE_NEWPID, specs.MountNamespace: unix.CLONE_NEWNS,
 	specs.IPCNamespace: unix.CLONE_NEWIPC, specs.UTSNamespace: unix.CLONE_NEWUTS, specs.NetworkNamespace: unix.CLONE_NEWNET,
@@ -333,6 +335,7 @@ func Users(users, groups []specs.LinuxIDMapping) (*os.File, error) {
 	return namespace, nil
 }
 
+// users maps the ids of the process on the channel, and opens its user namespace.
 func (c channel) users(users, groups []specs.LinuxIDMapping) (*os.File, error) {
 	pid, err := c.meet()
 	if err != nil {

@@ -15,6 +15,7 @@ type mountOptions struct {
 	rbind     bool
 }
 
+// options has the mount options that a spec can have; others are passed to the file system.
 var options = map[string]mountOptions{
 	"ro":      {flags: unix.MS_RDONLY, attr: unix.MOUNT_ATTR_RDONLY},
 	"nosuid":  {flags: unix.MS_NOSUID, attr: unix.MOUNT_ATTR_NOSUID},
@@ -28,6 +29,7 @@ var options = map[string]mountOptions{
 	"rw":      {},
 }
 
+// parseOptions parses the options of a spec's mount.
 func parseOptions(all []string) (o mountOptions) {
 	var data []string
 	for _, name := range all {

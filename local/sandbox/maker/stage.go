@@ -120,6 +120,7 @@ func newStage(root string, shared []specs.Mount, device specs.Mount, jobs chan j
 	return <-ready
 }
 
+// build makes the stage's mounts, and leaves the machine's. It changes the calling thread.
 func (s *stage) build(root string, shared []specs.Mount, device specs.Mount) error {
 	binds := []bind{}
 	defer func() {
@@ -191,6 +192,7 @@ func under(root string, all []specs.Mount) (moved []specs.Mount) {
 // deviceNames are the machine's devices in every sandbox.
 var deviceNames = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
+// openDevices opens the devices of deviceNames; the caller closes them, also after an error.
 func openDevices() (all []bind, err error) {
 	for _, name := range deviceNames {
 		b, err := openBind(specs.Mount{Source: "/dev/" + name, Destination: name, Options: []string{"bind", "nosuid", "noexec"}})
@@ -239,6 +241,7 @@ func (s *stage) serve() {
 	}
 }
 
+// do mounts what a job needs, clones its first process, and unmounts everything again.
 func (s *stage) do(j job) (pid int, err error) {
 	root := hostRoot
 	if j.root != nil {

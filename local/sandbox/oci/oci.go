@@ -75,6 +75,8 @@ func (r Runtime) knowsTime(ctx context.Context) bool {
 	return err == nil && json.Unmarshal(said, &features) == nil && slices.Contains(features.Linux.Namespaces, "time")
 }
 
+// version returns the first line of a runtime's --version, with Rockpool's flags, so that it also
+// tests these.
 func (r Runtime) version(ctx context.Context, name string) (string, error) {
 	cmd := r.command(ctx, r.Path, append(r.flags(name, Box{Dir: "/nonexistent"}), "--version"))
 	said, err := cmd.CombinedOutput()

@@ -78,6 +78,8 @@ func (m Machine) runs(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o001 != 0
 }
 
+// coreMHz returns the clock of one core in MHz: the kernel's maximum, else the present clock, else
+// the default.
 func coreMHz() int {
 	if text, err := os.ReadFile("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"); err == nil {
 		if kHz, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && kHz >= 1000 {

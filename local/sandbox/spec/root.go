@@ -58,6 +58,7 @@ var hostFiles = []string{
 	"/etc/protocols", "/etc/services", "/etc/ssl/openssl.cnf", "/etc/inputrc", "/etc/locale.alias",
 }
 
+// ownFiles are the files of a sandbox's /etc that don't come from the machine.
 var ownFiles = map[string]string{
 	"/etc/passwd": "root:x:0:0:root:/root:/bin/sh\n" +
 		"runner:x:1000:1000:runner:/workspace:/bin/sh\n" +

@@ -89,6 +89,7 @@ func New(s Sandbox, m Machine) *specs.Spec {
 	return made
 }
 
+// newSpec returns the spec of a sandbox that uses the machine's kernel.
 func newSpec(s Sandbox, m Machine) *specs.Spec {
 	if s.Users == nil {
 		s.Users = &Users{First: FirstUID + s.Slot*UIDs, Count: UIDs}
@@ -175,6 +176,8 @@ const (
 	searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
+// agentCapabilities are what the agent needs to start commands as other users, end them, and write
+// files for them. They hold only in the sandbox's user namespace.
 var agentCapabilities = []string{
 	"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SETPCAP", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER",
 }
@@ -191,6 +194,8 @@ var maskedPaths = []string{
 // terminalGroup is the group tty of /etc/group.
 const terminalGroup = 5
 
+// mounts returns the mounts of a sandbox, in order. Everything writable is a tmpfs with a size
+// limit.
 func mounts(s Sandbox, m Machine) []specs.Mount {
 	size := func(mib int) string { return fmt.Sprintf("size=%dm", mib) }
 	// An inode takes about 1 KiB of the runner's memory, and doesn't count against the tmpfs's size.
@@ -244,6 +249,7 @@ func quota(r Resources, m Machine) int64 {
 	return max(int64(r.CPUMHz)*cpuPeriod/int64(m.CoreMHz), 1000) // the kernel's minimum
 }
 
+// limits returns the cgroup limits of a sandbox: those of its commands, plus room for the agent.
 func limits(r Resources, m Machine) *specs.LinuxResources {
 	memory := int64(r.MemoryMiB) << 20
 	processes := int64(r.Processes) + agentThreads
