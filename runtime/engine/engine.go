@@ -106,9 +106,9 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		runners:  runners{feed: runnerfeed.New()},
 		sessions: newSessionTable(),
 		batches:  newBatches(),
-		claims:   once.Keeping[runtime.RunnerID](),
+		claims:   once.NewCachingGroup[runtime.RunnerID](),
 		holders:  holders{calls: map[string]*holding{}},
-		runs:     once.Passing[runtime.Execution](),
+		runs:     once.NewGroup[runtime.Execution](),
 	}
 	e.agents = usage.New(func(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
 		return cluster.Dial(runtime.Spare(ctx), id)

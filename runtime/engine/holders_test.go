@@ -108,7 +108,7 @@ func TestHolderGetsANewRunnerAfterRelease(t *testing.T) {
 	in.InactivityTimeout = ptr(1)
 	var last runtime.Runner
 	in.WaitFor = ptr(60)
-	for range 2 { // the second one resumes, unless the first one expired by then
+	for range 2 { // the second one resumes, unless the first one expired before
 		var err error
 		if last, err = b.Claim(t.Context(), in); err != nil {
 			t.Fatal(err)

@@ -117,7 +117,7 @@ func TestAgentThatIgnoresLimitsLosesItsRunner(t *testing.T) {
 		if !hello(t, conn) {
 			return
 		}
-		go func() { // reads and ignores what it is told
+		go func() { // reads the server's frames and ignores them
 			frames := agent.NewFrameReader(conn, agent.AgentSide)
 			for {
 				if _, _, err := frames.Next(); err != nil {
@@ -231,7 +231,7 @@ func TestRunContinuesWithoutItsCaller(t *testing.T) {
 	b.environment(t, "a", 1)
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	for i := range 20 { // which of the two goes on first differs
+	for i := range 20 { // which of the two continues first differs
 		in := RunInput{EnvironmentID: "a", Command: []string{"echo", "x"}, WaitFor: ptr(patient), Key: fmt.Sprint(i)}
 		if _, err := b.Execute(gone, in); err != nil && !errors.Is(err, context.Canceled) {
 			t.Fatal(err)

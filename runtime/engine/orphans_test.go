@@ -88,7 +88,7 @@ func TestOutputUnknownToAnOlderDatabaseIsMoved(t *testing.T) {
 	}
 	b.wantOutput(t, old.ID, "old\n")
 	b.stop()
-	b.start(t) // it stays, and is told of
+	b.start(t) // the output is kept, and health reports it
 	if c := b.component(t, "orphaned output"); len(b.orphaned(t)) != 1 || c.Status != HealthDegraded || !strings.Contains(c.Message, " 1 logs (1 MiB)") {
 		t.Errorf("%+v", c)
 	}

@@ -60,7 +60,7 @@ const (
 )
 
 // Output returns the events of output, and of its loss, that exist after a cursor. They have about
-// maxBytes in total. There are at most 4096 of them, and at least one if any exists. next is the
+// maxBytes in total. There are at most 4096 of them, and at least one if any exists. Next is the
 // cursor after them. end says that the execution has ended and this is its last output. It calls
 // charge with the data of each output event. An error of charge ends the page, and is returned only
 // if the page is empty.

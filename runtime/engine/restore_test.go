@@ -278,7 +278,7 @@ func TestClosedStdinStaysClosedAfterARestart(t *testing.T) {
 func TestRunContinuesAfterARestart(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
-	text := strings.Repeat("0123456789abcdef", 64<<10) // more than the agent takes at once
+	text := strings.Repeat("0123456789abcdef", 64<<10) // more than one message to the agent holds
 	in := RunInput{EnvironmentID: "a", Command: []string{"cat"}, Stdin: &text, WaitFor: ptr(patient), Key: "k"}
 	x, err := b.Execute(t.Context(), in)
 	if err != nil {

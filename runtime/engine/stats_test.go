@@ -163,7 +163,7 @@ func TestWatchersAreCounted(t *testing.T) {
 	if _, err := b.WatchTicket(ctx, waits.ID); err != nil {
 		t.Fatal(err)
 	}
-	left := b.Watching(WatchExecution)
+	left := b.CountSubscription(WatchExecution)
 	counted := func(want map[WatchKind]int64) func() bool {
 		return func() bool { return cmp.Equal(want, b.Stats().Watchers) }
 	}

@@ -111,7 +111,7 @@ func TestForgedGrantsAreRefused(t *testing.T) {
 			t.Errorf("%s: %+v, %v", what, caller.Principal, err)
 		}
 	}
-	// What was signed can't be changed.
+	// A changed grant doesn't match its signature.
 	text := good().text()
 	for what, other := range map[string]string{
 		"another object":     swap(t, text, `"x"`, `"y"`),

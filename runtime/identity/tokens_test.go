@@ -117,7 +117,7 @@ func TestDeletedTenantsTokensAreRevoked(t *testing.T) {
 			for {
 				_, _, err := b.CreateToken(t.Context(), access.Server(), NewToken{Kind: access.KindToken, Name: "late", Role: access.Client, Tenant: "physics"})
 				if err != nil {
-					return // there is no such tenant any more
+					return // the tenant no longer exists
 				}
 				select {
 				case begun <- struct{}{}:

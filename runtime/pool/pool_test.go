@@ -244,7 +244,7 @@ func TestFailingStartsBackOff(t *testing.T) {
 	}
 	runOver(t, 5, breaks, func(t *testing.T, b *bed) {
 		settle(time.Hour)
-		// 5 at once, then 1 after 1, 2, 4 … s and then every minute.
+		// 5 immediately, then 1 after 1, 2, 4 … s and then every minute.
 		if n := b.fake.Starts(); n < 50 || n > 80 {
 			t.Errorf("%d starts in an hour", n)
 		}

@@ -254,7 +254,7 @@ func TestCallersTakeTurns(t *testing.T) {
 		var order []string
 		for len(order) < 7 {
 			select {
-			case gate <- struct{}{}: // a runner is ready, unless it isn't wanted any more
+			case gate <- struct{}{}: // a runner is ready, unless it is no longer needed
 				settle(time.Second)
 			case <-time.After(time.Hour):
 				t.Fatal("no runner starts")

@@ -426,7 +426,7 @@ func TestConcurrentCallersNeverExceedTheQuota(t *testing.T) {
 		t.Errorf("%d claims", n)
 	}
 	for r := range resources {
-		// What is left is exactly the limit.
+		// Exactly the limit can be acquired afterwards.
 		for range limit {
 			if err := l.Acquire("a", r); err != nil {
 				t.Error(err)

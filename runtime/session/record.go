@@ -98,7 +98,7 @@ func (r *record) add(ctx context.Context, stream *agent.Session, record output.R
 
 // flush writes what was added and acknowledges it. It first removes finished executions if room is
 // needed. Output that a full disk refuses is recorded as lost, and readers of the log see that.
-// flush returns false if ctx ended before there was room, or if another server leads. Then the
+// If ctx ended before there was room, or if another server leads, flush returns false. Then the
 // agent still has the output, for the next server.
 func (r *record) flush(ctx context.Context, stream *agent.Session) bool {
 	if r.log.Pending() == 0 {

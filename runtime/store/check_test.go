@@ -180,7 +180,7 @@ func TestCheckRecovers(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.wantBroken(t, path, "replaced", "restore")
-		// What is stored meanwhile isn't written into the other file.
+		// Writes meanwhile don't reach the other file.
 		if err := s.PutRunner(t.Context(), runtime.Runner{ID: "meanwhile"}, nil); err != nil {
 			t.Fatal(err)
 		}

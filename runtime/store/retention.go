@@ -129,8 +129,9 @@ func (s *Store) Removals(ctx context.Context) ([]runtime.ExecutionID, error) {
 	return s.ids(ctx, "list output to be removed", "SELECT execution FROM removals WHERE NOT EXISTS (SELECT 1 FROM executions WHERE id = execution)")
 }
 
-// Removed records that the output of deleted executions was removed. In a shared database it deletes it.
-func (s *Store) Removed(ctx context.Context, ids []runtime.ExecutionID) error {
+// MarkOutputRemoved records that the output of deleted executions was removed. In a shared database
+// it deletes it.
+func (s *Store) MarkOutputRemoved(ctx context.Context, ids []runtime.ExecutionID) error {
 	if len(ids) == 0 {
 		return nil
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 // TestFullDiskRefusesOnlyTheWritesThatDoNotFit checks writes that share a transaction: those that
-// returned an error aren't stored, and the others are. SQLite gives up a whole transaction if one
-// statement finds no room.
+// returned an error aren't stored, and the others are. SQLite abandons a whole transaction if one
+// statement doesn't fit.
 func TestFullDiskRefusesOnlyTheWritesThatDoNotFit(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	var pages int

@@ -14,7 +14,7 @@ func TestGateAdmitsByPriorityThenByTurns(t *testing.T) {
 	for name, test := range map[string]struct {
 		waiting []string // environment, or tenant/environment, and ! for one that a claim waits for
 		leave   int      // who gives up
-		hurry   int      // for whom a claim comes later
+		hurry   int      // the caller whose claim arrives later
 		calm    int      // whose claim is gone
 		order   string
 	}{
