@@ -151,6 +151,7 @@ func (p Principal) Allow(name Operation) error {
 	return nil
 }
 
+// join lists rights for an error message.
 func join(rights []Right) string {
 	names := make([]string, len(rights))
 	for i, r := range rights {

@@ -143,6 +143,8 @@ func (l *Log) Append(e Entry) {
 	}
 }
 
+// enqueue gives e its time and ID, and adds it to the queue. If the log is closed, it returns true,
+// and the caller stores the entry itself.
 func (l *Log) enqueue(e *Entry) (late bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -64,6 +64,7 @@ func (e *Engine) Stats() Stats {
 	return s
 }
 
+// poolStats returns the status of each pool, in order of the environment.
 func (e *Engine) poolStats() []PoolStats {
 	pools, _ := e.catalog.allPools()
 	all := make([]PoolStats, len(pools))

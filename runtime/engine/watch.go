@@ -92,6 +92,7 @@ func (e *Engine) Activity(ctx context.Context, tenant *runtime.TenantID) runtime
 	return a
 }
 
+// poolAlert returns the alert of an environment's pool; it is zero if there is none.
 func (e *Engine) poolAlert(id runtime.EnvironmentID) runtime.PoolAlert {
 	p := e.catalog.pool(id)
 	if p == nil {

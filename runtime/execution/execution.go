@@ -109,6 +109,7 @@ func Decide(f Facts) runtime.End {
 	}
 }
 
+// limitEnd returns the end of an execution that a limit or a cancellation stopped.
 func limitEnd(outcome runtime.Outcome, l Limits) runtime.End {
 	end := runtime.End{Outcome: outcome}
 	switch outcome {

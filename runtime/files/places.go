@@ -51,6 +51,7 @@ func (p *places) enter(ctx context.Context, id runtime.RunnerID) (leave func(), 
 	}, nil
 }
 
+// use returns the runner's places, and counts the caller as one of their users until unuse.
 func (p *places) use(id runtime.RunnerID) *runnerPlaces {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,6 +67,7 @@ func (p *places) use(id runtime.RunnerID) *runnerPlaces {
 	return ours
 }
 
+// unuse ends a use. The last one deletes the runner's places.
 func (p *places) unuse(id runtime.RunnerID, ours *runnerPlaces) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -122,4 +122,6 @@ func narrowed(p access.Principal, asked *runtime.TenantID) (tenant *runtime.Tena
 func (g *Guard) Go(ctx context.Context, f func(context.Context)) error { return g.engine.Go(ctx, f) }
 
 // CountSubscription counts a subscription; see [engine.Engine.CountSubscription].
-func (g *Guard) CountSubscription(kind engine.WatchKind) (left func()) { return g.engine.CountSubscription(kind) }
+func (g *Guard) CountSubscription(kind engine.WatchKind) (left func()) {
+	return g.engine.CountSubscription(kind)
+}

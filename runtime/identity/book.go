@@ -95,6 +95,7 @@ func New(c Config) *Book {
 	return b
 }
 
+// newLive returns a token with a context that ends when the token is revoked or expires.
 func newLive(t access.Token) *liveToken {
 	live := &liveToken{Token: t}
 	if !t.LastUsedAt.IsZero() {
@@ -210,6 +211,8 @@ func (b *Book) Run(ctx context.Context) error {
 	}
 }
 
+// flush stores the last use of the tokens that were used since the previous flush. Those that could
+// not be stored are tried again at the next one.
 func (b *Book) flush(ctx context.Context) {
 	used := map[string]time.Time{}
 	b.mu.RLock()

@@ -36,6 +36,7 @@ type grants struct {
 	signer jose.Signer
 }
 
+// newGrants returns grants signed with a key that is derived from key.
 func newGrants(key []byte) grants {
 	derived := derive(key, "rockpool grants")
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: derived}, nil)

@@ -101,6 +101,7 @@ func (b *Book) count(with access.Token) (live, all int) {
 	return live, all
 }
 
+// validate checks the input, except for whether its tenant exists.
 func (in NewToken) validate() error {
 	if err := validateName("name", in.Name); err != nil {
 		return err

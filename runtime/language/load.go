@@ -63,6 +63,7 @@ func Load(file string) (*Set, error) {
 	return Default().extend(file, text)
 }
 
+// unreadable returns the error of a file that can't be read, without repeating its path.
 func unreadable(file string, err error) *Error {
 	var of *fs.PathError
 	if errors.As(err, &of) {

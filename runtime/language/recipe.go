@@ -127,6 +127,8 @@ var values = map[string]func(Program) string{
 	"{class}":     Program.class,
 }
 
+// class returns the name of the program's class; by default it is the file's name without its
+// extension.
 func (p Program) class() string {
 	if p.Class != "" {
 		return p.Class

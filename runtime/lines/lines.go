@@ -152,6 +152,7 @@ func (b *Book) Read(ctx context.Context, source Source, q Query) (page Page, err
 	return page, err
 }
 
+// forget deletes the kept places of an execution.
 func (b *Book) forget(id runtime.ExecutionID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,6 +162,7 @@ func (b *Book) forget(id runtime.ExecutionID) {
 	}
 }
 
+// page finds where to begin, and reads the page from there.
 func (e *entry) page(ctx context.Context, source Source, q Query) (Page, error) {
 	at, tail, all, err := e.find(ctx, source, &q)
 	if err != nil {

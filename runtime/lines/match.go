@@ -26,6 +26,8 @@ func newMatcher(text string, matchCase bool) *matcher {
 	return m
 }
 
+// in reports whether a line contains the text, as a terminal shows the line: escape sequences don't
+// count.
 func (m *matcher) in(line []byte) bool {
 	if bytes.IndexByte(line, escape) >= 0 {
 		m.shown = appendShown(m.shown[:0], line)

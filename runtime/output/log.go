@@ -176,6 +176,7 @@ func (l *Log) Flush() error {
 	return nil
 }
 
+// write appends the encoded records to the file, which the first write creates.
 func (l *Log) write() error {
 	if l.file == nil {
 		file, err := l.place.Create()

@@ -195,6 +195,7 @@ func (o *owner) draining() bool {
 	return o.pool.options.Draining != nil && o.pool.options.Draining()
 }
 
+// noRunner returns the error of a claim that got no runner, with the best known reason.
 func (o *owner) noRunner() error {
 	reason := o.failures.Reason
 	switch {

@@ -159,7 +159,7 @@ type Claim struct {
 	Waits func() error
 }
 
-// ErrUnwanted, as the cause of a claim's ctx, says that no retry of the claim's key will want its
+// ErrUnwanted is the cause of a claim's ctx if no retry of the claim's key will want its
 // runner either.
 var ErrUnwanted = errors.New("the claim is no longer wanted")
 
@@ -217,6 +217,7 @@ func (p *Pool) Renew(ctx context.Context, id runtime.RunnerID) (runtime.Runner, 
 	})
 }
 
+// use changes a claimed runner's number of uses, and renews the claim.
 func (p *Pool) use(ctx context.Context, id runtime.RunnerID, change int) (runtime.Runner, error) {
 	if ctx.Err() != nil {
 		return runtime.Runner{}, context.Cause(ctx)

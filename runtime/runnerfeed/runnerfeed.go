@@ -87,6 +87,9 @@ func newWatcher(id runtime.EnvironmentID) *Watcher {
 	}
 }
 
+// put queues an event for the watcher. It replaces the runner's event that still waits, so the
+// queue holds at most one per runner. A runner that the caller may no longer see is reported as
+// handed over.
 func (w *Watcher) put(event Event, isNew bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

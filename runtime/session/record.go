@@ -187,6 +187,8 @@ func (r *record) wrote(ctx context.Context, from int64) {
 	}
 }
 
+// putLosses stores the execution's losses if they changed. The change is visible even if the store
+// fails.
 func (r *record) putLosses(ctx context.Context, losses []runtime.OutputLoss) {
 	if slices.Equal(losses, r.session.Execution().Losses) {
 		return

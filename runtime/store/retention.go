@@ -174,6 +174,7 @@ func (s *Store) Unknown(ctx context.Context, ids []runtime.ExecutionID) ([]runti
 	return slices.DeleteFunc(slices.Clone(ids), func(id runtime.ExecutionID) bool { return known[id] }), nil
 }
 
+// ids returns the executions that a statement selects. In an error, doing says what for.
 func (s *Store) ids(ctx context.Context, doing, statement string, args ...any) ([]runtime.ExecutionID, error) {
 	rows, err := s.reads.QueryContext(ctx, statement, args...)
 	if err != nil {

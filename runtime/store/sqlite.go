@@ -56,6 +56,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	return (&Store{db: d, reads: reads{db: d.reads}, fresh: fresh}).start(), nil
 }
 
+// open opens and migrates the database file. It reports whether the file is fresh.
 func (d *sqliteDB) open(ctx context.Context, path string) (fresh bool, err error) {
 	// In WAL mode, NORMAL leaves fsync to checkpoints, which run concurrently with the writer (see
 	// checkpoints). A commit doesn't wait for the disk and still survives a SIGKILL. If checkpoints
@@ -176,6 +177,7 @@ func (d *sqliteDB) close() error {
 	return d.closeFiles()
 }
 
+// closeFiles closes the connections, then unlocks the database.
 func (d *sqliteDB) closeFiles() error {
 	var errs []error
 	for _, db := range []*sql.DB{d.reads, d.writes} {

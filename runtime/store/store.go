@@ -66,6 +66,7 @@ type reads struct {
 	again func(ctx context.Context, since time.Duration, err error) bool // whether to retry, after a pause; nil: never
 }
 
+// retry repeats a read while its error is a lost connection and again allows it.
 func (r reads) retry(ctx context.Context, read func() error) error {
 	for began := time.Now(); ; {
 		err := read()

@@ -48,6 +48,8 @@ func (s *Store) rewrite(ctx context.Context, doing string, do func(*transaction)
 	}
 }
 
+// enqueue queues a write. Its result arrives at the channel result once its transaction has ended.
+// ctx ends only the wait for the queue.
 func (s *Store) enqueue(ctx context.Context, do func(*transaction) error) (write, error) {
 	w := write{do: do, result: make(chan error, 1)}
 	select {
@@ -97,6 +99,8 @@ func (s *Store) collect(first write) []write {
 	return writes
 }
 
+// commit stores writes in one transaction and sends each its result. If one of them fails, each
+// runs in its own.
 func (s *Store) commit(writes []write) {
 	results, undone := s.db.transact(writes)
 	if undone && len(writes) > 1 { // one of them failed: store the others nevertheless

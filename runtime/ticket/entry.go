@@ -243,6 +243,7 @@ func (b *Book) unkey(t *entry) {
 	}
 }
 
+// closed reports whether c is closed; it doesn't block.
 func closed(c chan struct{}) bool {
 	select {
 	case <-c:

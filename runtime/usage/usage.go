@@ -136,6 +136,7 @@ func (a *Agents) ask(ctx context.Context, id runtime.RunnerID, tenant runtime.Te
 	time.AfterFunc(kept, func() { a.forget(id, q) })
 }
 
+// forget deletes q as the runner's current question, unless another has replaced it.
 func (a *Agents) forget(id runtime.RunnerID, q *question) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -184,6 +185,7 @@ func (a *Agents) line(tenant runtime.TenantID) *line {
 	return own
 }
 
+// leave ends a wait in a tenant's line. The last one deletes the line.
 func (a *Agents) leave(tenant runtime.TenantID, own *line) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
