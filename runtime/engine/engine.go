@@ -135,6 +135,8 @@ func (e *Engine) Restored() <-chan struct{} { return e.restored.done }
 func (e *Engine) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
+	// These run from the last to the first: end the goroutines, wait for a check of the logs' directory,
+	// refuse new jobs, and wait for the goroutines.
 	defer group.Wait()
 	defer close(e.jobs.stopped)
 	defer e.logs.Close()

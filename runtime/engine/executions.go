@@ -243,7 +243,7 @@ func (in StartInput) execution() (runtime.Execution, error) {
 		return x, err
 	}
 	request := in
-	request.Key = ""
+	request.Key = "" // the input identifies what a key was used for, so it excludes the key
 	x.Input = digest(request)
 	return x, nil
 }

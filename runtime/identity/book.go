@@ -60,7 +60,7 @@ type Book struct {
 	nobody *liveToken // of callers without a token; ends when the first token is made
 	grants grants
 	quotas Quotas
-	free   func(ctx context.Context, id runtime.TenantID) error
+	free   func(ctx context.Context, id runtime.TenantID) error // Config.Free
 	logger *zap.Logger
 
 	changing sync.Mutex // serializes changes, which are stored before they change memory
@@ -132,7 +132,7 @@ func (b *Book) Load(ctx context.Context) error {
 	b.tokens, b.tenants = map[string]*liveToken{}, map[runtime.TenantID]runtime.Tenant{}
 	for _, t := range tokens {
 		if known := old[t.ID]; known != nil && known.RevokedAt.Equal(t.RevokedAt) {
-			b.tokens[t.ID] = known
+			b.tokens[t.ID] = known // unchanged: its context goes on, and with it the calls that depend on it
 			delete(old, t.ID)
 			continue
 		}

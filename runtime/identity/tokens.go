@@ -289,7 +289,7 @@ func (b *Book) PutTenant(ctx context.Context, id runtime.TenantID, weight *int, 
 		if full {
 			return t, false, runtime.Errorf(runtime.CodeLimitExceeded, "there are already %d tenants, which is the limit: delete some", maxTenants)
 		}
-		if b.free != nil {
+		if b.free != nil { // a deleted tenant of this ID must not leave objects to the new one
 			if err := b.free(ctx, id); err != nil {
 				return t, false, err
 			}

@@ -91,6 +91,7 @@ func Recover(at Place) (*Log, error) {
 		}
 		l.size, l.end = r.Position(), record.End()
 	}
+	// An interrupted write left part of a record. The agent still has that output.
 	if size, err := at.Size(); err == nil {
 		l.torn = size > l.size
 	}

@@ -131,7 +131,7 @@ func (r *Reader) peek() (Record, int, error) {
 			return Record{}, 0, io.EOF
 		case r.position == size:
 			return Record{}, 0, ErrWait
-		default:
+		default: // bytes that were announced are missing or damaged
 			return Record{}, 0, errTorn
 		}
 	}
