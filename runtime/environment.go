@@ -172,6 +172,7 @@ func Between(field string, value, low, high int64, unit string) error {
 	return nil
 }
 
+// variableNames is the POSIX portable form, without which shells drop variables.
 var variableNames = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // ValidateVariables returns INVALID_INPUT below field unless every variable has a portable name

@@ -79,6 +79,7 @@ func ParseNetwork(text string) (netip.Prefix, error) {
 	return p, nil
 }
 
+// domainNames matches a domain name, with *. before it for all names below.
 var domainNames = regexp.MustCompile(`^(\*\.)?([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?$`)
 
 // validatePorts checks that the ports are valid and distinct.

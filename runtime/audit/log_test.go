@@ -349,7 +349,7 @@ func TestStalledStore(t *testing.T) {
 		}
 		time.Sleep(attemptWithin)
 		l.Append(Entry{Action: "b"})
-		want := "store the audit log: the database doesn't answer"
+		want := "store the audit log: the database hasn't responded within 5 s"
 		if diff := cmp.Diff([]string{want}, said); diff != "" {
 			t.Error(diff)
 		}
@@ -358,7 +358,7 @@ func TestStalledStore(t *testing.T) {
 			t.Errorf("%v instead of %s", err, want)
 		}
 		began = time.Now()
-		if err := stop(); err == nil || !strings.Contains(err.Error(), "2 entries of the audit log were not stored: store the audit log: the database doesn't answer") || time.Since(began) > attemptWithin {
+		if err := stop(); err == nil || !strings.Contains(err.Error(), "2 entries of the audit log were not stored: store the audit log: the database hasn't responded within 5 s") || time.Since(began) > attemptWithin {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		l.Append(Entry{Action: "c"})

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	shortenEvery = time.Hour
-	shortenPiece = 500 // entries per transaction, which blocks all other writes
+	shortenEvery = time.Hour // between deletions of old entries
+	shortenPiece = 500       // entries per transaction, which blocks all other writes
 )
 
 // shorten deletes entries older than Config.Keep, immediately and every hour, until ctx ends.

@@ -58,7 +58,7 @@ type Leader struct {
 	next   int                // position at which Run continues
 
 	state     latest.Value[*State]
-	cancel    sync.Once
+	cancel    sync.Once     // closes cancelled
 	cancelled chan struct{} // closed by Cancel
 }
 

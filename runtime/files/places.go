@@ -16,6 +16,7 @@ type places struct {
 	of map[runtime.RunnerID]*runnerPlaces
 }
 
+// runnerPlaces limit the searches in one runner.
 type runnerPlaces struct {
 	taken chan struct{} // holds a token for each search in the runner
 	users int           // searches that hold or await a place; guarded by places.mu

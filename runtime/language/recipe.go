@@ -108,6 +108,7 @@ func expand(template []string, p Program) []string {
 	return command
 }
 
+// places matches the placeholders within an argument.
 var places = regexp.MustCompile(`\{[A-Za-z]+\}`)
 
 // lists are the placeholders that become any number of arguments.

@@ -42,7 +42,7 @@ type Source struct {
 	ID     runtime.ExecutionID
 	Tenant runtime.TenantID
 	Open   func(position int64) (*output.Reader, error)
-	Ended  bool
+	Ended  bool          // no more output follows
 	Bytes  int64         // output bytes, once it has ended
 	After  time.Duration // its duration, once it has ended
 }
@@ -63,6 +63,7 @@ type tenant struct {
 	calls int         // guarded by Book.mu
 }
 
+// An entry is the cached index of one execution.
 type entry struct {
 	id     runtime.ExecutionID
 	tenant runtime.TenantID

@@ -53,9 +53,10 @@ func (m *matcher) lower(line []byte) []byte {
 	return m.lowered
 }
 
+// Control characters of escape sequences.
 const (
 	escape = 0x1b
-	bell   = 0x07
+	bell   = 0x07 // ends an operating system command, as a title
 )
 
 // appendShown appends a line without its escape sequences: ECMA-48 sequences that set colours and

@@ -27,6 +27,7 @@ type waiter struct {
 	waits         bool    // admit left it waiting
 }
 
+// claimed is the result of a claim.
 type claimed struct {
 	runner runtime.Runner
 	err    error

@@ -20,9 +20,9 @@ type account struct {
 	pending int64                // of taken[Runners]: those of claims that still wait
 	waiting [resources]list.List // of chan struct{}, each closed when served; empty while there is room
 	claims  window
-	day     string // of cpu and output, in UTC
-	cpu     time.Duration
-	output  int64
+	day     string        // of cpu and output, in UTC
+	cpu     time.Duration // processor time used on that day
+	output  int64         // bytes printed on that day
 }
 
 // set replaces the limits, and admits the waiting callers that now fit.

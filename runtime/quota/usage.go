@@ -48,6 +48,7 @@ type Amount struct {
 // limits are the limits of all quotas, or unlimited.
 type limits [quotas]int64
 
+// unlimited is the limit of a quota that isn't set.
 const unlimited = -1
 
 // limitsOf returns quotas as limits; a quota that isn't set is unlimited.

@@ -162,6 +162,7 @@ func (s *stall) excuses(now time.Time) bool {
 	return began != 0 && now.Sub(time.Unix(0, began)) > stalledAfter || now.Sub(time.Unix(0, s.ended.Load())) < AgentLate
 }
 
+// stalledAfter is how long a write may take before the disk counts as stalled.
 const stalledAfter = time.Second
 
 // maxLosses bounds the recorded losses of an execution.

@@ -26,13 +26,13 @@ type sqliteDB struct {
 	prepared statements // owned by the writer
 	files    []file     // of the database, as they were at Open
 
-	closed chan struct{} // closed by close; ends checkpoints
-	group  sync.WaitGroup
-	dirty  atomic.Bool // something was committed since the last checkpoint
+	closed chan struct{}  // closed by close; ends checkpoints
+	group  sync.WaitGroup // of checkpoints; close waits for it
+	dirty  atomic.Bool    // something was committed since the last checkpoint
 
-	checkpoint func() (whole bool, err error)
-	began      atomic.Pointer[time.Time] // start of the running checkpoint; nil: none
-	stays      atomic.Pointer[error]     // why the last checkpoint failed; nil: it didn't
+	checkpoint func() (whole bool, err error) // writes the log's content into the file
+	began      atomic.Pointer[time.Time]      // start of the running checkpoint; nil: none
+	stays      atomic.Pointer[error]          // why the last checkpoint failed; nil: it didn't
 }
 
 // Open opens the SQLite database at path, creates it if necessary, and brings its schema up to

@@ -32,7 +32,7 @@ type Store struct {
 	queue  chan write            // received by writer only
 	closed chan struct{}         // closed by Close: no more writes are accepted
 	full   atomic.Pointer[error] // why the last write found no room; nil: it found room
-	group  sync.WaitGroup
+	group  sync.WaitGroup        // of the store's goroutines; Close waits for it
 
 	searching *turns.Gate   // limits concurrent searches
 	mend      sync.Once     // starts mending at the first Lead

@@ -25,11 +25,12 @@ const (
 	ofTenant = atOnce / 4       // of these, agents of one tenant
 )
 
-// An Agents asks agents. Its methods are safe for concurrent use.
+// Agents reads the usage of runners and executions from their agents. Its methods are safe for
+// concurrent use.
 type Agents struct {
-	dial  func(ctx context.Context, id runtime.RunnerID) (net.Conn, error)
-	spawn func(func(context.Context)) error
-	turns chan struct{} // capacity atOnce; holds a token for each agent being asked
+	dial  func(ctx context.Context, id runtime.RunnerID) (net.Conn, error) // to a runner's agent
+	spawn func(func(context.Context)) error                                // starts a goroutine; the engine waits for it
+	turns chan struct{}                                                    // capacity atOnce; holds a token for each agent being asked
 
 	mu    sync.Mutex // guards the fields below
 	asked map[runtime.RunnerID]*question
@@ -38,8 +39,8 @@ type Agents struct {
 
 // A question is a question to one agent.
 type question struct {
-	began time.Time
-	last  answer // to an earlier question
+	began time.Time // from which its time limits count
+	last  answer    // to an earlier question
 
 	done   chan struct{} // closed when the fields below are set
 	answer answer        // last, if none came
@@ -170,6 +171,7 @@ func (a *Agents) read(ctx context.Context, id runtime.RunnerID, tenant runtime.T
 	return answer{usage, at}, err
 }
 
+// errNoTurn is the error of a question that got no turn in time.
 var errNoTurn = errors.New("too many other agents are being asked")
 
 // line returns a tenant's line. The caller must leave it.
