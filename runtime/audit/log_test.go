@@ -447,7 +447,7 @@ func TestFailingStoreIsRetried(t *testing.T) {
 		synctest.Wait()
 		m.gate <- away
 		synctest.Wait()
-		go func() { m.gate <- away }() // a stop tries once more
+		go func() { m.gate <- away }() // stopping makes one more attempt
 		if err := stop(); !errors.Is(err, away) || !strings.Contains(err.Error(), "1 entries of the audit log were not stored") {
 			t.Error(err)
 		}

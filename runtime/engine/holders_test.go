@@ -83,7 +83,7 @@ func TestHolderGetsANewRunnerAfterRelease(t *testing.T) {
 		},
 		"crashed": func(r runtime.Runner) {
 			b.fake.Kill(r.ID, runtime.GoneAgentDied)
-			wait.For(t, "it is gone", func() bool { _, there := b.Runner(r.ID); return !there })
+			wait.For(t, "it has ended", func() bool { _, there := b.Runner(r.ID); return !there })
 		},
 		"deleted": func(runtime.Runner) {
 			if _, err := b.DeleteEnvironment(t.Context(), "a", true, seesEnvironment); err != nil {
@@ -143,8 +143,8 @@ func TestHolderGetsANewRunnerIfItsRunnerIsRemovedMeanwhile(t *testing.T) {
 	if _, err := b.Release(t.Context(), first.ID); err != nil {
 		t.Fatal(err)
 	}
-	wait.For(t, "it is gone", func() bool { _, there := b.Runner(first.ID); return !there })
-	b.runners.byID.Store(first.ID, first) // as if that came late
+	wait.For(t, "it has ended", func() bool { _, there := b.Runner(first.ID); return !there })
+	b.runners.byID.Store(first.ID, first) // as if this update arrived late
 	b.runners.recordHolder(first)
 	if next := b.session(t, in, false); next.ID == first.ID {
 		t.Errorf("%s was gone", next.ID)

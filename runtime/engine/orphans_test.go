@@ -148,7 +148,7 @@ func TestUnmovableOrphansAreReported(t *testing.T) {
 	}
 	b.stop()
 	b.loseDatabase(t)
-	bad := filepath.Join(b.dir, "output", "!!") // it comes first, and isn't a directory
+	bad := filepath.Join(b.dir, "output", "!!") // it sorts first, and isn't a directory
 	if err := os.WriteFile(bad, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestRetentionResumesAfterAKill(t *testing.T) {
 	}
 	b.stop()
 	b.start(t)
-	wait.For(t, "it goes", func() bool {
+	wait.For(t, "it is removed", func() bool {
 		left, err := b.store.Removals(t.Context())
 		if err != nil {
 			t.Fatal(err)

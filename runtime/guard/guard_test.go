@@ -50,7 +50,7 @@ func TestEveryMethodChecksItsCaller(t *testing.T) {
 func call(ctx context.Context, method reflect.Value, name string) (err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
-			err = fmt.Errorf("it went on: %v", panicked)
+			err = fmt.Errorf("it continued: %v", panicked)
 		}
 	}()
 	in := []reflect.Value{reflect.ValueOf(ctx)}

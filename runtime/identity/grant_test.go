@@ -65,7 +65,7 @@ func TestForgedGrantsAreRefused(t *testing.T) {
 		}
 	}
 	if known, err := b.Authenticate(good().text()); err != nil || known.Grant.Execution != "x" {
-		t.Fatalf("what is forged below isn't near a grant: %v", err)
+		t.Fatalf("the text that is changed below isn't a valid grant: %v", err)
 	}
 	none := func(string) []byte { return nil }
 	for what, change := range map[string]func(*forge){

@@ -194,7 +194,7 @@ func TestCallersSeeOnlyTheirTenant(t *testing.T) {
 	}
 	zero := access.Principal{}
 	if len(b.Tenants(zero)) != 0 || len(b.Tokens(zero, true)) != 0 {
-		t.Error("nobody sees something")
+		t.Error("a caller without a token sees something")
 	}
 }
 

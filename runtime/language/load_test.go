@@ -102,7 +102,7 @@ func TestErrorsNameFileLanguageAndField(t *testing.T) {
 		}
 	}
 	if _, err := language.Load(filepath.Join(t.TempDir(), "absent.yaml")); !errors.As(err, new(*language.Error)) {
-		t.Errorf("a file that isn't there: %v", err)
+		t.Errorf("a missing file: %v", err)
 	}
 }
 

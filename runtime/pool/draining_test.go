@@ -54,7 +54,7 @@ func testDraining(t *testing.T, size int) {
 		fake.Kill(runners[0].ID, runtime.GoneDrained)
 		settle(firstPause / 2) // the fake cluster starts another immediately
 		if s := p.Status(); s.Idle != size || s.Starting != 0 {
-			t.Errorf("after one went: %+v", s)
+			t.Errorf("after one was removed: %+v", s)
 		}
 	}
 	claimed := make(chan error, 1)

@@ -31,7 +31,7 @@ func TestAnotherTenantsRunnersAreReplaced(t *testing.T) {
 		}
 		for _, r := range runners {
 			if mine := r.Environment.Tenant == "t"; mine == (r.ID == held.ID) {
-				t.Errorf("%s is there: %+v", r.ID, r)
+				t.Errorf("%s still exists: %+v", r.ID, r)
 			}
 		}
 	})

@@ -37,7 +37,7 @@ func TestFullDiskRefusesOnlyTheWritesThatDoNotFit(t *testing.T) {
 		}
 		refused := id == "large"
 		if stored == refused || (err != nil) != refused || refused && runtime.CodeOf(err) != runtime.CodeStorageFull {
-			t.Errorf("write %q: stored is %v, and it was told %v", id, stored, err)
+			t.Errorf("write %q: stored is %v, and its result %v", id, stored, err)
 		}
 	}
 }

@@ -388,9 +388,9 @@ func TestWatch(t *testing.T) {
 		cancel(before[:2]...) // all in one call: one change
 		next()
 		if took := time.Since(began); took < watchEvery/2 || took > 2*watchEvery {
-			t.Errorf("the next one came after %v", took)
+			t.Errorf("the next one arrived after %v", took)
 		}
-		cancel(before[2]) // nobody reads meanwhile
+		cancel(before[2]) // nobody receives meanwhile
 		settle(time.Second)
 		cancel(before[3])
 		settle(time.Second)
