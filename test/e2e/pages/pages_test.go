@@ -188,15 +188,16 @@ func TestE2EPagesCanFail(t *testing.T) {
 		block("toml", "a = 1\n") + block("sh skip: no", "exit 1\n") + block("text", "not compared\n") +
 		block("sh server: --token-file token", "! rockpool env list\nexport ROCKPOOL_TOKEN=$(cat token)\nrockpool env list | grep shell2\n") +
 		block("graphql", "subscription { health { status } }\n") + block("graphql", "{ health { status } }\n")
-	for last, want := range map[string]string{
-		block("sh", "false\n"): "exit code 1: false", block("graphql", "mutation { deleteEnvironment(id: \"nonesuch\") }\n"): "the operation failed",
-		block("toml", "a = b\n"): "the block failed", block("yaml environment", "id: Wrong!\n"): "the block failed", block("sh", "exit 0\n"): "the block failed",
+	for _, test := range []struct{ name, last, want string }{
+		{"command", block("sh", "false\n"), "exit code 1: false"}, {"exit", block("sh", "exit 0\n"), "the block failed"},
+		{"operation", block("graphql", "mutation { deleteEnvironment(id: \"nonesuch\") }\n"), "the operation failed"},
+		{"toml", block("toml", "a = b\n"), "the block failed"}, {"environment", block("yaml environment", "id: Wrong!\n"), "the block failed"},
 	} {
-		t.Run(want, func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			r := &run{page: pages.Parse("x.md", []byte(page+last+block("sh", "never"))), rockpool: bed.Rockpool(t)}
+			r := &run{page: pages.Parse("x.md", []byte(page+test.last+block("sh", "never"))), rockpool: bed.Rockpool(t)}
 			problems := r.all(t)
-			if len(problems) != 2 || !strings.Contains(problems[0], "x.md:12: ") || !strings.Contains(problems[0], "wrong1") || !strings.Contains(problems[1], want) {
+			if len(problems) != 2 || !strings.Contains(problems[0], "x.md:17: ") || !strings.Contains(problems[0], "wrong1") || !strings.Contains(problems[1], test.want) {
 				t.Errorf("%q", problems)
 			}
 		})
