@@ -224,6 +224,7 @@ var mayImport = map[string][]string{
 	"test/sandboxtest/without":   {"test/sandboxtest"},
 	"test/tlstest":               {},
 	"test/wait":                  {},
+	"test/words":                 {},
 }
 
 // onlyIn says where a heavy dependency may be imported.
