@@ -97,7 +97,7 @@ func syntax(script string) error {
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	if err := cmd.Run(); err != nil || said.Len() > 0 { // it only warns of a heredoc without an end
-		return fmt.Errorf("bash -n: %v: %s", err, &said)
+		return fmt.Errorf("bash -n: %s", &said)
 	}
 	return nil
 }

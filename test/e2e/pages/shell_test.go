@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -42,7 +43,7 @@ type shell struct {
 func startShell(t *testing.T, dir string, environment []string, before ...string) *shell {
 	t.Helper()
 	s := &shell{scratch: t.TempDir(), done: make(chan struct{}), ended: make(chan error, 1)}
-	line := append(before, "bash", "--noprofile", "--norc", "-c", driver)
+	line := slices.Concat(before, []string{"bash", "--noprofile", "--norc", "-c", driver})
 	s.cmd = exec.Command(line[0], line[1:]...)
 	s.cmd.Dir, s.cmd.Env = dir, environment
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that what scripts leave can be ended
