@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/parser"
@@ -112,8 +113,10 @@ func (r *run) all(t *testing.T) (problems []string) {
 			if b.Server != "" || r.server == nil {
 				r.serve(t, strings.Fields(b.Server)...)
 			}
+			began := time.Now()
 			var err error
 			printed, err = r.shell.run(filepath.Base(r.page.Path), max(b.Line, 1), script)
+			t.Logf("%s:%d: %s", r.page.Path, b.Line, time.Since(began).Round(time.Millisecond))
 			if err == nil && b.Language == "graphql" {
 				err = answered(printed)
 			}
