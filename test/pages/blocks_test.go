@@ -134,7 +134,7 @@ func TestMalformedBlocksAreFound(t *testing.T) {
 		fine       bool
 	}{
 		{"sh", "if true; then echo; fi\n", true}, {"sh", "if true; echo\n", false}, {"sh skip: root", "echo 'x\n", false}, {"sh", "cat <<EOF\nx\n", false},
-		{"sh skp: root", "echo\n", false}, {"text server: --x", "", false}, {"", "x\n", false}, {"text", "x\n", true},
+		{"sh skp: root", "echo\n", false}, {"sh skip:", "echo\n", false}, {"text server: --x", "", false}, {"", "x\n", false}, {"text", "x\n", true},
 		{"graphql", "{ pool(id: 1) }\n", true}, {"graphql", "{ pool }\n", false}, {"graphql skip: no such pool", "{ pools }\n", false},
 		{"json", "{\"a\": 1}\n{}\n", true}, {"json", "{a: 1}\n", false}, {"json", "", false}, {"json skip: a part", "…\n", true},
 		{"yaml", "a: 1\n---\nb: 2\n", true}, {"yaml settings", "a: [1\n", false}, {"yaml other", "a: 1\n", false},

@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// Missing compares what a page shows with what was printed. It returns the first shown line that isn't printed after the
-// ones before it; "" if all are. In a shown line … stands for any text; a line … stands for any lines. Lines are compared
-// whole, but all white space counts as one space: the columns of a table depend on its content.
+// Missing compares what a page shows with what was printed. It returns the first shown line that isn't
+// printed after the ones before it; "" if all are. In a shown line … stands for any text. A line … stands
+// for any lines. Lines are compared whole. White space counts as one space, since the columns of a table
+// depend on its content.
 func Missing(shown, printed string) string {
 	rest := strings.Split(printed, "\n")
 	for line := range strings.Lines(shown) {

@@ -1,17 +1,22 @@
-// Package pages reads the Markdown pages of the documentation: their links, anchors and code blocks. Tests run or
-// check every code block of a page that [Documented] lists. The word after the three backticks is the language:
+// Package pages reads the Markdown pages of the documentation: their links, anchors and code blocks.
+// Tests run or check every code block of a page that [Documented] lists. The word after the three
+// backticks is the language:
 //
-//   - sh: the page's blocks run in their order in one bash (set -euo pipefail) as root, in an empty directory, with bin/ in
-//     PATH, and with a new server at http://127.0.0.1:8080. `make run` alone in a block starts that server.
-//   - sh server: FLAGS: the same, after the server was restarted with these flags of rockpool serve.
-//   - text: what the sh block above it, in the same section, prints. See [Missing].
-//   - graphql: an operation that the schema allows. A query or mutation without variables is sent to the server.
-//   - yaml settings: a settings file. yaml environment: what rockpool env put -f accepts.
-//   - json, yaml, toml: it must parse.
-//   - any other language: the block occurs, word for word, in a file of examples/ or test/.
+//   - sh: runs. All sh blocks of a page run in their order in one bash (set -euo pipefail). It runs as root
+//     in an empty directory, with bin/ in PATH. A new server listens at http://127.0.0.1:8080.
+//     A block with nothing but `make run` starts that server.
+//   - sh server: FLAGS: runs after the server was restarted with these flags of rockpool serve.
+//   - text: the output of the sh block above it, in the same section. See [Missing].
+//   - graphql: an operation that the schema allows. A query or mutation without variables is sent to the
+//     server and must give no errors.
+//   - yaml settings: a settings file that loads.
+//   - yaml environment: rockpool env put -f accepts it.
+//   - json, yaml, toml: parses.
+//   - any other language: occurs, word for word, in a file of examples/ or test/.
 //
-// "skip: REASON" at the end of that line leaves the block out. An sh block is still parsed, and a graphql block is still
-// validated. The rockpool command lines of all sh blocks, and of code in the text, are compared with the real commands.
+// "skip: REASON" at the end of that line leaves the block out. A skipped sh block is still parsed, and a
+// skipped graphql block is still validated. The rockpool command lines of all sh blocks, and of code in
+// the text, must name commands and flags that exist.
 package pages
 
 import (
@@ -157,12 +162,13 @@ func (r *reader) addHTML(n ast.Node, html string) {
 }
 
 func (r *reader) addBlock(n ast.Node, info string) {
+	skipped := false
 	b := Block{Section: r.sections}
 	b.Text = string(n.Lines().Value(r.source))
 	if n.Lines().Len() > 0 {
 		b.Line = r.line(n.Lines().At(0).Start)
 	}
-	info, b.Skip, _ = strings.Cut(info, "skip:")
+	info, b.Skip, skipped = strings.Cut(info, "skip:")
 	info, b.Server, _ = strings.Cut(info, "server:")
 	b.Skip, b.Server = strings.TrimSpace(b.Skip), strings.TrimSpace(b.Server)
 	words := strings.Fields(info)
@@ -173,6 +179,9 @@ func (r *reader) addBlock(n ast.Node, info string) {
 		b.Kind, words = words[0], words[1:]
 	}
 	b.Unknown = strings.Join(words, " ")
+	if skipped && b.Skip == "" {
+		b.Unknown = "skip: without a reason"
+	}
 	r.page.Blocks = append(r.page.Blocks, b)
 }
 

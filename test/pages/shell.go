@@ -12,8 +12,8 @@ var (
 	separators = ";&|()\n"
 )
 
-// Rockpool returns the arguments of each rockpool command in a shell script. It understands what pages use: quotes, comments,
-// heredocs, pipes, lists and $(…) outside of quotes.
+// Rockpool returns the arguments of each rockpool command in a shell script. It understands what pages
+// use: quotes, comments, heredocs, pipes, lists and $(…).
 func Rockpool(script string) (all [][]string) {
 	for _, command := range commands(script) {
 		for len(command) > 0 && (assignment.MatchString(command[0]) || slices.Contains([]string{"sudo", "exec", "time", "!", "if", "then", "else", "while", "until", "do", "$"}, command[0])) {
