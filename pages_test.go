@@ -77,8 +77,34 @@ func grammar(t *testing.T) *kong.Node {
 	return parser.Model.Node
 }
 
+// targetsOf returns the phony targets of the Makefile.
+func targetsOf(t *testing.T) []string {
+	t.Helper()
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, targets, _ := strings.Cut(string(makefile), "\n.PHONY: ")
+	targets, _, _ = strings.Cut(targets, "\n")
+	return strings.Fields(targets)
+}
+
+// checkTargets returns why make has no such targets.
+func checkTargets(targets, arguments []string) error {
+	for _, word := range arguments {
+		switch {
+		case word == "-C": // it is of another Makefile
+			return nil
+		case strings.HasPrefix(word, "-"), strings.Contains(word, "="), placeholder.MatchString(word), slices.Contains(targets, word):
+		default:
+			return fmt.Errorf("the Makefile has no target %s", word)
+		}
+	}
+	return nil
+}
+
 func TestPagesNameCommandsAndSettingsThatExist(t *testing.T) {
-	root, tree := grammar(t), os.DirFS(".")
+	root, targets, tree := grammar(t), targetsOf(t), os.DirFS(".")
 	names, err := pages.Documented(tree)
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +129,12 @@ func TestPagesNameCommandsAndSettingsThatExist(t *testing.T) {
 			}
 		}
 		for _, script := range scripts {
-			for _, arguments := range pages.Rockpool(script.Text) {
+			for _, arguments := range pages.Arguments("make", script.Text) {
+				if err := checkTargets(targets, arguments); err != nil {
+					t.Errorf("%s:%d: %v: make %s", name, script.Line, err, strings.Join(arguments, " "))
+				}
+			}
+			for _, arguments := range pages.Arguments("rockpool", script.Text) {
 				if err := checkCommand(root, arguments); err != nil {
 					t.Errorf("%s:%d: %v: rockpool %s", name, script.Line, err, strings.Join(arguments, " "))
 				}
@@ -120,6 +151,17 @@ func TestCommandLinesThatDoNotExistAreFound(t *testing.T) {
 		"COMMAND --help": true, "runner … --nonesuch": true, "serve --data=x --nonesuch=y": false, "exec follow x --no-from-start": true,
 	} {
 		if err := checkCommand(root, strings.Fields(line)); (err == nil) != fine {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}
+
+func TestTargetsThatDoNotExistAreFound(t *testing.T) {
+	targets := targetsOf(t)
+	for line, fine := range map[string]bool{
+		"run": true, "": true, "bench BENCHFLAGS=x": true, "-j4 build": true, "build instal": false, "-C project any": true, "test-…": true,
+	} {
+		if err := checkTargets(targets, strings.Fields(line)); (err == nil) != fine {
 			t.Errorf("%s: %v", line, err)
 		}
 	}

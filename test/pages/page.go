@@ -4,7 +4,7 @@
 //
 //   - sh: runs. All sh blocks of a page run in their order in one bash (set -euo pipefail). It runs as root
 //     in an empty directory, with bin/ in PATH. A new server listens at http://127.0.0.1:8080.
-//     A block with nothing but `make run` starts that server.
+//     The block `make run` starts that server.
 //   - sh server: FLAGS: runs after the server was restarted with these flags of rockpool serve.
 //   - text: the output of the sh block above it, in the same section. See [Missing].
 //   - graphql: an operation that the schema allows. A query or mutation without variables is sent to the
@@ -15,8 +15,8 @@
 //   - any other language: occurs, word for word, in a file of examples/ or test/.
 //
 // "skip: REASON" at the end of that line leaves the block out. A skipped sh block is still parsed, and a
-// skipped graphql block is still validated. The rockpool command lines of all sh blocks, and of code in
-// the text, must name commands and flags that exist.
+// skipped graphql block is still validated. The command lines of rockpool and make, in all sh blocks and in
+// code in the text, must name commands, flags and targets that exist.
 package pages
 
 import (

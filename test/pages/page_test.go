@@ -62,7 +62,7 @@ func TestMissingFindsTheFirstLineThatIsNotPrinted(t *testing.T) {
 	}
 }
 
-func TestRockpoolFindsCommandsOfAScript(t *testing.T) {
+func TestArgumentsFindsTheCommandsOfAScript(t *testing.T) {
 	script := `
 rockpool run hello.py arg   # rockpool nonesuch
 id=$(rockpool runner claim python --timeout 1h)
@@ -79,7 +79,7 @@ x="$(rockpool exec show "$y" | jq -r '.[] | "rockpool"')"
 echo 'rockpool quoted'
 `
 	var got []string
-	for _, arguments := range Rockpool(script) {
+	for _, arguments := range Arguments("rockpool", script) {
 		got = append(got, fmt.Sprintf("%q", arguments))
 	}
 	want := []string{

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,16 +11,19 @@ var (
 	heredoc    = regexp.MustCompile(`<<-?\s*['"]?(\w+)['"]?`)
 	assignment = regexp.MustCompile(`^\w+=`)
 	separators = ";&|()\n"
+
+	// prefixes are the words that may come before a command.
+	prefixes = []string{"sudo", "exec", "time", "!", "if", "then", "else", "while", "until", "do", "$"}
 )
 
-// Rockpool returns the arguments of each rockpool command in a shell script. It understands what pages
-// use: quotes, comments, heredocs, pipes, lists and $(…).
-func Rockpool(script string) (all [][]string) {
+// Arguments returns the arguments of each command in a shell script that runs a program. It understands
+// what pages use: quotes, comments, heredocs, pipes, lists and $(…).
+func Arguments(program, script string) (all [][]string) {
 	for _, command := range commands(script) {
-		for len(command) > 0 && (assignment.MatchString(command[0]) || slices.Contains([]string{"sudo", "exec", "time", "!", "if", "then", "else", "while", "until", "do", "$"}, command[0])) {
+		for len(command) > 0 && (assignment.MatchString(command[0]) || slices.Contains(prefixes, command[0])) {
 			command = command[1:]
 		}
-		if len(command) > 0 && (command[0] == "rockpool" || strings.HasSuffix(command[0], "/rockpool")) {
+		if len(command) > 0 && path.Base(command[0]) == program {
 			all = append(all, command[1:])
 		}
 	}
