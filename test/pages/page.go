@@ -3,7 +3,7 @@
 // backticks is the language:
 //
 //   - sh: runs. All sh blocks of a page run in their order in one bash (set -euo pipefail). It runs as root
-//     in an empty directory, with bin/ in PATH. A new server listens at http://127.0.0.1:8080.
+//     in an empty directory, with bin/ in PATH; sudo does nothing. A new server listens at http://127.0.0.1:8080.
 //     The block `make run` starts that server.
 //   - sh server: FLAGS: runs after the server was restarted with these flags of rockpool serve.
 //   - text: the output of the sh block above it, in the same section. See [Missing].
