@@ -162,15 +162,14 @@ func (r *reader) addHTML(n ast.Node, html string) {
 }
 
 func (r *reader) addBlock(n ast.Node, info string) {
-	skipped := false
 	b := Block{Section: r.sections}
 	b.Text = string(n.Lines().Value(r.source))
 	if n.Lines().Len() > 0 {
 		b.Line = r.line(n.Lines().At(0).Start)
 	}
-	info, b.Skip, skipped = strings.Cut(info, "skip:")
+	info, reason, skipped := strings.Cut(info, "skip:")
 	info, b.Server, _ = strings.Cut(info, "server:")
-	b.Skip, b.Server = strings.TrimSpace(b.Skip), strings.TrimSpace(b.Server)
+	b.Skip, b.Server = strings.TrimSpace(reason), strings.TrimSpace(b.Server)
 	words := strings.Fields(info)
 	if len(words) > 0 {
 		b.Language, words = words[0], words[1:]
