@@ -45,7 +45,7 @@ func (helperCommand) Help() string {
     sudo rockpool helper --user rockpool
     sudo -u rockpool rockpool serve --data /var/lib/rockpool --sandbox-helper /run/rockpool/sandbox.sock
 
-It puts its parts into --state and becomes the small program rockpool-sandbox, which takes nothing but ids, names, digests and numbers, from that user alone. Runners outlive its end and its next start, as they do the server's; let both be of the same version. docs/operations.md has units for systemd.`
+It puts its parts into --state and becomes the small program rockpool-sandbox, which takes nothing but ids, names, digests and numbers, from that user alone. Runners outlive its end and its next start, as they do the server's; let both be of the same version. docs/guides/isolation-tiers.md has units for systemd.`
 }
 
 // An imageWorkerCommand is what a helper starts, or an ordinary user's server, to

@@ -32,7 +32,7 @@ func (serveCommand) Help() string {
 
 Runners outlive the server, however it ends, unless it is stopped with --on-stop remove: the next start on the same data takes them over, idle and claimed ones as they were. To end them all, start the server with --on-stop remove and stop it.
 
-With --cluster nomad they are jobs of a Nomad cluster; docs/nomad.md leads there.
+With --cluster nomad they are jobs of a Nomad cluster; docs/guides/nomad.md shows how.
 
 A first start makes environments for what it finds on this machine: shell, and where they are installed python, node and c (none on Nomad). A line on stdout says when the first runner is ready; everything else is logged to stderr.
 
