@@ -10,11 +10,11 @@ import (
 
 // TLS are the settings for serving by TLS.
 type TLS struct {
-	Cert       string `env:"ROCKPOOL_TLS_CERT" placeholder:"FILE" complete:"file" help:"PEM file with the server's certificate, then those of intermediate authorities. A changed file is used within a second. ($$${env})"`
-	Key        string `env:"ROCKPOOL_TLS_KEY" placeholder:"FILE" complete:"file" help:"PEM file with the certificate's private key. ($$${env})"`
-	MinVersion string `env:"ROCKPOOL_TLS_MIN_VERSION" default:"1.3" placeholder:"VERSION" help:"Lowest version of TLS that clients may use: 1.3 or 1.2. (${default}; $$${env})"`
-	ClientCA   string `name:"client-ca" env:"ROCKPOOL_TLS_CLIENT_CA" placeholder:"FILE" complete:"file" help:"PEM file with the authorities that sign clients' certificates. Empty: clients need no certificate. ($$${env})"`
-	ClientAuth string `env:"ROCKPOOL_TLS_CLIENT_AUTH" default:"require" placeholder:"WHAT" help:"With --tls-client-ca: require: each client needs a certificate; optional: a client may have none. Clients need a token all the same. (${default}; $$${env})"`
+	Cert       string `env:"ROCKPOOL_TLS_CERT" placeholder:"FILE" complete:"file" help:"PEM file with the server's certificate, then those of intermediate authorities. A changed file is used within a second, without a restart. Empty: the server doesn't speak TLS. ($$${env})"`
+	Key        string `env:"ROCKPOOL_TLS_KEY" placeholder:"FILE" complete:"file" help:"PEM file with the private key of --tls-cert. A changed file is used within a second, without a restart. ($$${env})"`
+	MinVersion string `env:"ROCKPOOL_TLS_MIN_VERSION" default:"1.3" placeholder:"VERSION" help:"Lowest version of TLS that clients may use. Allowed: 1.3, 1.2. (${default}; $$${env})"`
+	ClientCA   string `name:"client-ca" env:"ROCKPOOL_TLS_CLIENT_CA" placeholder:"FILE" complete:"file" help:"PEM file with the authorities that sign clients' certificates. A certificate doesn't identify the caller: clients still need a token. Empty: clients need no certificate. ($$${env})"`
+	ClientAuth string `env:"ROCKPOOL_TLS_CLIENT_AUTH" default:"require" placeholder:"WHAT" help:"Whether clients need a certificate, with --tls-client-ca. Allowed: require, optional (a client may have none). (${default}; $$${env})"`
 }
 
 // The values of TLS.ClientAuth.
@@ -62,8 +62,8 @@ func (t *TLS) check() error {
 
 // Proxies are the settings for a server behind proxies.
 type Proxies struct {
-	Behind  bool     `name:"behind-proxy" env:"ROCKPOOL_BEHIND_PROXY" help:"Serve without TLS beyond loopback: a proxy in front speaks TLS with clients. Trust the network between the proxy and the server. ($$${env})"`
-	Trusted []string `name:"trusted-proxies" env:"ROCKPOOL_TRUSTED_PROXIES" placeholder:"NETWORK,…" help:"Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, for example 127.0.0.1,10.0.0.0/24. Nobody else's are. ($$${env})"`
+	Behind  bool     `name:"behind-proxy" env:"ROCKPOOL_BEHIND_PROXY" help:"Serve beyond loopback without TLS, because a proxy in front speaks TLS with clients. Use it only if you trust the network between the proxy and the server. ($$${env})"`
+	Trusted []string `name:"trusted-proxies" env:"ROCKPOOL_TRUSTED_PROXIES" placeholder:"NETWORK,…" help:"Addresses or networks of proxies, for example 127.0.0.1,10.0.0.0/24. The server believes X-Forwarded-For and X-Forwarded-Proto from these, and from nobody else. ($$${env})"`
 }
 
 // Networks returns the trusted proxies.

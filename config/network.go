@@ -12,18 +12,18 @@ import (
 // An Offer says what runners on this machine may have of the network. With
 // a helper that listens it is the helper's.
 type Offer struct {
-	Pool4     string   `name:"pool4" env:"ROCKPOOL_NETWORK_POOL4" default:"10.213.0.0/16" placeholder:"NETWORK" help:"Private IPv4 network that runners' addresses are from, of 8 to 16 bits. (${default}; $$${env})"`
-	Pool6     string   `name:"pool6" env:"ROCKPOOL_NETWORK_POOL6" default:"fd52:6f63:6b70:6f6f::/64" placeholder:"NETWORK" help:"And the IPv6 network, within fc00::/7. (${default}; $$${env})"`
-	Permit    []string `env:"ROCKPOOL_NETWORK_PERMIT" placeholder:"NETWORK,…" help:"Private networks that runners with network access may reach, such as that of a package mirror; else none. ($$${env})"`
-	Bandwidth int      `env:"ROCKPOOL_NETWORK_BANDWIDTH" default:"100" placeholder:"MBIT" help:"Megabits a second that one runner may send, and as many that it may receive, 1 to 100000; environments can ask for less. (${default}; $$${env})"`
+	Pool4     string   `name:"pool4" env:"ROCKPOOL_NETWORK_POOL4" default:"10.213.0.0/16" placeholder:"NETWORK" help:"Private IPv4 network of runners' addresses, with a prefix of 8 to 16 bits. Each server on a machine needs its own. (${default}; $$${env})"`
+	Pool6     string   `name:"pool6" env:"ROCKPOOL_NETWORK_POOL6" default:"fd52:6f63:6b70:6f6f::/64" placeholder:"NETWORK" help:"IPv6 network of runners' addresses, within fc00::/7, with a prefix of at most 112 bits. Each server on a machine needs its own. (${default}; $$${env})"`
+	Permit    []string `env:"ROCKPOOL_NETWORK_PERMIT" placeholder:"NETWORK,…" help:"Private networks that runners with network access may reach, for example that of a package mirror; at most 64. Empty: none. ($$${env})"`
+	Bandwidth int      `env:"ROCKPOOL_NETWORK_BANDWIDTH" default:"100" placeholder:"MBIT" help:"Megabits per second that one runner may send, and as many that it may receive. Environments can request less. Allowed: 1 to 100000. (${default}; $$${env})"`
 }
 
 // Network are the settings for the network of runners on this machine.
 type Network struct {
 	Offer
-	Resolver []string `env:"ROCKPOOL_NETWORK_RESOLVER" placeholder:"ADDRESS,…" help:"Name servers that runners' questions are passed on to. (those of /etc/resolv.conf; $$${env})"`
-	Address  string   `env:"ROCKPOOL_NETWORK_ADDRESS" default:"127.0.0.1" placeholder:"ADDRESS" help:"Address of this machine's at which runners' exposed ports are reached. (${default}; $$${env})"`
-	Ports    string   `env:"ROCKPOOL_NETWORK_PORTS" default:"20000-29999" placeholder:"FIRST-LAST" help:"Ports of this machine's that runners' ports are mapped to. (${default}; $$${env})"`
+	Resolver []string `env:"ROCKPOOL_NETWORK_RESOLVER" placeholder:"ADDRESS,…" help:"Name servers that receive runners' DNS queries: addresses, with a port if it isn't 53. (those of /etc/resolv.conf; $$${env})"`
+	Address  string   `env:"ROCKPOOL_NETWORK_ADDRESS" default:"127.0.0.1" placeholder:"ADDRESS" help:"Address of this machine where runners' exposed ports are reached. 0.0.0.0: all addresses. (${default}; $$${env})"`
+	Ports    string   `env:"ROCKPOOL_NETWORK_PORTS" default:"20000-29999" placeholder:"FIRST-LAST" help:"Ports of this machine that runners' exposed ports are mapped to. Allowed: a range within 1 to 65535. (${default}; $$${env})"`
 }
 
 // A Range is what an [Offer] comes to.

@@ -1,6 +1,9 @@
 package metrics
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rockpool/rockpool/runtime/timing"
@@ -12,8 +15,31 @@ type collector[S any] struct {
 	families []family[S]
 }
 
+// A Metric documents the metrics of one name.
+type Metric struct {
+	Name, Type, Help string
+	Labels           []string
+}
+
+// All returns every metric that a server can have, except those of Go's runtime, of the process
+// and of the scrapes.
+func All() []Metric {
+	all := slices.Concat(documented(buildFamilies()), documented(claimFamilies()), documented(executionFamilies()), documented(peerFamilies()),
+		documented(doorFamilies()), documented(localFamilies()), documented(nomadFamilies()))
+	slices.SortStableFunc(all, func(a, b Metric) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(all, func(a, b Metric) bool { return a.Name == b.Name }) // both clusters have some
+}
+
+func documented[S any](families []family[S]) (all []Metric) {
+	for _, f := range families {
+		all = append(all, f.metric)
+	}
+	return all
+}
+
 // A family are the metrics of one name.
 type family[S any] struct {
+	metric  Metric
 	desc    *prometheus.Desc
 	collect func(source S, desc *prometheus.Desc, to chan<- prometheus.Metric)
 }
@@ -57,16 +83,20 @@ func gauges[S any](name, help string, labels []string, each func(S, emitter[floa
 }
 
 func values[S any](kind prometheus.ValueType, name, help string, labels []string, each func(S, emitter[float64])) family[S] {
-	return family[S]{describe(name, help, labels), func(s S, desc *prometheus.Desc, to chan<- prometheus.Metric) {
+	class := "counter"
+	if kind == prometheus.GaugeValue {
+		class = "gauge"
+	}
+	return describe(name, class, help, labels, func(s S, desc *prometheus.Desc, to chan<- prometheus.Metric) {
 		each(s, func(value float64, labels ...string) {
 			send(to, desc)(prometheus.NewConstMetric(desc, kind, value, labels...))
 		})
-	}}
+	})
 }
 
 // histograms are durations, in seconds.
 func histograms[S any](name, help string, labels []string, each func(S, emitter[timing.Reading])) family[S] {
-	return family[S]{describe(name, help, labels), func(s S, desc *prometheus.Desc, to chan<- prometheus.Metric) {
+	return describe(name, "histogram", help, labels, func(s S, desc *prometheus.Desc, to chan<- prometheus.Metric) {
 		each(s, func(r timing.Reading, labels ...string) {
 			buckets := make(map[float64]uint64, len(r.Bounds))
 			var below uint64
@@ -76,7 +106,7 @@ func histograms[S any](name, help string, labels []string, each func(S, emitter[
 			}
 			send(to, desc)(prometheus.NewConstHistogram(desc, uint64(r.Count()), r.Sum.Seconds(), buckets, labels...))
 		})
-	}}
+	})
 }
 
 // send returns what sends a metric, or else why it can't be shown, which spoils
@@ -90,6 +120,7 @@ func send(to chan<- prometheus.Metric, desc *prometheus.Desc) func(prometheus.Me
 	}
 }
 
-func describe(name, help string, labels []string) *prometheus.Desc {
-	return prometheus.NewDesc(prometheus.BuildFQName("rockpool", "", name), help, labels, nil)
+func describe[S any](name, kind, help string, labels []string, collect func(S, *prometheus.Desc, chan<- prometheus.Metric)) family[S] {
+	m := Metric{prometheus.BuildFQName("rockpool", "", name), kind, help, labels}
+	return family[S]{m, prometheus.NewDesc(m.Name, help, labels, nil), collect}
 }

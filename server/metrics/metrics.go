@@ -78,7 +78,7 @@ func registry(sources Sources) *prometheus.Registry {
 
 func buildFamilies() []family[string] {
 	return []family[string]{
-		gauges("build_info", "Always 1; its labels say what runs.", []string{"version", "go_version"}, func(version string, emit emitter[float64]) {
+		gauges("build_info", "Always 1. The labels are the versions of the server and of Go.", []string{"version", "go_version"}, func(version string, emit emitter[float64]) {
 			emit(1, version, goruntime.Version())
 		}),
 	}
