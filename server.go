@@ -32,9 +32,9 @@ func (serveCommand) Help() string {
 
 On first start it creates an environment for each language that it finds on this machine: shell, and python, node and c if they are installed. On Nomad it creates none. When the first runner is ready, it prints a line to stdout. Everything else is logged to stderr.
 
-Runners keep running when the server ends, for whatever reason. The next start on the same data takes over idle and claimed runners. To remove all runners, start the server with --on-stop remove and stop it.
+Runners keep running when the server ends, for whatever reason. The next start on the same data takes over idle and claimed runners. To remove all runners, start the server with --on-stop=remove and stop it.
 
-With --cluster nomad, runners are jobs of a Nomad cluster. docs/guides/nomad.md shows how to set it up.
+With --cluster=nomad, runners are jobs of a Nomad cluster. docs/guides/nomad.md shows how to set it up.
 
     rockpool serve
     rockpool serve --listen 127.0.0.1:9000 --data /srv/rockpool

@@ -38,7 +38,7 @@ type Nomad struct {
 	User          string   `env:"ROCKPOOL_NOMAD_USER" placeholder:"NAME" help:"User of the task. The agent needs root, or the rights to become root, to give programs their own user. (root for docker and podman, else the driver's own; $$${env})"`
 	Datacenters   []string `env:"ROCKPOOL_NOMAD_DATACENTERS" placeholder:"NAME,…" help:"Datacenters to run in. (all; $$${env})"`
 	NodePool      string   `env:"ROCKPOOL_NOMAD_NODE_POOL" placeholder:"NAME" help:"Node pool to run in. (Nomad's default; $$${env})"`
-	Constraints   []string `sep:";" env:"ROCKPOOL_NOMAD_CONSTRAINTS" placeholder:"TEXT;…" help:"Constraints on nodes, each an attribute, an operator and a value, as in Nomad's jobs: $${attr.kernel.name} = linux. ($$${env})"`
+	Constraints   []string `sep:";" env:"ROCKPOOL_NOMAD_CONSTRAINTS" placeholder:"TEXT;…" help:"Constraints on nodes, each an attribute, an operator and a value, as in Nomad's jobs. ($$${env})"`
 	NetworkMode   string   `env:"ROCKPOOL_NOMAD_NETWORK_MODE" placeholder:"MODE" help:"Network of runners with network access. Allowed: bridge, host, cni/NAME. (the driver's own; $$${env})"`
 	NoNetworkMode string   `env:"ROCKPOOL_NOMAD_NO_NETWORK_MODE" default:"none" placeholder:"MODE" help:"Network of runners without network access, for the driver exec only. Allowed: none (fails on Nomad 1.11), cni/NAME (of a network with only a loopback interface), host (runners keep the machine's network). (${default}; $$${env})"`
 	Workspace     string   `env:"ROCKPOOL_NOMAD_WORKSPACE" default:"tmpfs" placeholder:"KIND" help:"Kind of /workspace and /tmp with the driver docker. Allowed: tmpfs (files in it can't be executed by their own name), volume (they can; Nomad's clients must allow volumes). (${default}; $$${env})"`

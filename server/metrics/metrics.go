@@ -1,8 +1,8 @@
 // Package metrics shows what a server counts to Prometheus. It counts nothing
 // itself: with each scrape it reads what the parts have counted with atomics,
 // and what they publish anyway, so that nobody waits for a scrape. Labels are
-// bounded: by a closed set, or by the number of environments. docs/metrics.md
-// says what each metric means.
+// bounded: by a closed set, or by the number of environments. docs/reference/metrics.md
+// lists all metrics.
 package metrics
 
 import (

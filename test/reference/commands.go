@@ -58,7 +58,7 @@ func flagsTable(flags []*kong.Flag) string {
 	for _, flag := range flags {
 		name := "--" + flag.Name
 		if !flag.IsBool() {
-			name += "=" + strings.TrimSpace(flag.FormatPlaceHolder())
+			name += "=" + strings.Replace(flag.FormatPlaceHolder(), "…,...", "…", 1)
 		}
 		if flag.Short != 0 {
 			name = "-" + string(flag.Short) + ", " + name

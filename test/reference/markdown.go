@@ -48,15 +48,16 @@ func code(text string) string {
 }
 
 var (
-	// special is what prose must mark: code that is marked already, paths of documents, flags, variables, and words
-	// in capitals.
-	special = regexp.MustCompile("`[^`]*`" + `|docs/[a-z./-]+\.(?:md|yaml)|--[a-z][a-z0-9-]*|\brockpool_[a-z_]+|\$[A-Z][A-Z0-9_]*|\b[A-Z][A-Z0-9_]{2,}\b(?:=[A-Z]+)?`)
+	// special matches what prose marks: code that is marked already, paths of documents, flags, variables,
+	// metrics, and words in capitals.
+	special = regexp.MustCompile("`[^`]*`" + `|docs/[a-z./-]+\.(?:md|yaml)|--[a-z][a-z0-9-]*(?:=[^\s,.;)"]+)?|\brockpool_[a-z_]+` +
+		`|\$[A-Z][A-Z0-9_]*(?:/[\w./-]*\w)?|\b[a-z][a-z-]*[=:/]+[A-Z][A-Z0-9_]{2,}[^\s.]*|\b[A-Z][A-Z0-9_]{2,}\b(?:=\w+)?`)
 
 	escaped = strings.NewReplacer("<", "&lt;", "*", `\*`)
 )
 
 // acronyms are words in capitals that aren't code.
-var acronyms = strings.Fields("ACL API CPU DNS GNU HCL HTTP JSON NUL OCI PEM PKCE RFC SQL TCP TLS URL UTC UTF XML YAML")
+var acronyms = strings.Fields("ACL API ASCII CPU DNS GNU HCL HTTP JSON NUL OCI PEM PKCE RFC SQL TCP TLS URL UTC UTF XML YAML")
 
 // prose returns plain text as Markdown: flags, variables and values are code, and documents are links.
 func prose(text string) string {
@@ -80,10 +81,14 @@ func prose(text string) string {
 	}
 }
 
-// wrap breaks the paragraphs of a text into lines of at most width characters.
+// wrap breaks the paragraphs of a text into lines of at most width characters. Indented lines stay as they are.
 func wrap(text string, width int) string {
 	var lines []string
 	for paragraph := range strings.SplitSeq(text, "\n") {
+		if strings.HasPrefix(paragraph, " ") {
+			lines = append(lines, paragraph)
+			continue
+		}
 		line, used := "", 0
 		for _, word := range strings.Fields(paragraph) {
 			n := len([]rune(word))
