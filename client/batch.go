@@ -5,41 +5,40 @@ import (
 	"encoding/json"
 )
 
-// A BatchEvent is what happened to a batch. Fields that its type doesn't have are zero.
+// A BatchEvent is one event of a batch. Fields that its Type lacks are zero.
 type BatchEvent struct {
 	Type      string `json:"__typename"` // BatchExecutionEvent or BatchFinished
-	Cursor    string // to follow on from
-	CaseIndex *int   // nil: the build's
+	Cursor    string // FollowBatch continues after it
+	CaseIndex *int   // nil: the build
 	Event     CaseEvent
 	Batch     Batch // of BatchFinished
 
-	JSON json.RawMessage `json:"-"` // the event as it came
+	JSON json.RawMessage `json:"-"` // the event as the server sent it
 }
 
-// A CaseEvent is what happened to an execution of a batch. Fields that its type doesn't have
-// are zero.
+// A CaseEvent is one event of an execution of a batch. Fields that its Type lacks are zero.
 type CaseEvent struct {
-	Type      string `json:"__typename"` // as Event has it
+	Type      string `json:"__typename"` // one of Event's types
 	Stream    OutputStream
 	Base64    []byte // of output
 	Bytes     int64  // of lost output
-	Reason    string // why they are lost
+	Reason    string // why output is lost
 	Execution struct {
 		Ending
 		Usage CaseUsage
 	} // of ExecutionFinished
 }
 
-// CaseUsage is what an execution of a batch used.
+// CaseUsage is what an execution of a batch used. PeakMemory is in bytes; nil: unknown.
 type CaseUsage struct {
 	WallMs      int64  `json:"wallMs"`
 	OutputBytes int64  `json:"outputBytes"`
 	PeakMemory  *int64 `json:"peakMemory"`
 }
 
-// FollowBatch subscribes to a batch's events after a cursor (nil: all), and passes each to
-// handle. It returns as [Client.Subscribe] does; a caller whose connection broke follows on
-// from the last cursor, and misses nothing.
+// FollowBatch subscribes to a batch's events after a cursor (nil: from the first event), and
+// passes each event to handle. It returns as [Client.Subscribe] does. After a broken connection,
+// call it again with the last event's cursor: no event is missing or repeated.
 func (c *Client) FollowBatch(ctx context.Context, batch string, after *string, handle func(BatchEvent) error) error {
 	operation := Request{batchEvents_Operation, map[string]any{"id": batch, "after": after}}
 	return c.Subscribe(ctx, operation, func(data json.RawMessage) error {
@@ -50,7 +49,7 @@ func (c *Client) FollowBatch(ctx context.Context, batch string, after *string, h
 			err = json.Unmarshal(out.BatchEvents, &event)
 		}
 		if err != nil {
-			return &Error{Message: "read an event: " + err.Error()} // another connection doesn't help
+			return &Error{Message: "read an event: " + err.Error()} // permanent: Passing reports false for an Error without a code
 		}
 		event.JSON = out.BatchEvents
 		return handle(event)

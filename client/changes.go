@@ -5,15 +5,15 @@ import (
 	"encoding/json"
 )
 
-// A FileChange is what happened to an entry of a directory that is watched.
+// A FileChange is one change of an entry in a watched directory.
 type FileChange struct {
 	Type FileChangeType `json:"type"`
-	Path *string        `json:"path"` // below that directory; nil of BEGAN and LOST
+	Path *string        `json:"path"` // relative to the watched directory; nil for BEGAN and LOST
 }
 
-// FollowFiles subscribes to the changes in a directory of a runner ("": /workspace), and passes each to handle, BEGAN
-// first. It returns as [Client.Subscribe] does. What happens between two subscriptions isn't reported: list
-// the directory after the second one's BEGAN.
+// FollowFiles subscribes to the changes in a directory of a runner ("": /workspace) and passes
+// each change to handle, BEGAN first. It returns as [Client.Subscribe] does. Changes between two
+// subscriptions aren't reported: list the directory after the second subscription's BEGAN.
 func (c *Client) FollowFiles(ctx context.Context, runner, path string, recursive bool, handle func(FileChange) error) error {
 	variables := map[string]any{"runner": runner, "recursive": recursive}
 	if path != "" {

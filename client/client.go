@@ -1,9 +1,10 @@
-// Package client sends operations to a server's API: queries and mutations over POST, files
-// in multipart requests, subscriptions over WebSockets, downloads from signed addresses.
+// Package client is the Go client of a Rockpool server. It sends queries and mutations as POST
+// requests, files as multipart requests, and subscriptions over WebSockets; it downloads from
+// signed addresses.
 //
-// Each operation of the files *.graphql is a generated function, for example [GetRunners].
-// The functions of driver.go are shorter ways to what most callers do: [Claim], [Start],
-// [Await], [Run], [Release]. [Client.Ask] sends any other operation.
+// Each operation in the files *.graphql has a generated function, for example [GetRunners].
+// For common tasks, driver.go has shorter functions: [Claim], [Start], [Await], [Run],
+// [Release]. [Client.Do] sends any other operation.
 package client
 
 //go:generate go tool genqlient
@@ -26,18 +27,18 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Client sends operations to one server. Many goroutines may use it at once.
+// A Client sends operations to one server. It is safe for concurrent use.
 type Client struct {
-	url       string // of the API itself
+	url       string // of the API, ending in /graphql
 	http      *http.Client
-	transport *http.Transport // of http
+	transport *http.Transport // the one that http uses, below bearer
 }
 
-// New returns a client of the server at an address, for example
-// "http://127.0.0.1:8080".
+// New returns a client of the server at an address, for example "http://127.0.0.1:8080". It
+// doesn't connect.
 func New(server string) *Client { return with(newTransport(), server) }
 
-// NewSocket returns a client of the server that listens on a Unix socket.
+// NewSocket returns a client of the server that listens on the Unix socket at path.
 func NewSocket(path string) *Client {
 	transport := newTransport()
 	transport.Proxy = nil
@@ -57,8 +58,8 @@ func with(transport *http.Transport, server string) *Client {
 	return &Client{url: strings.TrimSuffix(server, "/") + "/graphql", http: &http.Client{Transport: transport}, transport: transport}
 }
 
-// WithToken returns c after having it show a token to the server's API, and to
-// nobody else. It must be called before c is used.
+// WithToken makes c send a token with each request to the API, and returns c. Downloads and
+// redirects never get the token. Call it before the first use of c.
 func (c *Client) WithToken(token string) *Client {
 	if token != "" {
 		c.http.Transport = bearer{c.transport, c.url, token}
@@ -66,15 +67,15 @@ func (c *Client) WithToken(token string) *Client {
 	return c
 }
 
-// WithTLS returns c after setting how it speaks TLS: with an authority of one's own, for
-// example. It must be called before c is used, and leaves c the owner of config.
+// WithTLS makes c use config for TLS, for example with a private certificate authority, and
+// returns c. Call it before the first use of c. c owns config afterwards.
 func (c *Client) WithTLS(config *tls.Config) *Client {
 	c.transport.TLSClientConfig = config
 	return c
 }
 
-// bearer adds the token to requests for the API itself: neither to downloads,
-// whose addresses are signed, nor to what a server redirects to.
+// bearer adds the token to requests for the API's own address. Downloads don't need it, since
+// their addresses are signed. A server that the API redirects to must not get it.
 type bearer struct {
 	*http.Transport
 	url, token string
@@ -88,7 +89,8 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.Transport.RoundTrip(r)
 }
 
-// Door sends a request to one of the server's APIs for clients of other systems, at a path. It shows the token.
+// Door sends a request with the token to a door of the server, at a path such as /mcp. It returns
+// an error for a redirect, because following it would reveal the token.
 func (c *Client) Door(ctx context.Context, method, path string, header http.Header, body io.Reader) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.url, "/graphql")+path, body)
 	if err != nil {
@@ -99,17 +101,18 @@ func (c *Client) Door(ctx context.Context, method, path string, header http.Head
 		r.Header.Set("Authorization", "Bearer "+b.token)
 	}
 	direct := *c.http
-	direct.CheckRedirect = func(to *http.Request, _ []*http.Request) error { // which would get the token
+	direct.CheckRedirect = func(to *http.Request, _ []*http.Request) error { // the target would get the token
 		return fmt.Errorf("the server redirects to %s: use that address", to.URL.Redacted())
 	}
 	return direct.Do(r)
 }
 
-// keptConnections is how many stay open between calls: with net/http's own two,
-// many who ask at once open a new one for nearly every call.
+// keptConnections is how many idle connections stay open. With net/http's default of 2,
+// concurrent callers would open a new connection for nearly every request.
 const keptConnections = 64
 
-// An Error is the first error of an answer.
+// An Error is the first error of a response. Code, Field and Retryable are documented in
+// docs/reference/errors.md.
 type Error struct {
 	Message    string
 	Extensions struct {
@@ -117,11 +120,11 @@ type Error struct {
 		Field     string
 		Retryable bool
 
-		// Of a tenant's quota that was exceeded.
+		// Set for QUOTA_EXCEEDED only.
 		Quota       string
 		Limit, Used int64
-		Pending     int64 // claims that took one of the quota runners, and wait
-		RetryAfter  int   // seconds; 0: when something of the tenant's ends
+		Pending     int64 // waiting claims that count towards the quota of runners
+		RetryAfter  int   // seconds; 0: retry when the tenant releases something
 	}
 }
 
@@ -141,11 +144,12 @@ type answer struct {
 	Errors []*Error
 }
 
-// into decodes an answer's data, or returns its error: then after decoding what data is beside that.
+// into decodes the data of a response, also if the response has errors. It returns the first
+// error.
 func (a answer) into(value any) error {
 	if len(a.Errors) > 0 {
 		if value != nil && len(a.Data) > 0 {
-			_ = json.Unmarshal(a.Data, value) // the error counts
+			_ = json.Unmarshal(a.Data, value) // the response's error is more useful than this one
 		}
 		return a.Errors[0]
 	}
@@ -161,9 +165,9 @@ type Request struct {
 	Variables map[string]any `json:"variables,omitempty"`
 }
 
-// Ask sends one operation. The error is an *Error if the server answered
-// with one.
-func (c *Client) Ask(ctx context.Context, query string, variables map[string]any, into any) error {
+// Do sends one operation and decodes its data. The error is an *Error if the server responded
+// with errors; other errors are of the connection.
+func (c *Client) Do(ctx context.Context, query string, variables map[string]any, into any) error {
 	return c.send(ctx, Request{query, variables}, into)
 }
 
@@ -175,17 +179,18 @@ func (c *Client) send(ctx context.Context, operation, into any) error {
 	return c.Post(ctx, body, into)
 }
 
-// MakeRequest sends an operation for a generated function. The error is as Ask's.
+// MakeRequest implements [Sender]. Its errors are those of [Client.Do].
 func (c *Client) MakeRequest(ctx context.Context, operation *graphql.Request, answer *graphql.Response) error {
 	return c.send(ctx, operation, answer.Data)
 }
 
-// A Sender is what generated functions send operations with: a [Client], or what
-// [Client.Around] returns.
+// A Sender sends the operations of the generated functions. A [Client] is one; [Client.Around]
+// returns another.
 type Sender = graphql.Client
 
-// Around returns a Sender that calls around for each operation. That calls send, which
-// sends the operation once, as often as it likes, and returns the operation's error.
+// Around returns a Sender that calls around for each operation, for example to retry. around may
+// call send any number of times; each call sends the operation once. around returns the error
+// of the operation.
 func (c *Client) Around(around func(ctx context.Context, send func(context.Context) error) error) Sender {
 	return surrounded{c, around}
 }
@@ -200,7 +205,7 @@ func (s surrounded) MakeRequest(ctx context.Context, operation *graphql.Request,
 	return s.around(ctx, func(ctx context.Context) error { return s.client.MakeRequest(ctx, operation, answer) })
 }
 
-// Post sends a body as it is, be it an operation or not. The error is as Ask's.
+// Post sends body unchanged, even if it is no operation. Its errors are those of [Client.Do].
 func (c *Client) Post(ctx context.Context, body []byte, into any) error {
 	post, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
 	if err != nil {
@@ -210,7 +215,7 @@ func (c *Client) Post(ctx context.Context, body []byte, into any) error {
 	return c.answer(post, into)
 }
 
-// answer sends a request, and decodes what comes.
+// answer sends a request and decodes the response.
 func (c *Client) answer(request *http.Request, into any) error {
 	response, err := c.http.Do(request)
 	if err != nil {
@@ -232,25 +237,26 @@ func (c *Client) read(response *http.Response, into any) error {
 	return a.into(into)
 }
 
-// stranger is the error for an answer that isn't one of ours.
+// stranger returns the error for a response that no Rockpool server sends.
 func (c *Client) stranger(response *http.Response) error {
-	return &Error{Message: fmt.Sprintf("%s doesn't answer as a Rockpool server does: %s", c.url, response.Status)}
+	return &Error{Message: fmt.Sprintf("%s is not the API of a Rockpool server, it responded with %s: check the address", c.url, response.Status)}
 }
 
-// URL is the API's own address.
+// URL returns the address of the API.
 func (c *Client) URL() string { return c.url }
 
-// CloseIdle closes the connections that nothing uses.
+// CloseIdle closes unused connections.
 func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }
 
-// The pauses between attempts double from the first to the last.
+// The pause between attempts doubles from firstPause to lastPause.
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = 2 * time.Second
 )
 
-// Persist repeats an operation that is safe to repeat, for as long as patience,
-// while again says of its error that this can help.
+// Persist calls attempt until it succeeds, until again returns false for its error, until
+// patience has passed, or until ctx ends. It returns the last error of attempt. Use it only for
+// operations that are safe to repeat. [Passing] is the usual again.
 func Persist(ctx context.Context, patience time.Duration, again func(error) bool, attempt func() error) error {
 	end := time.Now().Add(patience)
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
@@ -266,9 +272,9 @@ func Persist(ctx context.Context, patience time.Duration, again func(error) bool
 	}
 }
 
-// Passing reports whether err is of a connection that broke, of a server that
-// is starting or stopping or serves as much as it may, or of a reader that was too slow
-// for it. A certificate that isn't trusted doesn't pass, nor does a server that doesn't speak TLS.
+// Passing reports whether a retry can succeed: the connection broke, the server is starting,
+// stopping or at its limit, or the reader was too slow. It reports false for an untrusted
+// certificate and for a server without TLS.
 func Passing(err error) bool {
 	var refused *Error
 	var untrusted *tls.CertificateVerificationError

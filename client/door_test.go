@@ -7,10 +7,9 @@ import (
 	"testing"
 )
 
-// A door's redirect would get the token.
 func TestDoorFollowsNoRedirects(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		t.Errorf("it was followed with %q", r.Header.Get("Authorization"))
+		t.Errorf("the redirect was followed with the authorization %q", r.Header.Get("Authorization"))
 	}))
 	defer other.Close()
 	server := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))

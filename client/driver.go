@@ -11,44 +11,45 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Put creates an environment, or changes one: what is nil stays as it is stored.
+// Put creates or changes an environment. Fields that are nil keep their stored values.
 func Put(ctx context.Context, c Sender, input PutEnvironmentInput) error {
 	_, err := PutEnvironment(ctx, c, input)
 	return err
 }
 
-// Delete deletes an environment with all of its runners, claimed ones too. One that
-// isn't there is no error.
+// Delete deletes an environment and all its runners, including claimed ones. A missing
+// environment is no error.
 func Delete(ctx context.Context, c Sender, environment string) error {
 	_, err := DeleteEnvironment(ctx, c, DeleteEnvironmentInput{Id: environment, EndClaimed: new(true)})
 	return err
 }
 
-// Claim claims a runner, and returns its id.
+// Claim claims a runner and returns its id.
 func Claim(ctx context.Context, c Sender, input ClaimRunnerInput) (runner string, err error) {
 	runner, _, err = ClaimOrResume(ctx, c, input)
 	return runner, err
 }
 
-// ClaimOrResume claims a runner, and returns its id, and whether the input's holder has had it before.
+// ClaimOrResume claims a runner and returns its id. resumed reports whether the input's holder
+// held this runner already.
 func ClaimOrResume(ctx context.Context, c Sender, input ClaimRunnerInput) (runner string, resumed bool, err error) {
 	out, err := ClaimRunner(ctx, c, input)
 	if err != nil {
 		return "", false, err
 	}
 	if out.ClaimRunner.Runner == nil {
-		return "", false, errors.New("the answer has a ticket, and no runner yet: leave out wait")
+		return "", false, errors.New("the server returned a ticket instead of a runner: leave out the field wait")
 	}
 	return out.ClaimRunner.Runner.Id, out.ClaimRunner.Resumed, nil
 }
 
-// Release ends a claimed runner with all that runs in it.
+// Release ends a claimed runner and everything that runs in it. A missing runner is no error.
 func Release(ctx context.Context, c Sender, runner string) error {
 	_, err := ReleaseRunner(ctx, c, runner)
 	return err
 }
 
-// Start starts a command in a runner, and returns its execution's id.
+// Start starts a command in a runner and returns the execution's id.
 func Start(ctx context.Context, c Sender, input StartExecutionInput) (execution string, err error) {
 	out, err := StartExecution(ctx, c, input)
 	if err != nil {
@@ -57,19 +58,19 @@ func Start(ctx context.Context, c Sender, input StartExecutionInput) (execution 
 	return out.StartExecution.Execution.Id, nil
 }
 
-// Cancel ends an execution with all processes that it started. One that has ended is
-// no error.
+// Cancel ends an execution and all its processes. A finished execution is no error.
 func Cancel(ctx context.Context, c Sender, execution string) error {
 	_, err := CancelExecution(ctx, c, execution)
 	return err
 }
 
 const (
-	awaitSeconds = 60      // that one request waits for an execution's end
-	awaitBytes   = 1 << 20 // of output in a Result
+	awaitSeconds = 60      // how long one request waits for the end of an execution
+	awaitBytes   = 1 << 20 // most bytes of output in a Result
 )
 
-// Await waits until an execution has ended, or ctx has.
+// Await waits until an execution or ctx has ended. It returns the errors of [Client.Do]; wrap the
+// Sender with [Client.Around] to retry.
 func Await(ctx context.Context, c Sender, execution string) (Ending, error) {
 	for {
 		out, err := GetEnding(ctx, c, execution, awaitSeconds)
@@ -82,7 +83,7 @@ func Await(ctx context.Context, c Sender, execution string) (Ending, error) {
 	}
 }
 
-// AwaitResult waits as Await does, and returns the end with the first MiB of the output.
+// AwaitResult waits like [Await] and also returns the first MiB of the output.
 func AwaitResult(ctx context.Context, c Sender, execution string) (Result, error) {
 	for {
 		out, err := GetResult(ctx, c, execution, awaitSeconds, awaitBytes)
@@ -95,7 +96,7 @@ func AwaitResult(ctx context.Context, c Sender, execution string) (Result, error
 	}
 }
 
-// Run starts a command in a runner, and waits for its result.
+// Run starts a command in a runner and waits for its result, like [Start] and [AwaitResult].
 func Run(ctx context.Context, c Sender, input StartExecutionInput) (Result, error) {
 	execution, err := Start(ctx, c, input)
 	if err != nil {
@@ -104,7 +105,7 @@ func Run(ctx context.Context, c Sender, input StartExecutionInput) (Result, erro
 	return AwaitResult(ctx, c, execution)
 }
 
-// String is the outcome with its detail, for example "EXITED 0".
+// String returns the outcome and its detail, for example "EXITED 0".
 func (e Ending) String() string {
 	switch {
 	case e.ExitCode != nil:
@@ -117,7 +118,7 @@ func (e Ending) String() string {
 	return string(e.Outcome)
 }
 
-// Stream returns the bytes of one stream.
+// Stream returns the output of one stream.
 func (r Result) Stream(stream OutputStream) string {
 	var all []byte
 	for _, chunk := range r.Output.Chunks {
@@ -128,7 +129,7 @@ func (r Result) Stream(stream OutputStream) string {
 	return string(all)
 }
 
-// Text returns both streams, in the order in which they were printed.
+// Text returns the output of both streams in the order in which it was printed.
 func (r Result) Text() string {
 	var text strings.Builder
 	for _, chunk := range r.Output.Chunks {
@@ -137,7 +138,7 @@ func (r Result) Text() string {
 	return text.String()
 }
 
-// String is the text with the end on a line of its own.
+// String returns Text followed by the outcome on a separate line.
 func (r Result) String() string {
 	text := r.Text()
 	if text != "" && !strings.HasSuffix(text, "\n") {
@@ -146,22 +147,22 @@ func (r Result) String() string {
 	return text + "=> " + r.Ending.String()
 }
 
-// An Event is what happened to an execution. Fields that its type doesn't have are zero.
+// An Event is one event of an execution. Fields that its Type lacks are zero.
 type Event struct {
 	Type      string `json:"__typename"` // ExecutionStarted, ExecutionOutput, ExecutionOutputLost, ExecutionResized or ExecutionFinished
-	Cursor    string // to follow on from
+	Cursor    string // Follow continues after it
 	Stream    OutputStream
 	Base64    []byte // of output
 	Bytes     int64  // of lost output
-	Reason    string // why they are lost
+	Reason    string // why output is lost
 	Execution Ending // of ExecutionFinished
 
-	JSON json.RawMessage `json:"-"` // the event as it came
+	JSON json.RawMessage `json:"-"` // the event as the server sent it
 }
 
-// Follow subscribes to an execution's events after a cursor (nil: all), and passes each to
-// handle. It returns as [Client.Subscribe] does; a caller whose connection broke follows on
-// from the last cursor, and misses nothing.
+// Follow subscribes to an execution's events after a cursor (nil: from the first event), and
+// passes each event to handle. It returns as [Client.Subscribe] does. After a broken connection,
+// call it again with the last event's cursor: no byte is missing or repeated.
 func (c *Client) Follow(ctx context.Context, execution string, after *string, handle func(Event) error) error {
 	operation := Request{executionEvents_Operation, map[string]any{"id": execution, "after": after}}
 	return c.Subscribe(ctx, operation, func(data json.RawMessage) error {
@@ -172,15 +173,15 @@ func (c *Client) Follow(ctx context.Context, execution string, after *string, ha
 			err = json.Unmarshal(out.ExecutionEvents, &event)
 		}
 		if err != nil {
-			return &Error{Message: "read an event: " + err.Error()} // another connection doesn't help
+			return &Error{Message: "read an event: " + err.Error()} // permanent: Passing reports false for an Error without a code
 		}
 		event.JSON = out.ExecutionEvents
 		return handle(event)
 	})
 }
 
-// UploadFile writes a file into a runner, with octal permission bits or, where mode is "", the
-// API's default. Size, content and errors are those of [Client.Upload].
+// UploadFile writes a file into a runner. mode is its permission bits in octal, "" for the API's
+// default. size, content and errors are those of [Client.Upload].
 func (c *Client) UploadFile(ctx context.Context, runner, path, mode string, size int64, content io.Reader) error {
 	variables := map[string]any{"runner": runner, "path": path}
 	if mode != "" {

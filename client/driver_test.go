@@ -10,12 +10,12 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// answering returns a client of a server that gives these answers, one after the other.
+// answering returns a client of a server that sends these responses, one per request.
 func answering(t *testing.T, answers ...string) *Client {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if len(answers) == 0 {
-			t.Error("it is asked once too often")
+			t.Error("got one request too many")
 			return
 		}
 		_, _ = w.Write([]byte(answers[0]))

@@ -47,7 +47,7 @@ func ExampleUpdateFiles() {
 	// Output: 0 failed
 }
 
-// An error has the API's code, which says whether to wait, to give up or to change the input.
+// The code of an error says whether to wait, to give up or to change the input.
 func ExampleError() {
 	c := client.New(exampleServer())
 	_, err := client.Claim(context.Background(), c, client.ClaimRunnerInput{EnvironmentId: "cobol"})
@@ -57,8 +57,8 @@ func ExampleError() {
 	// Output: NO_RUNNER_AVAILABLE true true
 }
 
-// Follow copies what a program prints. Where the connection breaks, it goes on after the last
-// event that came, without a byte lost or repeated.
+// Copy a program's output. After a broken connection, Follow continues after the last event: no
+// byte is lost or repeated.
 func ExampleClient_Follow() {
 	ctx, c := context.Background(), client.New("http://127.0.0.1:8080")
 	var after *string
@@ -74,8 +74,8 @@ func ExampleClient_Follow() {
 	}
 }
 
-// Around makes one Sender of a client and a policy: here operations are repeated for a minute
-// while the server is away. Only operations that are safe to repeat may be sent so.
+// Add a policy to a client: this Sender retries operations for a minute while the server is
+// unavailable. Use it only for operations that are safe to repeat.
 func ExampleClient_Around() {
 	c := client.New(exampleServer())
 	patient := c.Around(func(ctx context.Context, send func(context.Context) error) error {
@@ -86,7 +86,7 @@ func ExampleClient_Around() {
 	// Output: r1 <nil>
 }
 
-// exampleServer returns the address of a server that gives the examples their answers.
+// exampleServer returns the address of a server with the responses for these examples.
 func exampleServer() string {
 	answers := []struct{ part, answer string }{
 		{`"cobol"`, `{"errors": [{"message": "no runner is idle", "extensions": {"code": "NO_RUNNER_AVAILABLE", "retryable": true}}]}`},

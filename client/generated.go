@@ -119,7 +119,7 @@ func (v *AuditEntryDetailsAuditDetail) GetName() string { return v.Name }
 // GetValue returns AuditEntryDetailsAuditDetail.Value, and is useful for accessing the field via an interface.
 func (v *AuditEntryDetailsAuditDetail) GetValue() string { return v.Value }
 
-// What isn't so has the zero value.
+// Fields that don't apply are zero.
 type Batch struct {
 	// Its id; ids sort by the time at which they were made.
 	Id string `json:"id"`
@@ -1108,7 +1108,7 @@ func (v *Draining) GetLeaving() int { return v.Leaving }
 // GetExecutions returns Draining.Executions, and is useful for accessing the field via an interface.
 func (v *Draining) GetExecutions() int { return v.Executions }
 
-// What isn't so has the zero value, but for the exit code, of which 0 is one.
+// Fields that don't apply are zero. The exit code is nullable, since 0 is an exit code.
 type Ending struct {
 	// Its id; ids sort by the time at which they were made.
 	Id string `json:"id"`
@@ -7118,7 +7118,7 @@ fragment Ticket on Ticket {
 }
 `
 
-// The input has wait: TICKET.
+// For inputs with wait: TICKET.
 func ClaimTicket(
 	ctx_ context.Context,
 	client_ graphql.Client,

@@ -20,17 +20,17 @@ func TestPersist(t *testing.T) {
 	broken := errors.New("connection reset")
 	for _, test := range []struct {
 		name     string
-		errs     []error // of the attempts, the last for ever
+		errs     []error // of the attempts; the last one repeats
 		attempts int
 		took     time.Duration
 		want     error
 	}{
-		{"works", []error{nil}, 1, 0, nil},
+		{"succeeds", []error{nil}, 1, 0, nil},
 		{"refused", []error{refused}, 1, 0, refused},
-		{"works later", []error{broken, away, nil}, 3, 300 * time.Millisecond, nil},
+		{"succeeds later", []error{broken, away, nil}, 3, 300 * time.Millisecond, nil},
 		{"refused later", []error{broken, refused}, 2, 100 * time.Millisecond, refused},
-		{"no TLS there", []error{fmt.Errorf("post: %w", http.ErrSchemeMismatch)}, 1, 0, http.ErrSchemeMismatch},
-		{"never works", []error{broken}, 8, 7100 * time.Millisecond, broken},
+		{"server without TLS", []error{fmt.Errorf("post: %w", http.ErrSchemeMismatch)}, 1, 0, http.ErrSchemeMismatch},
+		{"never succeeds", []error{broken}, 8, 7100 * time.Millisecond, broken},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			began, attempts := time.Now(), 0

@@ -11,16 +11,17 @@ import (
 	"github.com/coder/websocket/wsjson"
 )
 
-// A Frame is a message of graphql-transport-ws.
+// A Frame is a message of the protocol graphql-transport-ws:
+// https://github.com/enisdenjo/graphql-ws/blob/master/PROTOCOL.md
 type Frame struct {
 	ID      string          `json:"id,omitempty"`
 	Type    string          `json:"type"`
 	Payload json.RawMessage `json:"payload,omitempty"`
 }
 
-// Subscribe runs one subscription over a connection of its own, and hands every
-// event to handle, until the server completes it (nil), ctx ends, handle fails
-// or the connection breaks. The error is an *Error if the server refused.
+// Subscribe opens a connection for one subscription and passes each event to handle. It returns
+// nil when the server completes the subscription. It returns an error when ctx ends, handle
+// fails or the connection breaks; an *Error if the server refused the subscription.
 func (c *Client) Subscribe(ctx context.Context, operation Request, handle func(json.RawMessage) error) error {
 	conn, _, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(c.url, "http"),
 		&websocket.DialOptions{HTTPClient: c.http, Subprotocols: []string{"graphql-transport-ws"}})

@@ -11,10 +11,9 @@ import (
 	"strings"
 )
 
-// Upload sends one mutation whose variable file is an Upload with this content,
-// which is sent as it is read. Size is the content's, or -1. The error is an
-// *Error if the server answered with one. After an error content may still be
-// read from for a moment.
+// Upload sends a mutation whose variable "file" is an Upload with this content. It streams the
+// content. size is the content's length in bytes, or -1 if unknown. The errors are those of
+// [Client.Do]. After an error, a goroutine of net/http may still read from content briefly.
 func (c *Client) Upload(ctx context.Context, query string, variables map[string]any, size int64, content io.Reader, into any) error {
 	all := map[string]any{"file": nil}
 	for name, value := range variables {
@@ -25,7 +24,7 @@ func (c *Client) Upload(ctx context.Context, query string, variables map[string]
 		return err
 	}
 	var before bytes.Buffer
-	form := multipart.NewWriter(&before) // a buffer takes everything
+	form := multipart.NewWriter(&before) // writing to a Buffer never fails
 	_ = form.WriteField("operations", string(operations))
 	_ = form.WriteField("map", `{"0": ["variables.file"]}`)
 	_, _ = form.CreateFormFile("0", "file")
@@ -44,10 +43,9 @@ func (c *Client) Upload(ctx context.Context, query string, variables map[string]
 	return c.answer(post, into)
 }
 
-// Download opens what an address leads to that the API handed out
-// (File.downloadUrl, Execution.outputUrl), from offset on, and tells how many
-// bytes come. Reading fails if fewer do. The error is an *Error if the server
-// answered with one.
+// Download opens a signed address of the API (File.downloadUrl, Execution.outputUrl) at an
+// offset in bytes. It also returns the number of bytes to read, -1 if unknown. Reading fails if
+// fewer bytes arrive. The errors are those of [Client.Do]. The caller must close the reader.
 func (c *Client) Download(ctx context.Context, address string, offset int64) (io.ReadCloser, int64, error) {
 	get, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(c.url, "/graphql")+address, nil)
 	if err != nil {

@@ -141,7 +141,7 @@ func TestClientShowsItsToken(t *testing.T) {
 	b := newGuarded(t)
 	for token, want := range map[string]bool{testToken: true, "wrong": false, "": false} {
 		c := rockpool.New(b.url).WithToken(token)
-		err := c.Ask(t.Context(), `{ version }`, nil, nil)
+		err := c.Do(t.Context(), `{ version }`, nil, nil)
 		if (err == nil) != want {
 			t.Errorf("%q: %v", token, err)
 		}

@@ -219,7 +219,7 @@ func (l line) ask(kind string) []Candidate {
 		Runners      struct{ Nodes []id }
 		Executions   struct{ Nodes []id }
 	}
-	if server.Ask(ctx, query, nil, &out) != nil {
+	if server.Do(ctx, query, nil, &out) != nil {
 		return nil
 	}
 	var all []Candidate

@@ -45,7 +45,7 @@ func (s *Server) Fits(ctx context.Context, runners int) error {
 		Environment struct{ Resources room }
 	}
 	const query = `query($id: ID!) { cluster { capacity { cpuMHz memoryMiB cpuMHzUsed memoryMiBUsed } } environment(id: $id) { resources { cpuMHz memoryMiB } } }`
-	if err := s.Ask(ctx, query, map[string]any{"id": Environment}, &out); err != nil {
+	if err := s.Do(ctx, query, map[string]any{"id": Environment}, &out); err != nil {
 		return err
 	}
 	c := out.Cluster.Capacity

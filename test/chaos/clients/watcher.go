@@ -209,7 +209,7 @@ func Again(ctx context.Context, h *house.House, r *ledger.Run) {
 		const query = `query($id: ID!, $after: Cursor, $size: Int) { execution(id: $id) { state outcome exitCode signal goneReason usage { outputBytes } marks { finishedAt }
 			output(after: $after, maxBytes: $size) { chunks { stream base64 } lostBytes cursor end } } }`
 		err := h.Insist(ctx, func(ctx context.Context) error {
-			return h.Ask(ctx, query, map[string]any{"id": r.ID, "after": after, "size": min(size, 1<<20)}, &out)
+			return h.Do(ctx, query, map[string]any{"id": r.ID, "after": after, "size": min(size, 1<<20)}, &out)
 		})
 		x := out.Execution
 		switch {

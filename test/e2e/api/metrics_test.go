@@ -186,7 +186,7 @@ func TestE2EMetricsStayAsMany(t *testing.T) {
 		for range 4 {
 			callers.Go(func() {
 				for range left {
-					err := p.Ask(t.Context(), `mutation { run(input: {environmentId: "shell", waitFor: 120, command: ["true"]}) { execution { id } } }`, nil, nil)
+					err := p.Do(t.Context(), `mutation { run(input: {environmentId: "shell", waitFor: 120, command: ["true"]}) { execution { id } } }`, nil, nil)
 					if err != nil {
 						t.Error(err)
 					}

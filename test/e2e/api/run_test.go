@@ -214,7 +214,7 @@ func TestE2EFiles(t *testing.T) {
 	if r := b.Shell(t, runner, "cat './sub dir/moved'; ls ./-rf 2>/dev/null"); r.Stream("STDOUT") != "new" || moved.MoveFile.File.Path != "sub dir/moved" || moved.MoveFile.File.Size != 3 {
 		t.Errorf("after a move: %q, %+v", r.Stream("STDOUT"), moved)
 	}
-	err := b.Ask(t.Context(), move, object{"in": object{"runnerId": runner, "from": "sub dir/moved", "to": "sub dir/deep"}}, nil)
+	err := b.Do(t.Context(), move, object{"in": object{"runnerId": runner, "from": "sub dir/moved", "to": "sub dir/deep"}}, nil)
 	if err == nil || !strings.Contains(err.Error(), "replaces nothing") {
 		t.Errorf("over a directory: %v", err)
 	}
@@ -236,7 +236,7 @@ func TestE2EFilesAreCheckedFirst(t *testing.T) {
 		{"delete": []string{"./*"}, "write": []object{{"path": "f", "text": "x"}, {"path": "f/under", "text": "x"}}},
 	} {
 		bad["runnerId"] = runner
-		if err := b.Ask(t.Context(), `mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written } }`, object{"in": bad}, nil); err == nil {
+		if err := b.Do(t.Context(), `mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written } }`, object{"in": bad}, nil); err == nil {
 			t.Errorf("%v was taken", bad)
 		}
 		if diff := cmp.Diff(before, w.list(t)); diff != "" {
@@ -389,7 +389,7 @@ func TestE2EClaimsAreExclusive(t *testing.T) {
 					Runner struct{ ID, EnvironmentID string }
 				}
 			}
-			err := b.Ask(t.Context(), `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id environmentId } } }`,
+			err := b.Do(t.Context(), `mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id environmentId } } }`,
 				object{"in": object{"environmentId": environment, "waitFor": 1200}}, &out) // the last one waits for all others
 			if err != nil {
 				t.Error(err)
@@ -406,7 +406,7 @@ func TestE2EClaimsAreExclusive(t *testing.T) {
 				StartExecution struct{ Execution struct{ ID string } }
 			}
 			// Nothing of an earlier holder is there.
-			err = b.Ask(t.Context(), `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`,
+			err = b.Do(t.Context(), `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`,
 				object{"in": object{"runnerId": runner.ID, "shell": "ls -A /workspace /tmp; touch /workspace/mine /tmp/mine"}}, &x)
 			if err != nil {
 				t.Error(err)
@@ -415,7 +415,7 @@ func TestE2EClaimsAreExclusive(t *testing.T) {
 			if got := b.Await(t, x.StartExecution.Execution.ID); got.Stream("STDOUT") != "/tmp:\n\n/workspace:\n" {
 				t.Errorf("a fresh runner has %q", got.Stream("STDOUT"))
 			}
-			if err := b.Ask(t.Context(), `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": runner.ID}, nil); err != nil {
+			if err := b.Do(t.Context(), `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, object{"id": runner.ID}, nil); err != nil {
 				t.Error(err)
 			}
 		})

@@ -82,7 +82,7 @@ func TestE2EOneKeyOneProcess(t *testing.T) {
 			var out struct {
 				StartExecution struct{ Execution struct{ ID string } }
 			}
-			if err := b.Ask(t.Context(), `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, object{"in": input}, &out); err != nil {
+			if err := b.Do(t.Context(), `mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, object{"in": input}, &out); err != nil {
 				t.Error(err)
 			}
 			ids[i] = out.StartExecution.Execution.ID
@@ -114,7 +114,7 @@ func TestE2ECancelOfWhatDoesNotRead(t *testing.T) {
 	id := b.Start(t, object{"runnerId": runner, "command": []string{"sleep", "1000"}, "stdin": true})
 	written := make(chan error, 1)
 	go func() {
-		written <- b.Ask(t.Context(), `mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`,
+		written <- b.Do(t.Context(), `mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`,
 			object{"in": object{"executionId": id, "text": strings.Repeat("0123456789abcde\n", 1<<16)}}, nil)
 	}()
 	wait.For(t, "it runs", func() bool {

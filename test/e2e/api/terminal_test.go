@@ -69,7 +69,7 @@ func TestE2ESignals(t *testing.T) {
 	b.Refused(t, signalMutation, object{"in": object{"executionId": id, "signal": "NONE"}}, runtime.CodeInvalidInput, "signal")
 	b.Refused(t, resizeMutation, object{"in": object{"executionId": id, "columns": 80, "rows": 24}}, runtime.CodeInvalidInput, "executionId")
 	var e *client.Error
-	if err := b.Ask(t.Context(), signalMutation, object{"in": object{"executionId": id, "signal": "9"}}, nil); !errors.As(err, &e) || !strings.Contains(e.Message, "HUP, ILL, INT") {
+	if err := b.Do(t.Context(), signalMutation, object{"in": object{"executionId": id, "signal": "9"}}, nil); !errors.As(err, &e) || !strings.Contains(e.Message, "HUP, ILL, INT") {
 		t.Errorf("the message doesn't name the signals: %v", err)
 	}
 	b.Call(t, signalMutation, object{"in": object{"executionId": id, "signal": "SIGTERM"}}, nil)

@@ -186,7 +186,7 @@ type object = map[string]any
 // Call sends an operation that must succeed.
 func (b Bed) Call(t testing.TB, query string, variables object, into any) {
 	t.Helper()
-	if err := b.Ask(t.Context(), query, variables, into); err != nil {
+	if err := b.Do(t.Context(), query, variables, into); err != nil {
 		t.Fatalf("%s\n%v", query, err)
 	}
 }
@@ -195,7 +195,7 @@ func (b Bed) Call(t testing.TB, query string, variables object, into any) {
 func (b Bed) Refused(t testing.TB, query string, variables object, code runtime.Code, field string) {
 	t.Helper()
 	var e *client.Error
-	if err := b.Ask(t.Context(), query, variables, nil); !errors.As(err, &e) || e.Extensions.Code != code || e.Extensions.Field != field {
+	if err := b.Do(t.Context(), query, variables, nil); !errors.As(err, &e) || e.Extensions.Code != code || e.Extensions.Field != field {
 		t.Errorf("%v: error %v, want %s for %q", variables, err, code, field)
 	}
 }

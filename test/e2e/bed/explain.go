@@ -150,7 +150,7 @@ func (b Bed) AskEvents(t testing.TB) {
 				}
 			}
 		}
-		err := b.Ask(ctx, `query($id: ID!) { cluster { taskEvents(runnerId: $id) { at kind message } } }`, object{"id": runner}, &out)
+		err := b.Do(ctx, `query($id: ID!) { cluster { taskEvents(runnerId: $id) { at kind message } } }`, object{"id": runner}, &out)
 		var events []string
 		for _, e := range out.Cluster.TaskEvents {
 			events = append(events, fmt.Sprintf("%s %s %s", e.At.Format(time.RFC3339Nano), e.Kind, e.Message))

@@ -120,7 +120,7 @@ func TestE2ERunnerAndExecutionCommands(t *testing.T) {
 		return strings.Contains(b.Works(t, "exec", "list", "--runner", id, "--state", "RUNNING"), x)
 	})
 	// CONFLICT, when the program has ended by the time that its line is acknowledged.
-	_ = b.Ask(t.Context(), `mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`, object{"in": object{"executionId": x, "text": "\n"}}, nil)
+	_ = b.Do(t.Context(), `mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`, object{"in": object{"executionId": x, "text": "\n"}}, nil)
 	if out, errs, code := b.Command(t, "", "exec", "follow", x); code != 3 || out != "out\n" || errs != "err\n" {
 		t.Errorf("%d %q %q", code, out, errs)
 	}

@@ -113,7 +113,7 @@ func TestE2EKilledWhileItDrains(t *testing.T) {
 		p.Full(t, "shell", 6)
 		answered, before := make(chan error, 1), p
 		go func() {
-			answered <- before.Ask(t.Context(), `mutation { drainCluster(input: {draining: true}) { cluster { kind } } }`, nil, nil)
+			answered <- before.Do(t.Context(), `mutation { drainCluster(input: {draining: true}) { cluster { kind } } }`, nil, nil)
 		}()
 		if i%2 == 0 { // while it is asked for
 			bed.AtSomeMoment(5 * time.Millisecond)

@@ -40,7 +40,7 @@ func askUntilAnswered(ctx context.Context, c *client.Client, asked func()) first
 		var out struct {
 			Environments []struct{ ID string }
 		}
-		err := c.Ask(ctx, `{ environments { id } }`, nil, &out)
+		err := c.Do(ctx, `{ environments { id } }`, nil, &out)
 		var refused *client.Error
 		if err != nil && !errors.As(err, &refused) && ctx.Err() == nil {
 			continue // nobody listens yet

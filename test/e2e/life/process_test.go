@@ -65,7 +65,7 @@ func TestE2EStopWaitsForNoClient(t *testing.T) {
 	}
 	claimed := make(chan error, 1)
 	go func() {
-		claimed <- p.Ask(t.Context(), `mutation { claimRunner(input: {environmentId: "empty", waitFor: 600}) { runner { id } } }`, nil, nil)
+		claimed <- p.Do(t.Context(), `mutation { claimRunner(input: {environmentId: "empty", waitFor: 600}) { runner { id } } }`, nil, nil)
 	}()
 	wait.For(t, "the claim waits", func() bool {
 		var out struct {
@@ -174,7 +174,7 @@ func TestE2EUnreadAccessLogDoesNotKeepAServer(t *testing.T) {
 	data := bed.DataDir(t)
 	p := bed.ServeTo(t, func(io.Reader) {}, data, bed.Rockpool(t), "serve", "--data", data, "--access-log", "-")
 	for range 1<<16/100 + 1 { // a line has more than 100 bytes, and a pipe takes 64 KiB
-		if err := p.Ask(t.Context(), `{ version }`, nil, &struct{}{}); err != nil {
+		if err := p.Do(t.Context(), `{ version }`, nil, &struct{}{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -187,7 +187,7 @@ func TestE2ECutUploadLeavesTheOldFileOrTheNew(t *testing.T) {
 	p := bed.ServeBinary(t, bed.DataDir(t))
 	runner := p.ClaimLoosely(t, "shell")
 	update := func(content string) error {
-		return p.Ask(t.Context(), `mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written } }`,
+		return p.Do(t.Context(), `mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written } }`,
 			object{"in": object{"runnerId": runner, "write": []object{{"path": "file", "text": content}}}}, nil)
 	}
 	content := func(i int) string { return strings.Repeat(string(rune('a'+i)), size) }

@@ -116,7 +116,7 @@ func TestE2ENomad(t *testing.T) {
 	// Whoever has no token can't use it; Nomad fetches agents without one.
 	stranger := client.New(b.Address)
 	defer stranger.CloseIdle()
-	if err := stranger.Ask(t.Context(), `{ version }`, nil, nil); err == nil {
+	if err := stranger.Do(t.Context(), `{ version }`, nil, nil); err == nil {
 		t.Error("served without a token")
 	}
 	for file, want := range map[string]int{settings.TokenFile: 0, settings.Nomad.TokenFile: cli.CodeOurs} {
@@ -163,7 +163,7 @@ func TestE2EServerOnNomadSaysWhatItWaitsFor(t *testing.T) {
 	if err := n.RestartServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	wait.For(t, "it serves", func() bool { return b.Ask(t.Context(), `{ environments { id } }`, nil, nil) == nil })
+	wait.For(t, "it serves", func() bool { return b.Do(t.Context(), `{ environments { id } }`, nil, nil) == nil })
 	probe(t, b, "/health/ready", http.StatusOK, "")
 }
 
@@ -173,7 +173,7 @@ func TestE2ENomadStandbyIsNotReady(t *testing.T) {
 	settings := newNomadConfig(t, n)
 	settings.Listen, settings.AdvertiseURL, settings.Nomad.AgentPath = "127.0.0.1:0", "", "/nonesuch"
 	b, stop := bed.ServeHere(t, settings)
-	wait.For(t, "the first server serves", func() bool { return b.Ask(t.Context(), `{ environments { id } }`, nil, nil) == nil })
+	wait.For(t, "the first server serves", func() bool { return b.Do(t.Context(), `{ environments { id } }`, nil, nil) == nil })
 	settings.Data = t.TempDir()
 	standby, _ := bed.ServeHere(t, settings)
 	defer http.DefaultClient.CloseIdleConnections()

@@ -27,9 +27,9 @@ func TestE2ENomadSeveralServersServeAsOne(t *testing.T) {
 		return bed.ServeHere(t, settings)
 	}
 	first, stop := serve()
-	wait.For(t, "the first server leads", func() bool { return first.Ask(t.Context(), `{ environments { id } }`, nil, nil) == nil })
+	wait.For(t, "the first server leads", func() bool { return first.Do(t.Context(), `{ environments { id } }`, nil, nil) == nil })
 	second, _ := serve()
-	wait.For(t, "the second passes on", func() bool { return second.Ask(t.Context(), `{ environments { id } }`, nil, nil) == nil })
+	wait.For(t, "the second passes on", func() bool { return second.Do(t.Context(), `{ environments { id } }`, nil, nil) == nil })
 
 	p := place{Bed: second, nomad: n, driver: "raw_exec"}
 	runner := p.claim(t, "shared", object{"image": "host", "isolation": "NONE"})
@@ -57,7 +57,7 @@ func TestE2ENomadSeveralServersServeAsOne(t *testing.T) {
 	}
 
 	stop()
-	wait.For(t, "the second leads", func() bool { return second.Ask(t.Context(), `{ environments { id } }`, nil, nil) == nil })
+	wait.For(t, "the second leads", func() bool { return second.Do(t.Context(), `{ environments { id } }`, nil, nil) == nil })
 	if r := second.Shell(t, runner, "ls"); r.Stream("STDOUT") != "f\nlarge\n" {
 		t.Errorf("after the first server's end: %+v", r)
 	}
@@ -92,7 +92,7 @@ func TestE2ENomadKilledLeaderIsReplacedAtOnce(t *testing.T) {
 		return client.New("http://" + at).WithToken("correct-horse-battery"), cmd
 	}
 	answers := func(c *client.Client) func() bool {
-		return func() bool { return c.Ask(t.Context(), `{ environments { id } }`, nil, nil) == nil }
+		return func() bool { return c.Do(t.Context(), `{ environments { id } }`, nil, nil) == nil }
 	}
 	call := func(c *client.Client, query string, variables object, into any) {
 		bed.Bed{Client: c}.Call(t, query, variables, into)

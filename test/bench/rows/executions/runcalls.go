@@ -69,7 +69,7 @@ func runOnce(ctx context.Context, s *bed.Server, k *socket.Conn) error {
 	var out struct {
 		Run struct{ Execution struct{ ID string } }
 	}
-	if err := s.Ask(ctx, mutation, map[string]any{"in": in}, &out); err != nil {
+	if err := s.Do(ctx, mutation, map[string]any{"in": in}, &out); err != nil {
 		return err
 	}
 	return follow(ctx, k, out.Run.Execution.ID)

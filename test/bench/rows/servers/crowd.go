@@ -117,7 +117,7 @@ func waiting(ctx context.Context, s *bed.Server) (int, error) {
 	var out struct {
 		Environment struct{ Pool struct{ Waiting int } }
 	}
-	err := s.Ask(ctx, `query($id: ID!) { environment(id: $id) { pool { waiting } } }`, map[string]any{"id": bed.Environment}, &out)
+	err := s.Do(ctx, `query($id: ID!) { environment(id: $id) { pool { waiting } } }`, map[string]any{"id": bed.Environment}, &out)
 	return out.Environment.Pool.Waiting, err
 }
 

@@ -74,7 +74,7 @@ func openJob(ctx context.Context, b *bed.Bed, j job) (rows.Pair, error) {
 		var out struct {
 			Run struct{ Execution struct{ ID string } }
 		}
-		if err := s.Ask(ctx, mutation, map[string]any{"in": input}, &out); err != nil {
+		if err := s.Do(ctx, mutation, map[string]any{"in": input}, &out); err != nil {
 			return err
 		}
 		return s.Await(ctx, out.Run.Execution.ID)
@@ -143,7 +143,7 @@ func startsWarm(ctx context.Context, s *bed.Server, argv []string) error {
 		}
 	}
 	if err == nil {
-		err = s.Ask(ctx, `query($id: ID!) { execution(id: $id) { startedWarm coldReason } }`, map[string]any{"id": id}, &out)
+		err = s.Do(ctx, `query($id: ID!) { execution(id: $id) { startedWarm coldReason } }`, map[string]any{"id": id}, &out)
 	}
 	if err == nil && !out.Execution.StartedWarm {
 		err = fmt.Errorf("%q was started cold: %s", argv, out.Execution.ColdReason)
