@@ -22,7 +22,7 @@ func taskFamilies[S any](of func(S) running) []family[S] {
 		count("restarts_total", "Further attempts to start a task, after a failed one. On Nomad they follow its restart and reschedule policies.", func(s running) int64 { return s.Restarts }),
 		count("restores_total", "Tasks of the previous server that this one took over.", func(s running) int64 { return s.Restores }),
 		count("lost_total", "Tasks of the previous server that were missing, or whose agent didn't answer. Alert on many: something ends runners while no server runs.", func(s running) int64 { return s.Lost }),
-		count("exits_total", "Tasks that ended by themselves: the agent died, or was killed because of memory.", func(s running) int64 { return s.Exits }),
+		count("exits_total", "Tasks that ended without a request: the agent died, or was killed because of memory.", func(s running) int64 { return s.Exits }),
 		count("kills_total", "Tasks that were ended to remove their runner.", func(s running) int64 { return s.Kills }),
 		count("removal_failures_total", "Failed attempts to remove a task; they are repeated. On one machine that means processes, mounts and groups. On Nomad the node didn't confirm the end within a minute.", func(s running) int64 { return s.RemovalFailures }),
 		count("leaks_total", "Tasks that leaked; each counts once.", func(s running) int64 { return s.Leaks }),

@@ -70,7 +70,7 @@ func flagsTable(flags []*kong.Flag) string {
 
 func (b *Book) command(node *kong.Node) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "### %s\n\n%s\n\n    %s\n\n%s\n", title(node), wrap(prose(node.Help), 100), "rockpool "+node.Summary(), detail(node.Detail))
+	fmt.Fprintf(&out, "### %s\n\n%s\n\n%s\n%s\n", title(node), wrap(prose(node.Help), 100), "```\nrockpool "+node.Summary()+"\n```\n", detail(node.Detail))
 	arguments := table{head: []string{"argument", "what"}}
 	for _, argument := range node.Positional {
 		arguments.add(code(argument.Name), prose(argument.Help))
@@ -106,7 +106,7 @@ func detail(text string) string {
 		case exits:
 			out.WriteString("\n" + exitTable(examples))
 		default:
-			out.WriteString("\n    " + strings.Join(examples, "\n    ") + "\n")
+			out.WriteString("\n" + block(examples))
 		}
 		examples = nil
 	}
@@ -121,6 +121,15 @@ func detail(text string) string {
 	}
 	flush()
 	return out.String()
+}
+
+// block returns lines as a block of code: commands, which no test runs, or any other text.
+func block(lines []string) string {
+	language := ""
+	if slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, "rockpool ") }) {
+		language = "sh skip: examples of the help, without what they need"
+	}
+	return "```" + language + "\n" + strings.Join(lines, "\n") + "\n```\n"
 }
 
 func exitTable(lines []string) string {
