@@ -1,5 +1,6 @@
-// Package config has a server's settings: their flags, variables and keys in the
-// settings file, their defaults, and their checks. No other package knows a default.
+// Package config has a server's settings: their flags, variables and keys in the settings file, their
+// defaults, and their checks. No other package has a default of a setting. The flags' help is the text of
+// docs/reference/settings.md and docs/config.example.yaml; "Allowed: …." comes last in it.
 package config
 
 import (
@@ -85,11 +86,10 @@ const (
 	DoorPoseidon = "poseidon"
 )
 
-// AllDoors returns what Config.Doors can have.
+// AllDoors returns the allowed values of Config.Doors.
 func AllDoors() []string { return []string{DoorPoseidon, DoorJobe, DoorMCP} }
 
-// Check completes the configuration, and returns a Error for the
-// first setting that can't be used.
+// Check completes the configuration. It returns an [Error] for the first setting that is invalid.
 func (c *Config) Check() error {
 	host, err := c.checkListen()
 	if err != nil {
@@ -124,11 +124,11 @@ func (c *Config) Check() error {
 		flag  string
 		value float64
 	}{{"cpu-overcommit", c.CPUOvercommit}, {"memory-overcommit", c.MemoryOvercommit}} {
-		if !(factor.value >= 0.1 && factor.value <= 1000) { // not a number is neither
+		if !(factor.value >= 0.1 && factor.value <= 1000) { // NaN fails every comparison
 			return &Error{factor.flag, strconv.FormatFloat(factor.value, 'g', -1, 64), "0.1 to 1000, a factor"}
 		}
 	}
-	if !(c.AlertThreshold >= 0 && c.AlertThreshold <= 1) { // not a number is neither
+	if !(c.AlertThreshold >= 0 && c.AlertThreshold <= 1) { // NaN fails every comparison
 		return &Error{"alert-threshold", strconv.FormatFloat(c.AlertThreshold, 'g', -1, 64), "0 to 1, a share of the pool's size"}
 	}
 	if c.CgroupParent != "rockpool" && !strings.HasPrefix(c.CgroupParent, "rockpool/") {
@@ -204,8 +204,7 @@ func (c *Config) Check() error {
 	return c.Images.check(c.Data)
 }
 
-// LocalURL returns where a server with these settings is reached on its own machine; "" if
-// the kernel chooses its port.
+// LocalURL returns the server's URL on its own machine, or "" if the kernel chooses its port.
 func (c *Config) LocalURL() string {
 	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil || port == "0" {
@@ -220,7 +219,8 @@ func (c *Config) LocalURL() string {
 	return c.TLS.Scheme() + "://" + net.JoinHostPort(host, port)
 }
 
-// Loopback checks an address and a port, and returns the address.
+// Loopback checks that an address with a port is a loopback address, and returns it without the port. An
+// error ends with why.
 func Loopback(flag, address, why string) (string, error) {
 	host, err := splitAddress(flag, address)
 	if err != nil {
@@ -244,14 +244,13 @@ func splitAddress(flag, address string) (string, error) {
 	return host, nil
 }
 
-// Bounds of Config.KeepBytes: the least is what one execution may print by
-// default.
+// Bounds of Config.KeepBytes. The minimum is the default output limit of one execution.
 const (
 	minKeepBytes = runtime.DefaultOutputLimit
 	maxKeepBytes = 1 << 50
 )
 
-// Locate makes Data absolute. Where it is empty, Locate chooses the directory. Check calls it.
+// Locate makes Data absolute. If Data is empty, Locate chooses the directory. Check calls Locate.
 func (c *Config) Locate() error {
 	if c.Data == "" {
 		state := os.Getenv("XDG_STATE_HOME")

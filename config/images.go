@@ -64,7 +64,7 @@ func (c *Images) check(data string) error {
 	return nil
 }
 
-// isHost reports whether a text is a host, with a port or not.
+// isHost reports whether a text is a host, with or without a port.
 func isHost(text string) bool {
 	u, err := url.Parse("//" + text)
 	return err == nil && u.Hostname() != "" && u.Host == text

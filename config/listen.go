@@ -42,8 +42,7 @@ func (t *TLS) Version() uint16 {
 	return tls.VersionTLS13
 }
 
-// check refuses settings that don't go together. What is in the files is checked when they are
-// read.
+// check returns an [Error] for settings that exclude each other. The files are checked when they are read.
 func (t *TLS) check() error {
 	switch {
 	case t.Cert != "" && t.Key == "":
@@ -82,12 +81,11 @@ func (p *Proxies) Networks() (all []netip.Prefix, err error) {
 	return all, nil
 }
 
-// leastToken is how many characters a token of this server must have: as many as
-// 96 random bits take.
+// leastToken is the minimum length of this server's token: 96 random bits need 16 characters of base64.
 const leastToken = 16
 
-// checkListen checks whom the server is for, and returns its address without the
-// port.
+// checkListen checks that a server that others can reach has a token and TLS. It returns the address without
+// the port.
 func (c *Config) checkListen() (host string, err error) {
 	if err := c.TLS.check(); err != nil {
 		return "", err
@@ -107,7 +105,7 @@ func (c *Config) checkListen() (host string, err error) {
 	return splitAddress("listen", c.Listen)
 }
 
-// The values of Config.AccessLog and Config.AuditLog that are no file.
+// The values of Config.AccessLog and Config.AuditLog that don't name a file.
 const (
 	AccessLogOff    = "off"
 	AccessLogStdout = "-"

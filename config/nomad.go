@@ -21,8 +21,8 @@ const (
 	ClusterNomad = "nomad"
 )
 
-// Nomad are the settings of a server whose runners are on Nomad. What it
-// doesn't name is taken from Nomad's own variables, NOMAD_ADDR and so on.
+// Nomad are the settings of a server whose runners are on Nomad. Nomad's own variables (NOMAD_ADDR and so on)
+// replace empty settings.
 type Nomad struct {
 	Address       string   `env:"ROCKPOOL_NOMAD_ADDRESS" placeholder:"URL" help:"Nomad's address. Set a user and password with NOMAD_HTTP_AUTH, not here. ($$NOMAD_ADDR, else http://127.0.0.1:4646; $$${env})"`
 	Namespace     string   `env:"ROCKPOOL_NOMAD_NAMESPACE" placeholder:"NAME" help:"Namespace of the runners' jobs. ($$NOMAD_NAMESPACE, else default; $$${env})"`
@@ -61,7 +61,7 @@ type Nomad struct {
 	Job   []byte `kong:"-"` // Check reads it from Template
 }
 
-// checkCluster checks what is about the cluster.
+// checkCluster checks the settings of the cluster.
 func (c *Config) checkCluster() error {
 	switch c.Cluster {
 	case ClusterLocal, ClusterNomad:
@@ -100,7 +100,7 @@ func (c *Config) checkCluster() error {
 	return c.Nomad.check()
 }
 
-// redacted returns a URL without what could be a password.
+// redacted returns a URL without the part that can have a password.
 func redacted(url string) string {
 	if at := strings.LastIndexByte(url, '@'); at >= 0 {
 		return "…" + url[at:]
@@ -108,7 +108,7 @@ func redacted(url string) string {
 	return url
 }
 
-// checkAdvertised checks where Nomad fetches the agent.
+// checkAdvertised checks the URL from which Nomad's clients fetch the agent.
 func (c *Config) checkAdvertised() error {
 	if c.Nomad.StreamAgent && c.Nomad.AgentPath != "" {
 		return &Error{"nomad-agent-path", c.Nomad.AgentPath, "left out with --nomad-stream-agent"}
@@ -169,7 +169,7 @@ func (n *Nomad) check() (err error) {
 	for _, b := range []struct {
 		flag             string
 		value, low, high int
-	}{ // 0 would be the default
+	}{ // 0 would select a default of package nomad
 		{"nomad-priority", n.Priority, 1, 90}, {"nomad-bridges", n.Bridges, 1, 100_000}, {"nomad-calls", n.Calls, 4, 256},
 	} {
 		if b.value < b.low || b.value > b.high {
@@ -179,8 +179,8 @@ func (n *Nomad) check() (err error) {
 	return nil
 }
 
-// readToken reads a file's secret of at least so many characters. An error never
-// has any of it.
+// readToken reads a secret of at least this many characters from a file. An error never has any part of the
+// secret.
 func readToken(flag, path string, least int) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -194,7 +194,7 @@ func readToken(flag, path string, least int) (string, error) {
 	return token, nil
 }
 
-// reason is the error below a path that was named already.
+// reason returns an error's text without the path, which the caller has already named.
 func reason(err error) string {
 	var at *os.PathError
 	if errors.As(err, &at) {

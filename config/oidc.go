@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// OIDC are the settings of sign-in with OpenID Connect. Without an Issuer there is none.
+// OIDC are the settings of sign-in with OpenID Connect. Without an Issuer, sign-in is off.
 type OIDC struct {
 	Issuer           string        `env:"ROCKPOOL_OIDC_ISSUER" placeholder:"URL" help:"URL of the OpenID Connect provider for signing in to the dashboard, as in its discovery document, for example https://login.example.org. http is for loopback only. Empty: no sign-in. ($$${env})"`
 	ClientID         string        `name:"client-id" env:"ROCKPOOL_OIDC_CLIENT_ID" placeholder:"ID" help:"This server's client ID at the provider. ($$${env})"`
@@ -30,7 +30,7 @@ type OIDC struct {
 	CA           []byte `kong:"-"` // Check reads it from CAFile
 }
 
-// An OIDCRole is the role of those whose claim has a value.
+// An OIDCRole is the role of people whose claim has the value.
 type OIDCRole struct {
 	Value string
 	Role  access.Role
@@ -55,8 +55,7 @@ const (
 	maxSession = 720 * time.Hour
 )
 
-// check checks what is about sign-in. It returns the host that browsers know the server by; "" without
-// sign-in.
+// check checks the settings of sign-in. It returns the host in RedirectURL, or "" without sign-in.
 func (o *OIDC) check() (host string, err error) {
 	if o.Issuer == "" {
 		for _, s := range []struct{ flag, value string }{
@@ -118,7 +117,7 @@ func (o *OIDC) check() (host string, err error) {
 	return redirect.Hostname(), nil
 }
 
-// protected reports whether nobody on the way can read what is sent to a URL: it is https, or on loopback.
+// protected reports whether requests to a URL can't be read on the way: it is https, or on loopback.
 func protected(u *url.URL) bool {
 	host := u.Hostname()
 	ip := net.ParseIP(host)

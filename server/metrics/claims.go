@@ -6,7 +6,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
-// claimFamilies show pools, and the claims on them.
+// claimFamilies are the metrics of pools and claims.
 func claimFamilies() []family[engine.Stats] {
 	pools := func(name, help string, value func(engine.PoolStats) float64) family[engine.Stats] {
 		return gauges("pool_"+name, help, []string{"environment"}, func(s engine.Stats, emit emitter[float64]) {

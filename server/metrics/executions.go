@@ -5,7 +5,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
-// bounded is shown where what is kept is bounded: nobody counts it elsewhere.
+// bounded is a gauge that exists only with a limit on kept bytes: without a limit they aren't counted.
 func bounded(name, help string, value func(engine.Stats) int64) family[engine.Stats] {
 	return gauges(name, help, nil, func(s engine.Stats, emit emitter[float64]) {
 		if s.KeepLimit > 0 {
@@ -14,7 +14,7 @@ func bounded(name, help string, value func(engine.Stats) int64) family[engine.St
 	})
 }
 
-// executionFamilies show executions, their output, and who watches.
+// executionFamilies are the metrics of executions, output and subscriptions.
 func executionFamilies() []family[engine.Stats] {
 	return []family[engine.Stats]{
 		counter("executions_started_total", "Executions that were recorded, to start immediately.", func(s engine.Stats) int64 { return s.Started }),

@@ -9,7 +9,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
-// A collector shows one source. It is a prometheus.Collector.
+// A collector is a prometheus.Collector of one source.
 type collector[S any] struct {
 	read     func() S
 	families []family[S]
@@ -37,14 +37,14 @@ func documented[S any](families []family[S]) (all []Metric) {
 	return all
 }
 
-// A family are the metrics of one name.
+// A family has the metrics of one name.
 type family[S any] struct {
 	metric  Metric
 	desc    *prometheus.Desc
 	collect func(source S, desc *prometheus.Desc, to chan<- prometheus.Metric)
 }
 
-// An emitter takes a value with those of its labels.
+// An emitter sends a value with the values of its labels.
 type emitter[V any] func(value V, labels ...string)
 
 // Describe implements prometheus.Collector.
@@ -62,22 +62,22 @@ func (c collector[S]) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// counter is one number that only grows while the server lives.
+// counter is one number that only grows while the server runs.
 func counter[S any](name, help string, value func(S) int64) family[S] {
 	return values(prometheus.CounterValue, name, help, nil, func(s S, emit emitter[float64]) { emit(float64(value(s))) })
 }
 
-// counters are several, told apart by labels.
+// counters are several counters with labels.
 func counters[S any](name, help string, labels []string, each func(S, emitter[float64])) family[S] {
 	return values(prometheus.CounterValue, name, help, labels, each)
 }
 
-// gauge is one number as it is now.
+// gauge is one current number.
 func gauge[S any](name, help string, value func(S) float64) family[S] {
 	return values(prometheus.GaugeValue, name, help, nil, func(s S, emit emitter[float64]) { emit(value(s)) })
 }
 
-// gauges are several, told apart by labels.
+// gauges are several gauges with labels.
 func gauges[S any](name, help string, labels []string, each func(S, emitter[float64])) family[S] {
 	return values(prometheus.GaugeValue, name, help, labels, each)
 }
@@ -109,8 +109,7 @@ func histograms[S any](name, help string, labels []string, each func(S, emitter[
 	})
 }
 
-// send returns what sends a metric, or else why it can't be shown, which spoils
-// no other.
+// send returns a function that sends a metric, or the reason why it can't be shown. Other metrics are still shown.
 func send(to chan<- prometheus.Metric, desc *prometheus.Desc) func(prometheus.Metric, error) {
 	return func(m prometheus.Metric, err error) {
 		if err != nil {

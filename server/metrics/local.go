@@ -7,7 +7,7 @@ import (
 	"github.com/rockpool/rockpool/local/scheduler"
 )
 
-// localFamilies show the cluster on this machine.
+// localFamilies are the metrics of the cluster on this machine.
 func localFamilies() []family[local.Stats] {
 	all := taskFamilies(func(s local.Stats) running { return running{s.Tasks, s.Leaked, s.Problems} })
 	all = append(all,

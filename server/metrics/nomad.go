@@ -6,7 +6,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
-// nomadFamilies show the cluster on Nomad.
+// nomadFamilies are the metrics of the cluster on Nomad.
 func nomadFamilies() []family[nomad.Stats] {
 	all := taskFamilies(func(s nomad.Stats) running { return running{s.Tasks, s.Leaked, s.Problems} })
 	all = append(all, placementFamilies(nomadPlacement)...)

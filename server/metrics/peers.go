@@ -2,7 +2,7 @@ package metrics
 
 import "github.com/rockpool/rockpool/graph/transport/peers"
 
-// peerFamilies show what callers take of the server.
+// peerFamilies are the metrics of callers' connections and memory.
 func peerFamilies() []family[peers.Usage] {
 	return []family[peers.Usage]{
 		gauge("peers", "Addresses that have connections; for IPv6, networks of 64 bits.", func(u peers.Usage) float64 { return float64(u.Peers) }),

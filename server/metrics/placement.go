@@ -1,14 +1,14 @@
 package metrics
 
-// placement is what every cluster shows of how runners get their places.
+// placement has the figures about allocations that every cluster has.
 type placement struct {
 	placed      int64
-	evaluations map[string]int     // that haven't ended, by state
-	lacking     map[string]int     // evaluations that wait for room, by dimension
+	evaluations map[string]int     // unfinished ones, by state
+	lacking     map[string]int     // blocked evaluations, by exhausted dimension
 	promised    map[string]float64 // by dimension
 }
 
-// placementFamilies show how runners get their places.
+// placementFamilies are the metrics of allocations.
 func placementFamilies[S any](of func(S) placement) []family[S] {
 	return []family[S]{
 		counter("scheduler_placed_total", "Runners that got an allocation.", func(s S) int64 { return of(s).placed }),

@@ -6,7 +6,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
-// schedulerFamilies show what only the scheduler of this machine has.
+// schedulerFamilies are the metrics that only the scheduler of this machine has.
 func schedulerFamilies() []family[local.Stats] {
 	count := func(name, help string, value func(scheduler.Stats) int64) family[local.Stats] {
 		return counter("scheduler_"+name, help, func(s local.Stats) int64 { return value(s.Scheduler) })

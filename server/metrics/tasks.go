@@ -5,13 +5,13 @@ import (
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
-// running is what every cluster shows of its runners' tasks.
+// running has the figures about runners' tasks that every cluster has.
 type running struct {
 	tasks.Stats
 	leaked, problems int
 }
 
-// taskFamilies show runners' tasks: sandboxes of this machine, or tasks of Nomad's.
+// taskFamilies are the metrics of runners' tasks: sandboxes on this machine, or tasks of Nomad.
 func taskFamilies[S any](of func(S) running) []family[S] {
 	count := func(name, help string, value func(running) int64) family[S] {
 		return counter("task_"+name, help, func(s S) int64 { return value(of(s)) })

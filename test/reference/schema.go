@@ -32,10 +32,11 @@ func (b *Book) typeLink(t *ast.Type) string {
 // definition writes a type.
 func (b *Book) definition(d *ast.Definition) string {
 	kind := map[ast.DefinitionKind]string{ast.Object: "Type", ast.Interface: "Interface", ast.Union: "Union", ast.Enum: "Enum", ast.InputObject: "Input", ast.Scalar: "Scalar"}[d.Kind]
+	kinds := []string{kind}
 	for _, name := range d.Interfaces {
-		kind += ", implements [`" + name + "`](#" + strings.ToLower(name) + ")"
+		kinds = append(kinds, "implements [`"+name+"`](#"+strings.ToLower(name)+")")
 	}
-	head := fmt.Sprintf("### %s\n\n%s\n\n", d.Name, wrap(kind+". "+prose(flat(d.Description)), 100))
+	head := fmt.Sprintf("### %s\n\n%s\n\n", d.Name, wrap(strings.Join(kinds, ", ")+". "+prose(flat(d.Description)), 100))
 	if d.Kind == ast.Enum {
 		return head + enumTable(d)
 	}
@@ -44,16 +45,16 @@ func (b *Book) definition(d *ast.Definition) string {
 		if strings.HasPrefix(f.Name, "__") {
 			continue
 		}
-		name, what := f.Name, prose(flat(f.Description))
+		name, whats := f.Name, []string{prose(flat(f.Description))}
 		var arguments []string
 		for _, a := range f.Arguments {
 			arguments = append(arguments, a.Name+": "+a.Type.String())
-			what += "<br>`" + a.Name + "`: " + prose(flat(a.Description))
+			whats = append(whats, "`"+a.Name+"`: "+prose(flat(a.Description)))
 		}
 		if len(arguments) > 0 {
 			name += "(" + strings.Join(arguments, ", ") + ")"
 		}
-		t.add(code(name), b.typeLink(f.Type), what)
+		t.add(code(name), b.typeLink(f.Type), strings.Join(whats, "<br>"))
 	}
 	return head + t.String()
 }
