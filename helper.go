@@ -48,13 +48,12 @@ func (helperCommand) Help() string {
 The helper writes its programs to --state and then becomes the small program rockpool-sandbox. That program accepts only ids, names, digests and numbers, and only from --user. Runners keep running when the helper or the server ends, and survive a restart of either. Use the same version for both. docs/guides/operating.md has units for systemd.`
 }
 
-// An imageWorkerCommand is what a helper starts, or an ordinary user's server, to
-// work on an image.
+// An imageWorkerCommand works on an image. A helper starts it, or the server of an ordinary user.
 type imageWorkerCommand struct {
 	AwaitUsers bool `hidden:""`
 }
 
-// Run works until its stdin, a connection to the server, ends.
+// Run works until stdin, a connection to the server, is closed.
 func (c imageWorkerCommand) Run(cli.Streams) error {
 	if c.AwaitUsers {
 		if err := launch.BecomeOwner(); err != nil {
@@ -89,7 +88,7 @@ func (c *helperCommand) Run(cli.Streams) error {
 	return fmt.Errorf("%s can't be executed: let --state be on a file system that isn't mounted noexec: %w", program, err)
 }
 
-// daemon checks the flags, and returns what they come to.
+// daemon returns the checked flags.
 func (c *helperCommand) daemon() (daemon.Config, error) {
 	uid, err := strconv.ParseUint(c.User, 10, 31)
 	if err != nil {
@@ -143,7 +142,7 @@ func (c *helperCommand) daemon() (daemon.Config, error) {
 	return helps, nil
 }
 
-// install puts the helper and the agent where only root can.
+// install writes the helper and the agent into a directory where only root can write.
 func (c *helperCommand) install() error {
 	agent, err := embedded.Binary(goruntime.GOARCH)
 	if err != nil {

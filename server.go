@@ -89,7 +89,7 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 	ctx, stop := stopOnSignals(context.Background(), s, c.StopWithin, leftover(c.OnStop))
 	defer stop()
 	if c.EndWithStdin {
-		go func() { // until the program ends, since a read can't be given up
+		go func() { // until the program ends: the read can't be cancelled
 			_, _ = io.Copy(io.Discard, s.In)
 			_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
 		}()
@@ -97,9 +97,9 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 	return server.Serve(ctx, c.Config, logger, s.Out)
 }
 
-// stopOnSignals returns a context that the first SIGINT or SIGTERM ends. The
-// second, or the time to stop within after the first, ends the program, which then says what is
-// left. Without any time it ends at once, and stops nothing.
+// stopOnSignals returns a context that the first SIGINT or SIGTERM cancels. A second signal, or the time within
+// after the first one, ends the program, which then prints left. If within is 0, the first signal ends the program
+// immediately, and the context isn't cancelled.
 func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, left string) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)
@@ -109,7 +109,7 @@ func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, 
 	group.Go(func() {
 		select {
 		case <-signals:
-			if within > 0 { // else nothing is to be stopped
+			if within > 0 { // otherwise nothing stops
 				cancel(server.ErrStopping)
 			}
 		case <-done:
@@ -117,11 +117,11 @@ func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, 
 		}
 		select {
 		case <-signals:
-			_, _ = fmt.Fprintln(s.Err, "rockpool: a second signal ended the server at once; "+left)
+			_, _ = fmt.Fprintln(s.Err, "rockpool: a second signal ended the server immediately; "+left)
 		case <-time.After(within):
 			why := "stopping took too long"
 			if within == 0 {
-				why = "ended at once, as --stop-within says"
+				why = "ended immediately, because --stop-within is 0"
 			}
 			_, _ = fmt.Fprintf(s.Err, "rockpool: %s; %s\n", why, left)
 		case <-done:
@@ -137,10 +137,10 @@ func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, 
 	}
 }
 
-// leftover says what becomes of runners when the server ends before it has stopped.
+// leftover describes what happens to runners if the server ends before it has stopped.
 func leftover(onStop string) string {
 	if onStop == config.StopRemoves {
-		return "the runners that it hasn't removed go on running. To end them, start the server with --on-stop remove again, and then stop it"
+		return "the runners that it hasn't removed keep running. To end them, start the server with --on-stop remove again, and then stop it"
 	}
-	return "the next start takes over what there is"
+	return "the next start takes over the runners"
 }

@@ -199,7 +199,7 @@ func (c *Config) Check() error {
 		return err
 	}
 	if c.Cluster == ClusterNomad && len(c.Images.Registries) > 0 {
-		return &Error{"image-registries", strings.Join(c.Images.Registries, ","), "left out with --cluster nomad, whose nodes fetch images by themselves"}
+		return &Error{"image-registries", strings.Join(c.Images.Registries, ","), "left out with --cluster nomad: its nodes fetch the images"}
 	}
 	return c.Images.check(c.Data)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/Khan/genqlient/graphql"
 )
 
-// follow hands all output to print, each byte once: a connection that breaks is made again and goes on after its
-// last event. It is by server-sent events, for genqlient's WebSocket can't stand pings.
+// follow passes all output to print, each byte once. After a broken connection it resumes after the last event.
+// It uses server-sent events, since genqlient's WebSocket fails on pings.
 func follow(ctx context.Context, url, execution string, print func(*FollowExecutionEventsExecutionOutput)) (*FollowExecutionEventsExecutionFinished, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -29,7 +29,7 @@ func follow(ctx context.Context, url, execution string, print func(*FollowExecut
 			data, isData := bytes.CutPrefix(lines.Bytes(), []byte("data: "))
 			var answer graphql.BaseResponse[FollowResponse]
 			if !isData || json.Unmarshal(data, &answer) != nil {
-				continue // another field, or an event that was cut
+				continue // another field, or an incomplete event
 			}
 			if len(answer.Errors) > 0 && answer.Errors[0].Extensions["retryable"] != true {
 				return nil, answer.Errors

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Runs a Python program as Moodle's CodeRunner does, with curl and jq. It reads a support file and its standard input:
+# Runs a Python program as Moodle's CodeRunner does, with curl and jq. The program reads a support file and stdin:
 #
 #   rockpool serve --doors jobe
 #   echo Ada | examples/jobe/run.sh
 #
-# JOBE_API_KEY is a token of the role CLIENT, for a server that needs one.
+# JOBE_API_KEY is a token with the role CLIENT, if the server needs one.
 set -euo pipefail
 url=${ROCKPOOL_SERVER:-http://127.0.0.1:8080}/jobe/index.php/restapi
 
-# ask METHOD PATH < BODY: the answer, and in the last line its status
+# ask METHOD PATH < BODY prints the response, and its status as the last line
 ask() {
   curl -sS -X "$1" "$url/$2" -H 'Content-Type: application/json' -H "X-API-KEY: ${JOBE_API_KEY:-}" --data-binary @- -w '\n%{http_code}'
 }
@@ -25,7 +25,7 @@ run() {
 
 input=$(cat)
 answer=$(run)
-if [ "${answer##*$'\n'}" = 404 ]; then # the server hasn't the file, or not any more
+if [ "${answer##*$'\n'}" = 404 ]; then # the server doesn't have the file
   printf %s "$greeting" | base64 -w0 | jq -R '{file_contents: .}' | ask PUT "files/$id" >/dev/null
   answer=$(run)
 fi

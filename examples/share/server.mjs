@@ -1,5 +1,5 @@
 // A learning platform's server: it runs a program with the platform's token, and gives the
-// browser a grant for that one execution. The browser then asks Rockpool itself.
+// browser a grant for that one execution. The browser then asks Rockpool directly.
 //
 //   ROCKPOOL_TOKEN=… node share/server.mjs     # http://127.0.0.1:3000
 //   rockpool serve --allowed-origins http://127.0.0.1:3000 …
@@ -7,7 +7,7 @@ import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 
 const rockpool = process.env.ROCKPOOL_SERVER ?? "http://127.0.0.1:8080";
-const token = process.env.ROCKPOOL_TOKEN; // of the role CLIENT; it never leaves this server
+const token = process.env.ROCKPOOL_TOKEN; // with the role CLIENT; it never leaves this server
 const program = `import time
 for n in range(10):
     print("line", n, flush=True)
@@ -21,7 +21,7 @@ async function ask(query, input) {
   return data;
 }
 
-/** Runs the program; returns what the browser needs to watch it, and no more. */
+/** Runs the program. Returns only what the browser needs to watch it. */
 async function start() {
   const { run } = await ask(`mutation($input: RunInput!) { run(input: $input) { execution { id } } }`, {
     environmentId: "python", waitFor: 30, command: ["python3", "main.py"], files: [{ path: "main.py", text: program }],
@@ -40,7 +40,7 @@ const server = createServer(async (request, response) => {
     if (name) {
       response.setHeader("Content-Type", `${type}; charset=utf-8`).end(await readFile(new URL(name, import.meta.url)));
     } else if (request.method === "POST" && request.url === "/run") {
-      // Ask here who it is, and whether that person may run this program.
+      // Authenticate the person here, and check that they may run this program.
       response.setHeader("Content-Type", "application/json").setHeader("Cache-Control", "no-store").end(JSON.stringify(await start()));
     } else response.writeHead(404).end();
   } catch (error) {

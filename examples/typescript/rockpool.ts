@@ -1,4 +1,4 @@
-// Asks a server by POST, and follows executions over WebSockets.
+// Sends operations by POST, and follows executions over WebSockets.
 import { setTimeout as pause } from "node:timers/promises";
 import type { GraphQLFormattedError } from "graphql";
 import { createClient } from "graphql-ws";
@@ -6,7 +6,7 @@ import WebSocket from "ws";
 
 const url = `${process.env.ROCKPOOL_SERVER ?? "http://127.0.0.1:8080"}/graphql`;
 
-/** What the server refused; error.extensions has its stable code. */
+/** An error of the server. error.extensions has its stable code. */
 export class Refused extends Error {
   constructor(readonly error: GraphQLFormattedError) {
     super(error.message);
@@ -25,7 +25,7 @@ export function ask<Data>(query: string, variables: Record<string, unknown>): Pr
   return post<Data>({ "Content-Type": "application/json" }, JSON.stringify({ query, variables }));
 }
 
-/** Sends a mutation with a file as its variable $file, as the GraphQL multipart request spec has it. */
+/** Sends a mutation with a file as its variable $file, as in the GraphQL multipart request spec. */
 export function upload<Data>(query: string, variables: Record<string, unknown>, file: Blob): Promise<Data> {
   const form = new FormData();
   form.set("operations", JSON.stringify({ query, variables: { ...variables, file: null } }));
@@ -37,12 +37,12 @@ export function upload<Data>(query: string, variables: Record<string, unknown>, 
 type Ended = { outcome: string; exitCode: number | null };
 type Event = { cursor: string; stream?: "STDOUT" | "STDERR"; base64?: string; execution?: Ended };
 
-/** Yields each event once: after a cut it goes on after the last one. */
+/** Yields each event once: after a broken connection it resumes after the last one. */
 export async function* follow(id: string): AsyncGenerator<Event> {
   const query = `subscription($id: ID!, $after: Cursor) { executionEvents(executionId: $id, after: $after) {
     cursor ... on ExecutionOutput { stream base64 } ... on ExecutionFinished { execution { outcome exitCode } } } }`;
   for (let after: string | undefined; ; await pause(500)) {
-    // A client's own retries would repeat the first variables, and so the output; and after a cut it never closes its next socket.
+    // The client's own retries repeat the first variables, so the output, and never close the next socket.
     const client = createClient({ url: url.replace("http", "ws"), webSocketImpl: WebSocket, retryAttempts: 0 });
     try {
       for await (const { data, errors } of client.iterate<{ executionEvents: Event }>({ query, variables: { id, after } })) {
@@ -52,7 +52,7 @@ export async function* follow(id: string): AsyncGenerator<Event> {
         if (data.executionEvents.execution) return;
       }
     } catch (error) {
-      // A list is the server's answer, anything else a connection that broke.
+      // A list is the server's answer. Anything else is a broken connection.
       if (Array.isArray(error) && !error[0].extensions.retryable) throw new Refused(error[0]);
     }
   }

@@ -10,7 +10,7 @@ import (
 
 // TestDocsListTheLanguages, and have an example that can be loaded.
 func TestDocsListTheLanguages(t *testing.T) {
-	text, err := os.ReadFile("../../docs/languages.md")
+	text, err := os.ReadFile("../../docs/guides/languages.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestDocsListTheLanguages(t *testing.T) {
 		}
 		row := "| " + strings.Join([]string{"`" + r.ID + "`", quoted(r.Aliases), quoted(r.Extensions), quoted(environments), built}, " | ") + " |\n"
 		if !strings.Contains(string(text), row) {
-			t.Errorf("docs/languages.md has no row\n%s", row)
+			t.Errorf("docs/guides/languages.md has no row\n%s", row)
 		}
 	}
 	_, after, _ := strings.Cut(string(text), "```yaml\n")
