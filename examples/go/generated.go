@@ -392,7 +392,7 @@ func (v *FollowResponse) __premarshalJSON() (*__premarshalFollowResponse, error)
 type Outcome string
 
 const (
-	// The program exited by itself, with `exitCode`.
+	// The program exited on its own, with `exitCode`.
 	OutcomeExited Outcome = "EXITED"
 	// A signal that Rockpool didn't send ended the program; see `signal`. Often the program crashed.
 	OutcomeSignaled Outcome = "SIGNALED"

@@ -6613,7 +6613,7 @@ enum ExecutionState {
 
 "How an execution ended. Rockpool needs evidence for each outcome. Without evidence the outcome is LOST."
 enum Outcome {
-  "The program exited by itself, with ` + "`" + `exitCode` + "`" + `."
+  "The program exited on its own, with ` + "`" + `exitCode` + "`" + `."
   EXITED
   "A signal that Rockpool didn't send ended the program; see ` + "`" + `signal` + "`" + `. Often the program crashed."
   SIGNALED
