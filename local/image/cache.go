@@ -47,8 +47,7 @@ type Config struct {
 	Alone  bool
 	Logger *zap.Logger
 	// Used returns the digests of the images that environments or runners use; nil: unknown now, so
-	// nothing may be deleted. It is called
-	// without the Cache's lock.
+	// nothing may be deleted. It is called without the Cache's lock.
 	Used func() map[string]bool
 	// Changed is called when the status of an image has changed. It must not block.
 	Changed func(digest string)
