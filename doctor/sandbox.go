@@ -245,7 +245,7 @@ func (p *patient) readBack() []finding.Finding {
 	} {
 		tree, ok := trees.Controller(l.controller)
 		if !ok {
-			found = append(found, finding.Failure(l.controller, "boot with the cgroup controller "+l.controller, "the kernel shows no such cgroup controller"))
+			found = append(found, finding.Failure(l.controller, "boot with the cgroup controller "+l.controller, "the kernel has no such cgroup controller"))
 			continue
 		}
 		dir, file := filepath.Join(tree.Mount, sandbox.Group(p.group, p.runner)), l.v1
