@@ -187,14 +187,14 @@ func TestOnlyPermittedRegistriesAreUsed(t *testing.T) {
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
 	logIn(t, elsewhere.Host, "broken") // neither the file nor a helper is used
 	if _, err := b.Resolve(t.Context(), there); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(imagetest.MessageOf(err), "doesn't use the registry") {
-		t.Errorf("what isn't permitted: %v", err)
+		t.Errorf("a host that isn't permitted: %v", err)
 	}
 	logIn(t, elsewhere.Host, "{}")
 	if _, err := b.Resolve(t.Context(), here); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(imagetest.MessageOf(err), "leads to "+elsewhere.Host) {
-		t.Errorf("what leads elsewhere: %v", err)
+		t.Errorf("a redirect to another host: %v", err)
 	}
 	if len(asked) > 0 {
-		t.Errorf("%s was asked for", <-asked)
+		t.Errorf("%s was requested", <-asked)
 	}
 	both := newBox(t, t.TempDir(), func(c *Config) { c.Registries = []string{leading.Host, elsewhere.Host} })
 	if s := both.want(here); s.State != runtime.ImageReady {

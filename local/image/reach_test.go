@@ -50,7 +50,7 @@ func TestSilentRegistryIsReportedOnce(t *testing.T) {
 	}
 	_ = listener.Close()
 	if n := wait.Receive(t, connections, "no more connections arrive"); n < 1 || n > 2 { // with TLS, and on loopback without
-		t.Errorf("it was asked by %d connections: who waits tries again, and not we", n)
+		t.Errorf("%d connections: the caller retries, not the server", n)
 	}
 }
 
