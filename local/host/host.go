@@ -69,8 +69,8 @@ type Host struct {
 	offered  *network.Offer // offered by a listening helper
 	rootless rootless
 	lock     *os.File
-	runners  *os.File // the open directory of the runners' directories
-	rootTurn turns.Slots
+	runners  *os.File    // the open directory of the runners' directories
+	rootTurn turns.Slots // capacity 1: held while the root directory is built
 }
 
 // Open locks the directory, and inspects the machine. If something is missing for sandboxes, that

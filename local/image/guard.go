@@ -23,11 +23,11 @@ import (
 // that isn't permitted, even after a redirect. No connection goes to link-local addresses or the
 // machine's own, unless the host is configured.
 type guard struct {
-	plain     []string // hosts with ports, used without TLS
-	permitted []string // hosts, with a port other than 443, or "*." and a domain; none: all hosts
-	stall     time.Duration
+	plain     []string      // hosts with ports, used without TLS
+	permitted []string      // hosts, with the port unless it is 443, or "*." and a domain; none: all hosts
+	stall     time.Duration // see Config.Stall
 	proxy     func(*http.Request) (*url.URL, error)
-	next      *http.Transport
+	next      *http.Transport // dials with guard.dial
 }
 
 // A visit sends the requests for one reference: to its registry, and to the hosts that this
