@@ -67,7 +67,7 @@ func TestConnectionErrorsAreExplained(t *testing.T) {
 		": it doesn't answer":                         at(os.ErrDeadlineExceeded),
 		"":                                            at(errors.New("<b>words of the registry")),
 	} {
-		if got := because(err); got != says {
+		if got := reachReason(err); got != says {
 			t.Errorf("%v: %q, not %q", err, got, says)
 		}
 	}
