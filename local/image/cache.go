@@ -370,8 +370,8 @@ func (c *Cache) restore(s *stored, away string) error {
 	return err
 }
 
-// note stores when images were last used, as the modification times of their records.
-func (c *Cache) note() {
+// storeUse stores when images were last used, as the modification times of their records.
+func (c *Cache) storeUse() {
 	c.mu.Lock()
 	all := maps.Clone(c.images)
 	times := map[string]time.Time{}

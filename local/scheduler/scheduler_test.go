@@ -434,7 +434,7 @@ func TestTimingsAreInBuckets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStats()
 		for _, took := range []time.Duration{10 * time.Microsecond, 3 * time.Millisecond, 5 * time.Millisecond, time.Minute} {
-			s.took(runtime.EvaluationStop, StepPlan, time.Now().Add(-took))
+			s.observe(runtime.EvaluationStop, StepPlan, time.Now().Add(-took))
 		}
 		got := s.read().Timings[runtime.EvaluationStop][StepPlan]
 		want := []int64{0: 1, 5: 2, 9: 1}
