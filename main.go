@@ -101,7 +101,7 @@ func usePrivate(ctx context.Context, environment, file string, s cli.Streams, us
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(s.Err, "rockpool: "+format+"\n", args...) }
 	var used error
 	err = private.Run(ctx, settings, logger, say, func(ctx context.Context, srv *server.Server) error {
-		if lost := srv.Lost(); lost != "" {
+		if lost := srv.Limitations(); lost != "" {
 			say("%s", lost)
 		}
 		for _, input := range inputs {
