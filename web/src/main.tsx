@@ -15,8 +15,8 @@ import "./styles/ansi.css";
 const Share = lazy(() => import("./pages/share/share"));
 
 /**
- * A link to one execution makes a document of its own: it acts with the grant of the
- * link before anything is asked, and no other page is in it.
+ * shared renders the page of a link to one execution. It uses the link's grant from the first request on, and contains
+ * no other page.
  */
 function shared(id: string) {
   const grant = grantOf(window.location.hash);

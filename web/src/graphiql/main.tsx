@@ -12,7 +12,7 @@ import "./page.css";
 
 const Explorer = lazy(() => import("./explorer"));
 
-/** What to begin with. Without an answer, and without a token, too, it is the starter of an empty server. */
+/** begin returns the starter. After a failure, for example without a token, it is that of an empty server. */
 async function begin(): Promise<Starter> {
   const starter = starterOf(await ask(LatestQuery, {}).catch(() => undefined));
   renew(localStorage, starter);
@@ -21,7 +21,7 @@ async function begin(): Promise<Starter> {
 
 const room = window.matchMedia("(min-width: 48rem)");
 
-/** GraphiQL where it has room. Once it is there it stays, with all that was written in it. */
+/** Page shows GraphiQL in a window of at least 48 rem. It then stays when the window shrinks, to keep its contents. */
 function Page() {
   const [wide, setWide] = useState(room.matches);
   const [starter, setStarter] = useState<Starter>();

@@ -12,7 +12,7 @@ const UploadMutation = graphql(`
   }
 `);
 
-/** Uploads a file as it is, by the multipart request that the schema names; progress gets shares from 0 to 1. */
+/** upload uploads a file byte for byte, by a multipart request. `progress` receives shares from 0 to 1. */
 export function upload(runnerId: string, path: string, file: Blob, progress: (share: number) => void): Promise<unknown> {
   const form = new FormData();
   form.set("operations", JSON.stringify({ query: textOf(UploadMutation), variables: { runnerId, path, file: null, mode: "0644" } }));
@@ -27,7 +27,7 @@ export function upload(runnerId: string, path: string, file: Blob, progress: (sh
     request.upload.onprogress = (event) => event.lengthComputable && progress(event.loaded / event.total);
     request.onload = () => answer(() => Promise.resolve(new Response(request.responseText, { status: request.status }))).then(resolve, reject);
     request.onerror = () => reject(unreachable());
-    request.onabort = () => reject(new ServerError("The upload was given up."));
+    request.onabort = () => reject(new ServerError("The upload was cancelled."));
     request.send(form);
   });
 }

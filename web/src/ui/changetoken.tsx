@@ -1,6 +1,6 @@
 import { session } from "../lib/session";
 
-/** Offers to enter another token, which may do more. */
+/** ChangeToken offers to enter another token. Pages that use a grant don't show it. */
 export function ChangeToken() {
   if (session.borrows()) return null;
   return (

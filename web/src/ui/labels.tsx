@@ -10,10 +10,10 @@ export interface LabelsProps {
   params?: URLSearchParams;
 }
 
-/** Labels; each leads to what else has it. */
+/** Labels shows labels. A click on one filters the table by it. */
 export function Labels({ labels, path, params = new URLSearchParams() }: LabelsProps) {
   return labels.map((label) => (
-    <Link key={label.name} className="chip mono" href={withLabel(path, params, label)} title={`${visible(written(label))}: show only what has this label`}>
+    <Link key={label.name} className="chip mono" href={withLabel(path, params, label)} title={`${visible(written(label))}: show only rows with this label`}>
       <Told text={written(label)} />
     </Link>
   ));

@@ -5,7 +5,7 @@ import { missing } from "../lib/loss";
 import { visible } from "../lib/visible";
 import { Told } from "./told";
 
-/** One line of output, as text in colours. */
+/** OutputLine shows one line of output as text with colours. */
 export function OutputLine({ line, wanted }: { line: Line; wanted: string }) {
   if (line.lost !== undefined) return <span className="lost">{missing(line.lost.bytes, line.lost.cause)}</span>;
   const out = spans(line.text, line.style).map((span, key) => {
@@ -21,7 +21,7 @@ export function OutputLine({ line, wanted }: { line: Line; wanted: string }) {
   return out.length === 0 ? "\u200b" : out;
 }
 
-/** The text with what is searched marked in it. */
+/** marked returns the text with the matches of a search marked. */
 function marked(text: string, wanted: string): ReactNode {
   if (wanted === "") return visible(text) === text ? text : <Told text={text} />;
   const low = text.toLowerCase();

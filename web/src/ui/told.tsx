@@ -1,12 +1,12 @@
 import { pieces } from "../lib/visible";
 
-/** What others wrote: names, commands, reasons. What isn't seen of it has a mark. */
+/** Told shows text from other people, such as names, commands and reasons. Invisible characters are marked. */
 export function Told({ text }: { text: string }) {
   const all = pieces(text);
   if (all.every((piece) => !piece.mark)) return text;
   return all.map((piece, at) =>
     piece.mark ? (
-      <span key={at} className="unseen" title={`An invisible character, ${piece.text}`}>
+      <span key={at} className="unseen" title={`Invisible character ${piece.text}`}>
         {piece.text}
       </span>
     ) : (

@@ -3,7 +3,7 @@ import { bytes, count, duration, moment, plural } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { useQuery } from "../../lib/hooks";
 import { Choice, EnvironmentFilter, useFilter } from "../../ui/filters";
-import { ClusterLink, HappenedDialog, RunnerName } from "../../ui/happened";
+import { ClusterLink, RunnerEventsDialog, RunnerName } from "../../ui/runnerevents";
 import { Card, Empty, Failure, Loading, Notice, Tag, type Tone } from "../../ui/parts";
 import { visible } from "../../lib/visible";
 
@@ -134,7 +134,7 @@ export function Scheduler() {
         {cluster && <Evaluations nodes={cluster.evaluations.nodes} onShow={setShown} />}
         {cluster && cluster.evaluations.totalCount > 0 && <div className="table-foot num">{plural(cluster.evaluations.totalCount, "evaluation")}, the latest first</div>}
       </Card>
-      <HappenedDialog runner={shown} onClose={() => setShown(undefined)} />
+      <RunnerEventsDialog runner={shown} onClose={() => setShown(undefined)} />
     </>
   );
 }

@@ -6,7 +6,7 @@ import { bytes, dated, loadedOf, plural, short } from "../../lib/format";
 import { percent } from "../../lib/usage";
 import { BulkDialog } from "../../ui/bulk";
 import { Choice, EnvironmentFilter, Ignored, LabelFilter, NoneFound, Search, TimeFilter, useFilters } from "../../ui/filters";
-import { ClusterLink, HappenedDialog, RunnerName } from "../../ui/happened";
+import { ClusterLink, RunnerEventsDialog, RunnerName } from "../../ui/runnerevents";
 import { Empty, Failure, Loading, Page, Tag, type Tone } from "../../ui/parts";
 import { Offer } from "../../ui/offer";
 import { ReleaseDialog, releaseOne } from "../../ui/release";
@@ -161,7 +161,7 @@ export default function Runners() {
         }
       />
       <ClaimDialog open={claiming} environment={environment} onClose={() => setClaiming(false)} />
-      <HappenedDialog runner={shown} onClose={() => setShown(undefined)} />
+      <RunnerEventsDialog runner={shown} onClose={() => setShown(undefined)} />
       <ReleaseDialog runner={releasing} onClose={() => setReleasing(undefined)} />
       <BulkDialog
         rows={several}

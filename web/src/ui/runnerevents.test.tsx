@@ -1,12 +1,12 @@
 import { cleanup, fireEvent, render, screen, within } from "@testing-library/react";
 import { afterEach, expect, test, vi } from "vitest";
-import { ClusterLink, Happened, RunnerName } from "./happened";
+import { ClusterLink, EventList, RunnerName } from "./runnerevents";
 
 afterEach(cleanup);
 
 test("events are told in their order, with times", () => {
   render(
-    <Happened
+    <EventList
       events={[
         { at: "2026-11-22T01:00:00Z", kind: "PLACED", message: "It got its place." },
         { at: "2026-11-22T01:00:01.5Z", kind: "START_FAILED", message: "It could not be started: its driver couldn't start it." },
@@ -20,7 +20,7 @@ test("events are told in their order, with times", () => {
 });
 
 test("nothing known is said", () => {
-  render(<Happened events={[]} />);
+  render(<EventList events={[]} />);
   expect(screen.queryByRole("list")).toBeNull();
   expect(screen.getByText(/Nothing is known of it/)).toBeTruthy();
 });
