@@ -38,7 +38,7 @@ const AuditQuery = graphql(
 );
 export type AuditFilter = Omit<VariablesOf<typeof AuditQuery>, "first" | "after">;
 
-/** The entries that a filter selects, the latest first. Entries never change, so a refresh asks for those that are new. */
+/** entriesOf returns the filtered entries, newest first. Entries never change, so a refresh loads only new ones. */
 export function entriesOf(filter: AuditFilter): Source<Entry> {
   const page = async (first: number, after: string | null, signal?: AbortSignal): Promise<Part<Entry>> => {
     const { data, error } = await askBoth(AuditQuery, { ...filter, first, after }, signal);
@@ -60,7 +60,7 @@ export function entriesOf(filter: AuditFilter): Source<Entry> {
   return { page, refresh };
 }
 
-/** Returns the value that selects an actor in the log: its id, or its kind if it has no id. */
+/** actorOf returns the filter value for an actor: its id, or its kind if it has no id. */
 export function actorOf({ actorId, actorKind }: Pick<Entry, "actorId" | "actorKind">): string {
   return actorId || actorKind;
 }

@@ -21,21 +21,21 @@ export const TokenFragment = graphql(`
 `);
 export type Token = ResultOf<typeof TokenFragment>;
 
-/** Whether a token can be used, or why it can't any more. */
+/** standing returns a token's state: valid, expired or revoked. */
 export function standing(token: Pick<Token, "expiresAt" | "revokedAt">, now: number): { ended: boolean; tone: Tone; text: string; at: string | null } {
   if (token.revokedAt) return { ended: true, tone: "bad", text: "Revoked", at: token.revokedAt };
   if (token.expiresAt && Date.parse(token.expiresAt) <= now) return { ended: true, tone: "quiet", text: "Expired", at: token.expiresAt };
-  return { ended: false, tone: "good", text: token.expiresAt ? `Ends ${ago(token.expiresAt, now)}` : "Valid", at: token.expiresAt };
+  return { ended: false, tone: "good", text: token.expiresAt ? `Expires ${ago(token.expiresAt, now)}` : "Valid", at: token.expiresAt };
 }
 
 export interface TokenListProps {
   tokens: readonly Token[];
-  /** Whether they can be those of several tenants. */
+  /** Whether to show the tokens' tenants. */
   allTenants: boolean;
   onRevoke: (token: Token) => void;
 }
 
-/** Tokens: those that can be used first, and the latest first. */
+/** TokenList shows tokens: valid ones first, then by age, newest first. */
 export function TokenList({ tokens, allTenants, onRevoke }: TokenListProps) {
   const now = useNow();
   const names = new Map(tokens.map(({ id, name }) => [id, name]));
@@ -50,8 +50,8 @@ export function TokenList({ tokens, allTenants, onRevoke }: TokenListProps) {
             <th>Name</th>
             <th>Role</th>
             {allTenants && <th>Tenant</th>}
-            <th>Made</th>
-            <th>Made by</th>
+            <th>Created</th>
+            <th>Created by</th>
             <th>Last used</th>
             <th>State</th>
             <th>
@@ -76,8 +76,8 @@ export function TokenList({ tokens, allTenants, onRevoke }: TokenListProps) {
               </td>
               <td className="acts">
                 {ended ? (
-                  <button type="button" className="button small" aria-label={`Revoke what ${visible(token.name)} made`} onClick={() => onRevoke(token)}>
-                    Revoke what it made …
+                  <button type="button" className="button small" aria-label={`Revoke the tokens created with ${visible(token.name)}`} onClick={() => onRevoke(token)}>
+                    Revoke its tokens …
                   </button>
                 ) : (
                   <button type="button" className="button small danger" aria-label={`Revoke ${visible(token.name)}`} onClick={() => onRevoke(token)}>

@@ -11,7 +11,7 @@ const OutputURLQuery = graphql(`
   }
 `);
 
-/** Fetches all that was printed, byte for byte. The address holds for minutes only, so it is asked for on the click. */
+/** DownloadButton downloads the whole output, byte for byte. Its address expires after minutes, so each click requests one. */
 export function DownloadButton({ id }: { id: string }) {
   const download = useAction(async () => {
     const { execution } = await ask(OutputURLQuery, { id });

@@ -13,7 +13,7 @@ export const WriteStdinMutation = graphql(`
   }
 `);
 
-/** Feeds a program line by line. */
+/** Feed writes lines to a program's standard input. */
 export function Feed({ id }: { id: string }) {
   const [text, setText] = useState("");
   const send = useAction(async (input: { text?: string; close?: boolean }) => {
@@ -29,7 +29,7 @@ export function Feed({ id }: { id: string }) {
           void send.run({ text: `${text}\n` });
         }}
       >
-        <input className="input mono grow" aria-label="A line of input" placeholder="A line for its standard input" value={text} onChange={(event) => setText(event.target.value)} autoComplete="off" spellCheck={false} />
+        <input className="input mono grow" aria-label="A line of input" placeholder="A line for standard input" value={text} onChange={(event) => setText(event.target.value)} autoComplete="off" spellCheck={false} />
         <button type="submit" className="button" disabled={send.busy}>
           Send
         </button>

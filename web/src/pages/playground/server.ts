@@ -103,10 +103,10 @@ const ReleaseMutation = graphql(`
   }
 `);
 
-/** Seconds after its end for which a runner may stay, where nobody is left to release it. */
+/** spare is the runner's inactivity timeout in seconds, for pages closed before they release it. */
 const spare = 60;
 
-/** What a run asks of the server. */
+/** server implements the requests of a run. */
 export const server: Calls = {
   async claim(environmentId) {
     const labels = [{ name: "by", value: "playground" }];
@@ -119,7 +119,7 @@ export const server: Calls = {
       next: ({ ticketEvents: ticket }) => {
         if (ticket.state === "WAITING") on.turn(ticket);
         else if (ticket.state === "CLAIMED" && ticket.runner) on.claimed(ticket.runner.id);
-        else on.failed(new ServerError(ticket.message ?? "the claim has ended without a runner", ticket.code ?? ""));
+        else on.failed(new ServerError(ticket.message ?? "the claim ended without a runner", ticket.code ?? ""));
       },
       failed: on.failed,
     });
