@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { happened, momentOf, positionOf, readCast, readMoment, type Size } from "./cast";
+import { eventsUntil, momentOf, positionOf, readCast, readMoment, type Size } from "./cast";
 import { Painter } from "./painter";
 import { Player } from "./player";
 
@@ -37,9 +37,9 @@ test("a link is to a moment", () => {
   expect(["#t=12.5", "#t=0", "#t=", "#t=-1", "#t=1e9", "", "#L3"].map(readMoment)).toEqual([12.5, 0, undefined, undefined, undefined, undefined, undefined]);
 });
 
-test("what has happened by then", () => {
+test("what has eventsUntil by then", () => {
   const { events } = readCast(text);
-  expect([0, 0.4, 0.5, 9, 10, 99].map((at) => happened(events, at))).toEqual([0, 0, 2, 3, 4, 4]);
+  expect([0, 0.4, 0.5, 9, 10, 99].map((at) => eventsUntil(events, at))).toEqual([0, 0, 2, 3, 4, 4]);
 });
 
 test("seeking draws what is to be seen then, in its size, and nothing twice", () => {

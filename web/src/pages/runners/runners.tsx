@@ -26,7 +26,7 @@ const states = (Object.entries(words) as [State, string][]).filter(([name]) => n
 
 const claimed = (runner: RunnerRow) => runner.state === "CLAIMED";
 
-/** Every runner that there is, live. */
+/** Runners lists all runners, live. */
 export default function Runners() {
   const [params, set] = useFilters();
   const read = readFilters(params, states);
@@ -81,7 +81,7 @@ export default function Runners() {
     },
     { name: "CPU", width: "4.5rem", cell: (runner) => <span className="num">{percent(usage.get(runner.id)?.cpu.share)}</span> },
     { name: "Memory", width: "10.5rem", cell: (runner) => <Memory of={usage.get(runner.id)} /> },
-    { name: "Held by, or waits for", width: "minmax(17rem, 3fr)", card: 2, cell: (runner) => <Holder runner={runner} params={params} /> },
+    { name: "Holder or status", width: "minmax(17rem, 3fr)", card: 2, cell: (runner) => <Holder runner={runner} params={params} /> },
     {
       name: "Actions",
       width: "13.5rem",
@@ -120,7 +120,7 @@ export default function Runners() {
       }
     >
       <div className="filters">
-        <Search label="Held by, a part of a holder or a label" placeholder="Held by: ada" value={heldBy} onChange={(value) => set({ "held-by": value })} />
+        <Search label="Part of a holder or a label" placeholder="Held by: ada" value={heldBy} onChange={(value) => set({ "held-by": value })} />
         <Choice label="State" value={state} onChange={(value) => set({ state: value })} all="Any state" options={states} />
         <TimeFilter read={read} set={set} />
         <EnvironmentFilter value={environment} onChange={(value) => set({ environment: value })} />
@@ -152,9 +152,9 @@ export default function Runners() {
             <NoneFound what="runners" read={read} path="/runners" />
           ) : (
             <Empty title="No runners yet">
-              <p>An environment with warm runners fills its pool by itself.</p>
+              <p>An environment with warm runners fills its pool automatically.</p>
               <Link className="button" href="/">
-                Look at the environments
+                Show environments
               </Link>
             </Empty>
           )
@@ -175,7 +175,7 @@ export default function Runners() {
         onClose={() => setSeveral(undefined)}
         onDone={again}
       >
-        They end, with all that runs in them and all of their files. What was printed is kept.
+        This ends the runners with all their programs, and deletes their files. Output is kept.
       </BulkDialog>
     </Page>
   );

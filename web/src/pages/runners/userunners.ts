@@ -25,7 +25,7 @@ const RunnerRowFragment = graphql(`
     }
   }
 `);
-/** A runner, and its place in the list. */
+/** RunnerRow is a runner with its cursor in the list. */
 export type RunnerRow = ResultOf<typeof RunnerRowFragment> & { cursor: string };
 
 const RunnersQuery = graphql(
@@ -58,9 +58,9 @@ const ChangesSubscription = graphql(`
   }
 `);
 
-const every = 5_000; // a claim that is renewed changes no pool
+const every = 5_000; // ms: renewed claims cause no pool event
 
-/** Runners, the latest first: each refresh asks for all of the pages that are loaded. */
+/** runnersOf returns a Source of runners, newest first. Each refresh queries all loaded pages. */
 export function runnersOf(filter: Filter): Source<RunnerRow> {
   const page = async (first: number, after: string | null, signal?: AbortSignal): Promise<Part<RunnerRow>> => {
     const { since, from, to, ...rest } = filter;
@@ -70,7 +70,7 @@ export function runnersOf(filter: Filter): Source<RunnerRow> {
   return { page, refresh: everyPage(page) };
 }
 
-/** The runners that there are, live: whenever a pool's counts change they are asked for again. */
+/** useRunners returns the runners, live: every change of a pool causes a refresh. */
 export function useRunners(filter: Filter) {
   const key = JSON.stringify(filter);
   const source = useMemo(() => runnersOf(JSON.parse(key) as Filter), [key]);

@@ -20,7 +20,7 @@ const editable = 512 * 1024;
 export interface EntryProps {
   file: File;
   chosen: boolean;
-  /** With range where Shift was held. */
+  /** Called with true if Shift was held, for a range. */
   onChoose: (range: boolean) => void;
   onOpen: () => void;
   onDownload: () => void;
@@ -28,7 +28,7 @@ export interface EntryProps {
   onDelete: () => void;
 }
 
-/** A row of the files panel. */
+/** Entry is a row of the files panel. */
 export function Entry({ file, chosen, onChoose, onOpen, onDownload, onRename, onDelete }: EntryProps) {
   const written = nameOf(file.path);
   const name = visible(written);

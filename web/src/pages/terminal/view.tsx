@@ -8,7 +8,7 @@ export interface TerminalViewProps {
   onError: (error: ServerError) => void;
 }
 
-/** The screen of an execution. */
+/** TerminalView shows the terminal of an execution. */
 export default function TerminalView({ id, onEnd, onError }: TerminalViewProps) {
   const host = useRef<HTMLDivElement>(null);
   const ended = useEffectEvent(onEnd);
