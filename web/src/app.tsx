@@ -7,7 +7,7 @@ import "./lib/traverse"; // must come before the router's listener
 import { Frame } from "./ui/frame";
 import { Only } from "./ui/only";
 import { Empty, Loading, Page } from "./ui/parts";
-import { Failed } from "./ui/failed";
+import { ErrorBoundary } from "./ui/errorboundary";
 import { Overview } from "./pages/overview/overview";
 
 const Environment = lazy(() => import("./pages/environment/environment"));
@@ -40,7 +40,7 @@ function Pages() {
   return (
     <Frame>
       <Arrival location={location}>
-        <Failed key={location}>
+        <ErrorBoundary key={location}>
           <Suspense fallback={<Loading what="the page" />}>
             <Switch>
               <Route path="/" component={Overview} />
@@ -87,7 +87,7 @@ function Pages() {
               </Route>
             </Switch>
           </Suspense>
-        </Failed>
+        </ErrorBoundary>
       </Arrival>
     </Frame>
   );

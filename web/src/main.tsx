@@ -3,7 +3,7 @@ import { createRoot } from "react-dom/client";
 import { App } from "./app";
 import { grantOf, sharedId } from "./lib/share";
 import { session } from "./lib/session";
-import { Failed } from "./ui/failed";
+import { ErrorBoundary } from "./ui/errorboundary";
 import "./styles/colours.css";
 import "./styles/base.css";
 import "./styles/frame.css";
@@ -20,14 +20,14 @@ const Share = lazy(() => import("./pages/share/share"));
  */
 function shared(id: string) {
   const grant = grantOf(window.location.hash);
-  session.borrow(grant);
+  session.actWithGrant(grant);
   window.addEventListener("hashchange", () => window.location.reload());
   return (
-    <Failed>
+    <ErrorBoundary>
       <Suspense>
         <Share id={id} grant={grant} />
       </Suspense>
-    </Failed>
+    </ErrorBoundary>
   );
 }
 

@@ -1,6 +1,6 @@
 import { lazy, Suspense, useEffect, useState } from "react";
 import { createRoot } from "react-dom/client";
-import { ask } from "../lib/ask";
+import { request } from "../lib/request";
 import { Loading } from "../ui/parts";
 import { TokenDialog } from "../ui/token";
 import { Narrow } from "./narrow";
@@ -14,7 +14,7 @@ const Explorer = lazy(() => import("./explorer"));
 
 /** begin returns the starter. After a failure, for example without a token, it is that of an empty server. */
 async function begin(): Promise<Starter> {
-  const starter = starterOf(await ask(LatestQuery, {}).catch(() => undefined));
+  const starter = starterOf(await request(LatestQuery, {}).catch(() => undefined));
   renew(localStorage, starter);
   return starter;
 }

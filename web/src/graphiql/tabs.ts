@@ -1,4 +1,4 @@
-import { textOf } from "../lib/ask";
+import { textOf } from "../lib/request";
 import { graphql, type TadaDocumentNode } from "../lib/graphql";
 import type { Starter } from "./starter";
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { described, inWords, meets, needs, owns, roles, type Caller, type Needed, type Role } from "./access";
+import { describeCaller, describeNeed, meets, needs, owns, roles, type Caller, type Needed, type Role } from "./access";
 
 const caller = (role: Role | null, tenant: string | null = null): Caller => ({ kind: role ? "TOKEN" : "GRANT", name: "n", role, tenant });
 
@@ -28,7 +28,7 @@ test("what is another tenant's is only read", () => {
 });
 
 test("in words", () => {
-  expect(inWords(needs.tenants)).toBe("the role ADMIN and a token for all tenants");
-  expect(inWords(needs.use)).toBe("the role CLIENT");
-  expect([described(caller("CLIENT", "a")), described(caller("ADMIN"))]).toEqual(["CLIENT of tenant a", "ADMIN for all tenants"]);
+  expect(describeNeed(needs.tenants)).toBe("the role ADMIN and a token for all tenants");
+  expect(describeNeed(needs.use)).toBe("the role CLIENT");
+  expect([describeCaller(caller("CLIENT", "a")), describeCaller(caller("ADMIN"))]).toEqual(["CLIENT of tenant a", "ADMIN for all tenants"]);
 });

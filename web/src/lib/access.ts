@@ -57,12 +57,12 @@ export function owns(caller: Caller | undefined, tenant: string): boolean {
   return caller !== undefined && (caller.tenant === null || caller.tenant === tenant);
 }
 
-/** inWords describes a Need: "the role ADMIN and a token for all tenants". */
-export function inWords(need: Need): string {
+/** describeNeed describes a Need: "the role ADMIN and a token for all tenants". */
+export function describeNeed(need: Need): string {
   return `the role ${need.role}${need.allTenants ? " and a token for all tenants" : ""}`;
 }
 
-/** described describes a caller's access: "CLIENT of tenant a". */
-export function described({ role, tenant }: Pick<Caller, "role" | "tenant">): string {
+/** describeCaller describes a caller's access: "CLIENT of tenant a". */
+export function describeCaller({ role, tenant }: Pick<Caller, "role" | "tenant">): string {
   return `${role ?? "a grant"} ${tenant === null ? "for all tenants" : `of tenant ${tenant}`}`;
 }

@@ -1,4 +1,4 @@
-import { ServerError } from "./ask";
+import { ServerError } from "./request";
 
 /** Tally counts the results of one action on many items. */
 export interface Tally {
@@ -38,8 +38,8 @@ export async function actOnAll<Item>(items: readonly Item[], act: (item: Item) =
   return tally();
 }
 
-/** tallied describes a tally: "3 cancelled, 1 had already ended, 2 failed: the server is busy". */
-export function tallied({ done, ended, failed, reasons, left }: Tally, did: string, had: string): string {
+/** describeTally describes a tally: "3 cancelled, 1 had already ended, 2 failed: the server is busy". */
+export function describeTally({ done, ended, failed, reasons, left }: Tally, did: string, had: string): string {
   const why = [...reasons].slice(0, 3).map(([reason, n]) => (reasons.size > 1 ? `${reason} (${n})` : reason));
   if (reasons.size > 3) why.push("other reasons");
   return [`${done} ${did}`, ended > 0 && `${ended} ${had}`, left > 0 && `${left} not tried`, failed > 0 && `${failed} failed: ${why.join("; ")}`].filter(Boolean).join(", ");

@@ -1,6 +1,6 @@
 import { createContext, useCallback, useContext, useEffect, useMemo, useState, type ReactNode } from "react";
 import { CallerFragment, meets, needs, type Caller, type Needed } from "./access";
-import { ask, type ServerError } from "./ask";
+import { request, type ServerError } from "./request";
 import { graphql, type ResultOf } from "./graphql";
 
 const HelloQuery = graphql(
@@ -66,7 +66,7 @@ export function CallerProvider({ children }: { children: ReactNode }) {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const load = async () => {
       try {
-        setHello(await ask(HelloQuery, {}, stop.signal));
+        setHello(await request(HelloQuery, {}, stop.signal));
       } catch (failure) {
         if (stop.signal.aborted) return;
         setError(failure as ServerError);

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { localTime, readFilters, readLabel, timesAt, withLabel, written } from "./filter";
+import { localTime, readFilters, readLabel, timesAt, withLabel, labelText } from "./filter";
 
 const states = [["RUNNING", "Running"], ["FINISHED", "Ended"]] as const;
 const outcomes = [["failed", "Failed"]] as const;
@@ -54,7 +54,7 @@ test("a range that ends now moves with the time", () => {
 });
 
 test("labels are written as they are read, and one more is asked for beside the others", () => {
-  for (const text of ["user=ada", "user", "user=", "user=a=b"]) expect(written(readLabel(text)!)).toBe(text);
+  for (const text of ["user=ada", "user", "user=", "user=a=b"]) expect(labelText(readLabel(text)!)).toBe(text);
   const params = new URLSearchParams("outcome=failed&label=course%3Dc");
   expect(withLabel("/executions", params, { name: "user", value: "a&b" })).toBe("/executions?outcome=failed&label=course%3Dc&label=user%3Da%26b");
   expect(withLabel("/executions", params, { name: "course", value: "c" })).toBe("/executions?outcome=failed&label=course%3Dc");

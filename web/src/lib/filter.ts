@@ -11,8 +11,8 @@ export interface LabelFilter {
   value: string | null;
 }
 
-/** Read holds the filters of an address, in the form of the API's arguments. */
-export interface Read {
+/** Filters holds the filters of an address, in the form of the API's arguments. */
+export interface Filters {
   environment: string;
   runner: string;
   state: string;
@@ -53,13 +53,13 @@ export function readLabel(text: string): LabelFilter | undefined {
   return { name, value };
 }
 
-export function written({ name, value }: LabelFilter): string {
+export function labelText({ name, value }: LabelFilter): string {
   return value === null ? name : `${name}=${value}`;
 }
 
 /** readFilters reads the filters of a table that has these states and outcomes. */
-export function readFilters(params: URLSearchParams, states: Options, outcomes: Options = []): Read {
-  const wrong: Read["wrong"] = [];
+export function readFilters(params: URLSearchParams, states: Options, outcomes: Options = []): Filters {
+  const wrong: Filters["wrong"] = [];
   const words: string[] = [];
   const ignore = (name: string, value: string, why: string) => {
     wrong.push({ name, value, why });
@@ -89,7 +89,7 @@ export function readFilters(params: URLSearchParams, states: Options, outcomes: 
     else if (labels.length === most.labels) ignore("label", value, `at most ${most.labels} labels are possible`);
     else {
       labels.push(label);
-      words.push(`label ${written(label)}`);
+      words.push(`label ${labelText(label)}`);
     }
   }
   const heldBy = text("held-by", "held by", most.text);
@@ -134,14 +134,14 @@ function readTimes(params: URLSearchParams, ignore: (name: string, value: string
 }
 
 /** timesAt returns the query variables for a time filter, with ranges ending now. */
-export function timesAt({ since, from, to }: Partial<Pick<Read, "since" | "from" | "to">>, now = Date.now()) {
+export function timesAt({ since, from, to }: Partial<Pick<Filters, "since" | "from" | "to">>, now = Date.now()) {
   return { from: since ? new Date(now - since).toISOString() : (from ?? null), to: to ?? null };
 }
 
 /** withLabel returns the address of a table with one more label as a filter. */
 export function withLabel(path: string, params: URLSearchParams, label: Label): string {
   const after = new URLSearchParams(params);
-  if (!after.getAll("label").includes(written(label))) after.append("label", written(label));
+  if (!after.getAll("label").includes(labelText(label))) after.append("label", labelText(label));
   return `${path}?${after}`;
 }
 

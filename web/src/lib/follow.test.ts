@@ -149,7 +149,7 @@ test.each([
   ["a close", new CloseEvent("close", { code: 4403, reason: "the grant has expired" })],
   ["an error", [{ message: "the grant has expired", extensions: { code: "UNAUTHENTICATED" } }]],
 ])("a grant that isn't taken any more is the end, by %s", (_, end) => {
-  vi.spyOn(session, "borrows").mockReturnValue(true);
+  vi.spyOn(session, "hasGrant").mockReturnValue(true);
   vi.spyOn(session, "want").mockImplementation(() => {});
   wire.last.sink.error(end as never);
   vi.advanceTimersByTime(60_000);

@@ -1,5 +1,5 @@
 import type { TadaDocumentNode } from "gql.tada";
-import { ServerError, serverError, textOf, type RawError } from "./ask";
+import { ServerError, serverError, textOf, type RawError } from "./request";
 import { link as shared, type Link } from "./link";
 import { session } from "./session";
 
@@ -71,7 +71,7 @@ export function follow<Result, Variables>(
   const refused = (errors: readonly RawError[]) => {
     const error = serverError(errors);
     if (error.retryable || error.code === "SLOW_CONSUMER") again();
-    else if (error.code === "UNAUTHENTICATED" && !session.borrows()) whenKnown();
+    else if (error.code === "UNAUTHENTICATED" && !session.hasGrant()) whenKnown();
     else fail(error);
   };
 
@@ -82,7 +82,7 @@ export function follow<Result, Variables>(
 
   const lost = (closed: unknown) => {
     if (closed instanceof CloseEvent && unauthorized.includes(closed.code)) {
-      if (session.borrows()) return fail(new ServerError(closed.reason || "the server rejected this grant", "UNAUTHENTICATED"));
+      if (session.hasGrant()) return fail(new ServerError(closed.reason || "the server rejected this grant", "UNAUTHENTICATED"));
       session.want();
       whenKnown();
       return;

@@ -1,6 +1,6 @@
 import type { TadaDocumentNode } from "gql.tada";
 import { useCallback, useEffect, useEffectEvent, useRef, useState, useSyncExternalStore } from "react";
-import { ask, type ServerError } from "./ask";
+import { request, type ServerError } from "./request";
 import { follow } from "./follow";
 import { link, type LinkState } from "./link";
 
@@ -34,7 +34,7 @@ export function useQuery<Result, Variables>(
     let timer: ReturnType<typeof setTimeout> | undefined;
     const load = async () => {
       try {
-        const data = await ask(document, current(), stop.signal);
+        const data = await request(document, current(), stop.signal);
         setState({ key, data, loading: false });
       } catch (error) {
         if (stop.signal.aborted) return;

@@ -1,4 +1,4 @@
-import { ask, ServerError } from "./ask";
+import { request, ServerError } from "./request";
 import { after, bare, clean, complete, plain, type Style } from "./ansi";
 import { graphql, type ResultOf } from "./graphql";
 import type { LossCause } from "./loss";
@@ -53,9 +53,9 @@ export const pageLines = 200;
 
 export const noExecution = () => new ServerError("The execution doesn't exist or is no longer kept.", "EXECUTION_NOT_FOUND");
 
-/** askLines queries a page of lines. It throws a ServerError. */
-export async function askLines(id: string, wanted: Wanted, stream: Stream | undefined, signal?: AbortSignal, maxLines = pageLines): Promise<LinePage> {
-  const { execution } = await ask(LinesQuery, { id, ...wanted, maxLines, stream: stream ?? null }, signal);
+/** requestLines queries a page of lines. It throws a ServerError. */
+export async function requestLines(id: string, wanted: Wanted, stream: Stream | undefined, signal?: AbortSignal, maxLines = pageLines): Promise<LinePage> {
+  const { execution } = await request(LinesQuery, { id, ...wanted, maxLines, stream: stream ?? null }, signal);
   if (!execution) throw noExecution();
   return execution.lines;
 }

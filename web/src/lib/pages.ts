@@ -1,5 +1,5 @@
 import { useCallback, useEffect, useRef, useState } from "react";
-import type { ServerError } from "./ask";
+import type { ServerError } from "./request";
 import { paced } from "./pace";
 
 /** Part is the loaded beginning of a list, with the cursor to continue. */

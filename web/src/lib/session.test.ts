@@ -26,10 +26,10 @@ test("a grant is used instead of the token, which stays; neither is stored for i
   vi.resetModules();
   const other = await import("./session"); // as in the document of a shared page
   other.session.set("secret", true);
-  other.session.borrow("rpg_grant");
+  other.session.actWithGrant("rpg_grant");
   expect(other.credentials()).toEqual({ Authorization: "Bearer rpg_grant" });
   other.session.want();
-  expect([other.session.wanted(), other.session.borrows(), other.session.token()]).toEqual([false, true, "secret"]);
+  expect([other.session.wanted(), other.session.hasGrant(), other.session.token()]).toEqual([false, true, "secret"]);
   expect(JSON.stringify([Object.values(localStorage), Object.values(sessionStorage)])).not.toContain("rpg_");
 });
 

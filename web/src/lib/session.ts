@@ -40,12 +40,12 @@ export const session = {
   /**
    * Uses only a grant until the page is left. The browser's token stays stored and isn't sent. The grant isn't stored.
    */
-  borrow(text: string) {
+  actWithGrant(text: string) {
     grant = text;
     changed();
   },
   /** Whether the page uses a grant. */
-  borrows(): boolean {
+  hasGrant(): boolean {
     return grant !== undefined;
   },
   /** Closes the prompt without a token. The next refused request opens it again. */

@@ -1,4 +1,4 @@
-import { answer, ServerError, textOf, unreachable } from "./ask";
+import { readResponse, ServerError, textOf, unreachable } from "./request";
 import { graphql } from "./graphql";
 import { credentials } from "./session";
 
@@ -25,7 +25,7 @@ export function upload(runnerId: string, path: string, file: Blob, progress: (sh
     request.setRequestHeader("Accept", "application/json");
     for (const [name, value] of Object.entries(credentials())) request.setRequestHeader(name, value);
     request.upload.onprogress = (event) => event.lengthComputable && progress(event.loaded / event.total);
-    request.onload = () => answer(() => Promise.resolve(new Response(request.responseText, { status: request.status }))).then(resolve, reject);
+    request.onload = () => readResponse(() => Promise.resolve(new Response(request.responseText, { status: request.status }))).then(resolve, reject);
     request.onerror = () => reject(unreachable());
     request.onabort = () => reject(new ServerError("The upload was cancelled."));
     request.send(form);

@@ -1,9 +1,9 @@
 import { useCallback, useEffect, useRef, useState } from "react";
-import { ServerError } from "./ask";
+import { ServerError } from "./request";
 import { follow } from "./follow";
 import { graphql, type ResultOf } from "./graphql";
 import { count } from "./format";
-import { askLines, asShown, Rows, textOfLine, type LinePage, type Range, type Stream, type Wanted } from "./loglines";
+import { requestLines, asShown, Rows, textOfLine, type LinePage, type Range, type Stream, type Wanted } from "./loglines";
 import { OutcomeFragment } from "./outcome";
 import { useSearch, type Found } from "./usesearch";
 
@@ -111,7 +111,7 @@ export function useLog(id: string | undefined, stream: Stream | undefined): Log 
           const ended = end;
           if (grown) rows.outdate();
           grown = false;
-          const page = await askLines(id, wanted, stream, stop.signal);
+          const page = await requestLines(id, wanted, stream, stop.signal);
           rows.put(page);
           rows.trim(from, to);
           if (!page.counted) grown = true;
@@ -171,7 +171,7 @@ export function useLog(id: string | undefined, stream: Stream | undefined): Log 
   const find = useCallback(
     async (number: number) => {
       if (id === undefined || stream === undefined) return number - 1;
-      const page = await askLines(id, { from: number }, stream);
+      const page = await requestLines(id, { from: number }, stream);
       rows.put(page);
       return page.before;
     },
@@ -182,7 +182,7 @@ export function useLog(id: string | undefined, stream: Stream | undefined): Log 
       const { from, to } = range ?? { from: 1, to: Infinity };
       const out: string[] = [];
       for (let next: number | null = from; id !== undefined && next !== null; ) {
-        const page: LinePage = await askLines(id, { from: next }, stream, undefined, 1_000);
+        const page: LinePage = await requestLines(id, { from: next }, stream, undefined, 1_000);
         if (Math.min(page.total - page.before, to - next + 1) + out.length > mostCopied) throw new ServerError(`More than ${count(mostCopied)} lines can't be copied. Mark fewer lines by their numbers, or download all.`);
         const lines = page.lines.filter((line) => line.number >= next! && line.number <= to);
         out.push(...lines.map((line) => textOfLine(asShown(line))));

@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from "react";
-import { ask, type ServerError } from "./ask";
+import { request, type ServerError } from "./request";
 import { graphql, type ResultOf } from "./graphql";
 import { noExecution, type Stream } from "./loglines";
 
@@ -49,7 +49,7 @@ export function useSearch(id: string | undefined, stream: Stream | undefined, te
       busy = true;
       try {
         for (let done = false; !done; ) {
-          const answer: ResultOf<typeof SearchQuery> = await ask(SearchQuery, { id, from, stream: stream ?? null, containing: text }, stop.signal);
+          const answer: ResultOf<typeof SearchQuery> = await request(SearchQuery, { id, from, stream: stream ?? null, containing: text }, stop.signal);
           if (!answer.execution) throw noExecution();
           const { lines, more, next } = answer.execution.lines;
           const last = numbers.at(-1) ?? 0;

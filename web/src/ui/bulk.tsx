@@ -1,8 +1,8 @@
 import { useState, useRef } from "react";
-import { actOnAll, tallied, type Tally } from "../lib/bulk";
+import { actOnAll, describeTally, type Tally } from "../lib/bulk";
 import { count } from "../lib/format";
 import { Dialog } from "./parts";
-import { Told } from "./told";
+import { SafeText } from "./safetext";
 
 export interface BulkProps<Row> {
   /** The rows at the time of the request; undefined closes the dialog. */
@@ -54,7 +54,7 @@ export function BulkDialog<Row>({ rows, title, agree, keep, children, nameOf, ac
           <ul className="small break">
             {rows?.slice(0, named).map((row, at) => (
               <li key={at} className="mono">
-                <Told text={nameOf(row).slice(0, 120)} />
+                <SafeText text={nameOf(row).slice(0, 120)} />
               </li>
             ))}
             {all > named && <li>and {count(all - named)} more</li>}
@@ -63,7 +63,7 @@ export function BulkDialog<Row>({ rows, title, agree, keep, children, nameOf, ac
       )}
       {stop && <progress max={all} value={tried} aria-label={title} />}
       <p role="status" className="break">
-        {stop ? `${count(tried)} of ${count(all)} …` : tally && <Told text={`${tallied(tally, did, had)}.`} />}
+        {stop ? `${count(tried)} of ${count(all)} …` : tally && <SafeText text={`${describeTally(tally, did, had)}.`} />}
       </p>
       <div className="row">
         <button type="button" className="button" onClick={close}>

@@ -1,5 +1,5 @@
 import { useState } from "react";
-import { ask, ServerError } from "../lib/ask";
+import { request, ServerError } from "../lib/request";
 import { commandText } from "../lib/format";
 import { graphql } from "../lib/graphql";
 import { useAction } from "../lib/hooks";
@@ -19,7 +19,7 @@ const CancelMutation = graphql(`
 /** cancelOne cancels an execution; it returns "ended" if it had already ended or is no longer kept. */
 export async function cancelOne(id: string): Promise<"done" | "ended"> {
   try {
-    const { state, outcome } = (await ask(CancelMutation, { id })).cancelExecution.execution;
+    const { state, outcome } = (await request(CancelMutation, { id })).cancelExecution.execution;
     return state === "FINISHED" && outcome !== "CANCELLED" ? "ended" : "done";
   } catch (error) {
     if (error instanceof ServerError && error.code === "EXECUTION_NOT_FOUND") return "ended";
@@ -42,7 +42,7 @@ const signals = ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "STOP", "CONT", "
 /** signal sends a signal. It ignores CONFLICT: the page shows the state of an execution that has ended. */
 export async function signal(executionId: string, name: string) {
   try {
-    await ask(SignalMutation, { input: { executionId, signal: name } });
+    await request(SignalMutation, { input: { executionId, signal: name } });
   } catch (error) {
     if (!(error instanceof ServerError && error.code === "CONFLICT")) throw error;
   }
@@ -112,7 +112,7 @@ export function SignalDialog({ execution, onClose, onDone }: ControlProps) {
 /** CancelDialog cancels an execution after a confirmation. */
 export function CancelDialog({ execution, onClose, onDone }: ControlProps) {
   const cancel = useAction(async (id: string) => {
-    await ask(CancelMutation, { id });
+    await request(CancelMutation, { id });
     onDone?.();
     onClose();
   });

@@ -1,11 +1,11 @@
 import { useEffect, useEffectEvent, useState } from "react";
 import { Link, useSearchParams } from "wouter";
 import { useCaller } from "../lib/caller";
-import { localTime, ranges, readLabel, readTime, written, type Read } from "../lib/filter";
+import { localTime, ranges, readLabel, readTime, labelText, type Filters } from "../lib/filter";
 import { graphql } from "../lib/graphql";
 import { useQuery } from "../lib/hooks";
 import { Empty, Notice } from "./parts";
-import { Told } from "./told";
+import { SafeText } from "./safetext";
 
 /** Change maps filters to new values; "" or an empty list removes a filter. */
 export type Change = Readonly<Record<string, string | readonly string[]>>;
@@ -75,8 +75,8 @@ export function TenantFilter({ value, onChange }: { value: string; onChange: (va
   );
 }
 
-/** Narrowed shows an active filter as a button that removes it. */
-export function Narrowed({ to, all, onClear }: { to: string; all: string; onClear: () => void }) {
+/** ActiveFilter shows an active filter as a button that removes it. */
+export function ActiveFilter({ to, all, onClear }: { to: string; all: string; onClear: () => void }) {
   return (
     <button type="button" className="button small" aria-label={`Only ${to}: ${all}`} title={all} onClick={onClear}>
       Only {to} ×
@@ -141,7 +141,7 @@ export function Search({ label, value, onChange, placeholder }: SearchProps) {
 }
 
 export interface FilteredProps {
-  read: Read;
+  read: Filters;
   set: (change: Change) => void;
 }
 
@@ -202,7 +202,7 @@ function TimeInput({ label, value, onChange }: { label: string; value: string | 
 export function LabelFilter({ read: { labels }, set }: FilteredProps) {
   const [text, setText] = useState("");
   const [wrong, setWrong] = useState(false);
-  const all = labels.map(written);
+  const all = labels.map(labelText);
   return (
     <>
       <form
@@ -211,21 +211,21 @@ export function LabelFilter({ read: { labels }, set }: FilteredProps) {
           const label = readLabel(text.trim());
           setWrong(!label);
           if (!label) return;
-          set({ label: [...new Set([...all, written(label)])] });
+          set({ label: [...new Set([...all, labelText(label)])] });
           setText("");
         }}
       >
         <input className="input fit" aria-label="Label, as name=value, then Enter" placeholder="Label: name=value ⏎" value={text} aria-invalid={wrong || undefined} onChange={(event) => setText(event.target.value)} />
       </form>
       {labels.map((label) => (
-        <Narrowed key={written(label)} to={`label ${written(label)}`} all="without this label" onClear={() => set({ label: all.filter((one) => one !== written(label)) })} />
+        <ActiveFilter key={labelText(label)} to={`label ${labelText(label)}`} all="without this label" onClear={() => set({ label: all.filter((one) => one !== labelText(label)) })} />
       ))}
     </>
   );
 }
 
-/** Ignored lists the invalid filters of the address with the reasons. */
-export function Ignored({ read: { wrong }, set }: FilteredProps) {
+/** IgnoredFilters lists the invalid filters of the address with the reasons. */
+export function IgnoredFilters({ read: { wrong }, set }: FilteredProps) {
   const [search] = useFilters();
   if (wrong.length === 0) return null;
   const without = (name: string) => search.getAll(name).filter((value) => !wrong.some((one) => one.name === name && one.value === value));
@@ -238,17 +238,17 @@ export function Ignored({ read: { wrong }, set }: FilteredProps) {
         </button>
       }
     >
-      The address has invalid filters, which are ignored: <Told text={wrong.map(({ name, value, why }) => `${name}=${value.slice(0, 80)} (${why})`).join("; ")} />.
+      The address has invalid filters, which are ignored: <SafeText text={wrong.map(({ name, value, why }) => `${name}=${value.slice(0, 80)} (${why})`).join("; ")} />.
     </Notice>
   );
 }
 
-/** NoneFound says that nothing matches the filters, and lists them. */
-export function NoneFound({ what, read: { words }, path }: { what: string; read: Read; path: string }) {
+/** NoMatches says that nothing matches the filters, and lists them. */
+export function NoMatches({ what, read: { words }, path }: { what: string; read: Filters; path: string }) {
   return (
     <Empty title={`No matching ${what}`}>
       <p className="break">
-        No matches for these filters: <Told text={words.join(", ")} />.
+        No matches for these filters: <SafeText text={words.join(", ")} />.
       </p>
       <Link className="button" href={path}>
         Clear the filters

@@ -31,7 +31,7 @@ export function LogRow({ line, style, wanted, linked, timed, replay, stop, onNum
     "aria-label": `Line ${line.number}${stderr ? ", standard error" : ""}`,
     onClick: (event: MouseEvent) => onNumber(event, line.number),
   };
-  const time = { className: "line-time", "data-shown": clock(line.at) };
+  const time = { className: "line-time", "data-shown": timeOfDay(line.at) };
   return (
     <>
       {linked ? <a {...number} href={`#L${line.number}`} /> : <button type="button" {...number} />}
@@ -45,8 +45,8 @@ export function LogRow({ line, style, wanted, linked, timed, replay, stop, onNum
   );
 }
 
-/** clock formats the time of day to the millisecond. */
-export function clock(at: string): string {
+/** timeOfDay formats the time of day to the millisecond. */
+export function timeOfDay(at: string): string {
   const time = new Date(at);
   const two = (n: number) => String(n).padStart(2, "0");
   return `${two(time.getHours())}:${two(time.getMinutes())}:${two(time.getSeconds())}.${String(time.getMilliseconds()).padStart(3, "0")}`;

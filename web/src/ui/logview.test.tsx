@@ -1,8 +1,8 @@
 import { act, cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { afterEach, expect, test, vi } from "vitest";
-import { clock, LogRow } from "./logline";
+import { timeOfDay, LogRow } from "./logline";
 import { LogView, words, type LogViewProps } from "./logview";
-import { ServerError } from "../lib/ask";
+import { ServerError } from "../lib/request";
 import { Rows, type LogLine } from "../lib/loglines";
 
 afterEach(() => {
@@ -23,7 +23,7 @@ test("a line's number, time and stream are no text of it, but have names", () =>
   expect([number.getAttribute("href"), number.dataset.shown]).toEqual(["#L12", "12"]);
   expect(container.querySelector<HTMLElement>(".line-stream")!.dataset.shown).toBe("err");
   const time = screen.getByRole("link", { name: "Line 12 in the replay" });
-  expect([time.getAttribute("href"), time.dataset.shown]).toEqual(["/executions/1/replay#t=1.5", clock(line.at)]);
+  expect([time.getAttribute("href"), time.dataset.shown]).toEqual(["/executions/1/replay#t=1.5", timeOfDay(line.at)]);
   fireEvent.click(number);
   expect(onNumber.mock.calls[0]![1]).toBe(12);
 });

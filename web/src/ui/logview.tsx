@@ -1,6 +1,6 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useCallback, useEffect, useLayoutEffect, useRef, useState, type CSSProperties, type KeyboardEvent, type MouseEvent, type ReactNode } from "react";
-import type { ServerError } from "../lib/ask";
+import type { ServerError } from "../lib/request";
 import { copyText } from "../lib/clipboard";
 import { between, count } from "../lib/format";
 import { rangeHash, readRange, type Range, type Stream } from "../lib/loglines";
@@ -9,7 +9,7 @@ import type { SearchedLog } from "../lib/uselog";
 import type { Found } from "../lib/usesearch";
 import { LogRow } from "./logline";
 import { Empty } from "./parts";
-import { Told } from "./told";
+import { SafeText } from "./safetext";
 
 export interface LogViewProps extends SearchedLog {
   /**
@@ -208,7 +208,7 @@ export function LogView({ log, wanted, found, onWanted, onStream, own, label, to
           {wanted !== "" && (
             <>
               <span className="small soft num" role="status">
-                {found.error ? <Told text={found.error.message} /> : words(found, hit)}
+                {found.error ? <SafeText text={found.error.message} /> : words(found, hit)}
               </span>
               <button type="button" className="button small" onClick={() => visit(hit < 0 ? -1 : hit - 1)} aria-label="Previous match">
                 ↑

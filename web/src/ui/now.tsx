@@ -57,8 +57,8 @@ export function Figures({ activity }: { activity: Activity | undefined }) {
 const ghz = (mhz: number) => `${count(mhz / 1000)} GHz`;
 const mib = (n: number) => bytes(n * 2 ** 20);
 
-/** Promised shows the CPU and memory allocated to runners, of the allocatable amount. The rest is free for new runners. */
-export function Promised({ capacity }: { capacity: Capacity | undefined }) {
+/** Allocated shows the CPU and memory allocated to runners, of the allocatable amount. The rest is free for new runners. */
+export function Allocated({ capacity }: { capacity: Capacity | undefined }) {
   const of = (used: number, all: number, unit: (n: number) => string) => `${unit(used)} of ${unit(all)}, ${unit(Math.max(0, all - used))} free`;
   return (
     <>
@@ -78,8 +78,8 @@ export function Promised({ capacity }: { capacity: Capacity | undefined }) {
   );
 }
 
-/** Meaning explains the figures of Promised. */
-export function Meaning({ capacity, machine }: { capacity: Capacity; machine: string }) {
+/** CapacityNote explains the figures of Allocated. */
+export function CapacityNote({ capacity, machine }: { capacity: Capacity; machine: string }) {
   const more = capacity.memoryMiBPromisable > capacity.memoryMiB || capacity.cpuMHzPromisable > capacity.cpuMHz;
   return (
     <p className="soft small">

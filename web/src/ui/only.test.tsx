@@ -1,7 +1,7 @@
 import { cleanup, render, screen } from "@testing-library/react";
 import { afterEach, expect, test } from "vitest";
 import { needs } from "../lib/access";
-import { ServerError } from "../lib/ask";
+import { ServerError } from "../lib/request";
 import { Only } from "./only";
 import { Failure } from "./parts";
 

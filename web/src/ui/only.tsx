@@ -1,9 +1,9 @@
 import type { ReactNode } from "react";
 import { Link } from "wouter";
-import { described, inWords, type Caller, type Need } from "../lib/access";
+import { describeCaller, describeNeed, type Caller, type Need } from "../lib/access";
 import { ChangeToken } from "./changetoken";
 import { Empty, Page } from "./parts";
-import { Told } from "./told";
+import { SafeText } from "./safetext";
 
 export interface OnlyProps {
   title: string;
@@ -19,9 +19,9 @@ export function Only({ title, need, caller, met, children }: OnlyProps) {
   if (met || !caller) return children;
   return (
     <Page title={title}>
-      <Empty title={`This page needs ${inWords(need)}`}>
+      <Empty title={`This page needs ${describeNeed(need)}`}>
         <p>
-          {caller.kind === "SESSION" ? "You are signed in as" : "You use the token"} <b><Told text={caller.name} /></b>: {described(caller)}. Ask an administrator for a token with access to this page.
+          {caller.kind === "SESSION" ? "You are signed in as" : "You use the token"} <b><SafeText text={caller.name} /></b>: {describeCaller(caller)}. Ask an administrator for a token with access to this page.
         </p>
         <ChangeToken />
         <Link href="/">Go to the overview</Link>

@@ -1,9 +1,9 @@
 import { useEffect, useId, useRef, useSyncExternalStore, type ReactNode } from "react";
 import { Link } from "wouter";
-import type { ServerError } from "../lib/ask";
+import type { ServerError } from "../lib/request";
 import { session } from "../lib/session";
 import { ChangeToken } from "./changetoken";
-import { Told } from "./told";
+import { SafeText } from "./safetext";
 
 export interface PageProps {
   title: string;
@@ -87,7 +87,7 @@ export function Failure({ error, retry }: { error: ServerError | undefined; retr
   if (error.code === "FORBIDDEN") {
     return (
       <Notice kind="warn" action={<ChangeToken />}>
-        <Told text={error.message} />. Ask an administrator for a token with this permission.
+        <SafeText text={error.message} />. Ask an administrator for a token with this permission.
       </Notice>
     );
   }
@@ -102,7 +102,7 @@ export function Failure({ error, retry }: { error: ServerError | undefined; retr
         )
       }
     >
-      <Told text={error.message} />
+      <SafeText text={error.message} />
     </Notice>
   );
 }

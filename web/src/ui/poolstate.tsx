@@ -2,7 +2,7 @@ import { useActivity } from "../lib/activity";
 import { lasting } from "../lib/format";
 import type { Alert, Pool } from "../lib/pools";
 import { Tag } from "./parts";
-import { Told } from "./told";
+import { SafeText } from "./safetext";
 
 export interface PoolStateProps {
   pool: Pool;
@@ -28,7 +28,7 @@ export function PoolReason({ pool, alert }: PoolStateProps) {
   return (
     <p className="reason small soft">
       {alert && <>Too few idle for {lasting(alert.since)}: </>}
-      <Told text={reason} />
+      <SafeText text={reason} />
     </p>
   );
 }

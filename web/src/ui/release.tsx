@@ -1,4 +1,4 @@
-import { ask } from "../lib/ask";
+import { request } from "../lib/request";
 import { ReleaseMutation } from "../lib/calls";
 import { short } from "../lib/format";
 import { useAction } from "../lib/hooks";
@@ -6,7 +6,7 @@ import { Dialog, Failure } from "./parts";
 
 /** releaseOne releases a runner; it returns "ended" if it was already gone. */
 export async function releaseOne(id: string): Promise<"done" | "ended"> {
-  return (await ask(ReleaseMutation, { id })).releaseRunner.released ? "done" : "ended";
+  return (await request(ReleaseMutation, { id })).releaseRunner.released ? "done" : "ended";
 }
 
 export interface ReleaseProps {
@@ -19,7 +19,7 @@ export interface ReleaseProps {
 /** ReleaseDialog releases a runner after a confirmation. */
 export function ReleaseDialog({ runner, onClose, onReleased }: ReleaseProps) {
   const release = useAction(async (id: string) => {
-    await ask(ReleaseMutation, { id });
+    await request(ReleaseMutation, { id });
     onReleased?.();
     onClose();
   });

@@ -1,6 +1,6 @@
 import { act, cleanup, fireEvent, render, renderHook, screen } from "@testing-library/react";
 import { afterEach, expect, test, vi } from "vitest";
-import { ServerError } from "../lib/ask";
+import { ServerError } from "../lib/request";
 import { BulkDialog } from "./bulk";
 import { useSelection } from "./selection";
 

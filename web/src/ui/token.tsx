@@ -1,6 +1,6 @@
 import { useEffect, useState, useSyncExternalStore } from "react";
 import { useLocation, useSearch } from "wouter";
-import { ServerError } from "../lib/ask";
+import { ServerError } from "../lib/request";
 import { useCaller } from "../lib/caller";
 import { useAction } from "../lib/hooks";
 import { session } from "../lib/session";

@@ -3,10 +3,10 @@ import { useCaller } from "../../lib/caller";
 import { moment, plural, short } from "../../lib/format";
 import { usePages } from "../../lib/pages";
 import { visible } from "../../lib/visible";
-import { Choice, Narrowed, Search, TenantFilter, useFilter, useTenantFilter } from "../../ui/filters";
+import { Choice, ActiveFilter, Search, TenantFilter, useFilter, useTenantFilter } from "../../ui/filters";
 import { Empty, Failure, Loading, Notice, Page, Tag } from "../../ui/parts";
 import { Table, type Column } from "../../ui/table";
-import { Told } from "../../ui/told";
+import { SafeText } from "../../ui/safetext";
 import { actorOf, entriesOf, type Entry } from "./auditlog";
 
 const ages = [
@@ -35,7 +35,7 @@ export function auditColumns(only: Narrowing): readonly Column<Entry>[] {
       width: "minmax(9rem, 1.5fr)",
       cell: (row) => (
         <button type="button" className="button plain small" title={`${visible(row.actorName)} (${[row.actorKind, row.role, row.actorId].filter(Boolean).join(", ")}): show only these entries`} onClick={() => only.actor(actorOf(row))}>
-          <Told text={row.actorName || row.actorKind.toLowerCase()} />
+          <SafeText text={row.actorName || row.actorKind.toLowerCase()} />
         </button>
       ),
     },
@@ -93,14 +93,14 @@ export default function Audit() {
         <Search label="Action" value={action} onChange={setAction} placeholder="Exact action: claimRunner" />
         <Choice label="Outcome" value={outcome} onChange={setOutcome} all="Any outcome" options={outcomes} />
         <Choice label="Time" value={age} onChange={setAge} all="Any time" options={ages} />
-        {actor && <Narrowed to={`caller ${short(actor)}`} all="show all callers" onClear={() => setActor("")} />}
-        {object && <Narrowed to={`object ${short(object)}`} all="show all objects" onClear={() => setObject("")} />}
+        {actor && <ActiveFilter to={`caller ${short(actor)}`} all="show all callers" onClear={() => setActor("")} />}
+        {object && <ActiveFilter to={`object ${short(object)}`} all="show all objects" onClear={() => setObject("")} />}
         <TenantFilter value={tenant} onChange={setTenant} />
       </div>
       <Failure error={error} retry={again} />
       {note && (
         <Notice kind="warn">
-          <Told text={note.message} />
+          <SafeText text={note.message} />
         </Notice>
       )}
       <Table

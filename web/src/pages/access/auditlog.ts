@@ -1,4 +1,4 @@
-import { askBoth } from "../../lib/ask";
+import { requestBoth } from "../../lib/request";
 import { graphql, type ResultOf, type VariablesOf } from "../../lib/graphql";
 import { merge, pageSize, type Part, type Source } from "../../lib/pages";
 
@@ -41,7 +41,7 @@ export type AuditFilter = Omit<VariablesOf<typeof AuditQuery>, "first" | "after"
 /** entriesOf returns the filtered entries, newest first. Entries never change, so a refresh loads only new ones. */
 export function entriesOf(filter: AuditFilter): Source<Entry> {
   const page = async (first: number, after: string | null, signal?: AbortSignal): Promise<Part<Entry>> => {
-    const { data, error } = await askBoth(AuditQuery, { ...filter, first, after }, signal);
+    const { data, error } = await requestBoth(AuditQuery, { ...filter, first, after }, signal);
     const { auditLog } = data;
     const { hasNextPage, endCursor } = auditLog.pageInfo;
     return { rows: auditLog.nodes, total: auditLog.nodes.length, end: endCursor, more: hasNextPage, note: error };

@@ -1,6 +1,6 @@
 import { useState } from "react";
 import { roles, type Caller, type Role } from "../../lib/access";
-import { ask, type ServerError } from "../../lib/ask";
+import { request, type ServerError } from "../../lib/request";
 import { graphql, type VariablesOf } from "../../lib/graphql";
 import { useAction } from "../../lib/hooks";
 import { session } from "../../lib/session";
@@ -32,7 +32,7 @@ export function CreateToken({ open, caller, tenants, onCreated, onClose }: Creat
   const first = caller.kind === "ANONYMOUS";
   const [secret, setSecret] = useState<string>();
   const create = useAction(async (input: Input) => {
-    const { createToken } = await ask(CreateMutation, { input });
+    const { createToken } = await request(CreateMutation, { input });
     // The server now requires a token: without it this page's next request would be refused.
     if (first) session.set(createToken.secret, false);
     setSecret(createToken.secret);

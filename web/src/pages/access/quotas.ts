@@ -48,8 +48,8 @@ export interface TenantDraft {
   quotas: Record<Quota, string>;
 }
 
-/** taken returns a tenant's use of a quota: "3 of 10 a minute". */
-export function taken({ quotas: bounds, use }: Pick<Tenant, "quotas" | "use">, name: Quota): { used: number; bound: number | null; text: string } {
+/** quotaUse returns a tenant's use of a quota: "3 of 10 a minute". */
+export function quotaUse({ quotas: bounds, use }: Pick<Tenant, "quotas" | "use">, name: Quota): { used: number; bound: number | null; text: string } {
   const { shown, per } = quotas.find((quota) => quota.name === name)!;
   const bound = bounds[name];
   const full = (n: number) => [shown(n), per].filter(Boolean).join(" ");

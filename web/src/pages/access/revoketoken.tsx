@@ -1,8 +1,8 @@
 import { useEffect, useState } from "react";
 import { useNow } from "../../lib/time";
-import type { ServerError } from "../../lib/ask";
+import type { ServerError } from "../../lib/request";
 import { Dialog, Failure } from "../../ui/parts";
-import { Told } from "../../ui/told";
+import { SafeText } from "../../ui/safetext";
 import { standing, type Token } from "./tokenlist";
 
 export interface RevokeTokenProps {
@@ -20,7 +20,7 @@ export function RevokeToken({ token, busy, error, onRevoke, onClose }: RevokeTok
   useEffect(() => setAlsoMade(false), [token]);
   const now = useNow();
   const ended = token !== undefined && standing(token, now).ended;
-  const name = <b><Told text={token?.name ?? ""} /></b>;
+  const name = <b><SafeText text={token?.name ?? ""} /></b>;
   return (
     <Dialog title={ended ? "Revoke the tokens created with this token?" : "Revoke this token?"} open={token !== undefined} onClose={onClose}>
       {ended ? (

@@ -1,4 +1,4 @@
-import type { ServerError } from "../../lib/ask";
+import type { ServerError } from "../../lib/request";
 import { Failure, Field } from "../../ui/parts";
 import { quotas, type TenantDraft, type WrongField } from "./quotas";
 

@@ -1,11 +1,11 @@
 import { useState, type ReactNode } from "react";
 import { Link } from "wouter";
-import { ask, ServerError } from "../../lib/ask";
+import { request, ServerError } from "../../lib/request";
 import { useCaller } from "../../lib/caller";
 import { graphql } from "../../lib/graphql";
 import { useAction, useQuery } from "../../lib/hooks";
 import { Card, Dialog, Facts, Failure, Loading, Page } from "../../ui/parts";
-import { TenantFragment, draftOf, inputOf, quotas, taken, type Quota, type Tenant, type TenantDraft, type WrongField } from "./quotas";
+import { TenantFragment, draftOf, inputOf, quotas, quotaUse, type Quota, type Tenant, type TenantDraft, type WrongField } from "./quotas";
 import { TenantForm } from "./tenantform";
 
 const TenantsQuery = graphql(
@@ -48,7 +48,7 @@ export default function Tenants() {
     known();
   };
   const remove = useAction(async (id: string) => {
-    await ask(DeleteMutation, { id });
+    await request(DeleteMutation, { id });
     setDeleting(undefined);
     changed();
   });
@@ -141,7 +141,7 @@ export function TenantCard({ tenant, onEdit, onDelete }: TenantCardProps) {
 
 /** QuotaUse shows a tenant's use of a quota. Waiting claims link to the queue. */
 function QuotaUse({ tenant, name, label }: { tenant: Tenant; name: Quota; label: string }) {
-  const { used, bound, text } = taken(tenant, name);
+  const { used, bound, text } = quotaUse(tenant, name);
   const full = bound !== null && used >= bound;
   return (
     <div className="meter">
@@ -165,7 +165,7 @@ function Editor({ tenant, onDone, onClose }: { tenant: Tenant | undefined; onDon
     const input = inputOf(draft);
     if ("message" in input) return setWrong(input);
     try {
-      await ask(PutMutation, { input });
+      await request(PutMutation, { input });
     } catch (error) {
       if (!(error instanceof ServerError && error.code === "INVALID_INPUT" && error.field !== "")) throw error;
       return setWrong({ field: error.field.replace(/^input\./, ""), message: error.message });

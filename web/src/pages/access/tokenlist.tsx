@@ -3,7 +3,7 @@ import { graphql, type ResultOf } from "../../lib/graphql";
 import { useNow } from "../../lib/time";
 import { visible } from "../../lib/visible";
 import { Tag, type Tone } from "../../ui/parts";
-import { Told } from "../../ui/told";
+import { SafeText } from "../../ui/safetext";
 
 export const TokenFragment = graphql(`
   fragment TokenParts on Token {
@@ -63,13 +63,13 @@ export function TokenList({ tokens, allTenants, onRevoke }: TokenListProps) {
           {rows.map(({ token, ended, tone, text, at }) => (
             <tr key={token.id} className={ended ? "soft" : undefined}>
               <td className="break" title={token.id}>
-                <Told text={token.name} />
+                <SafeText text={token.name} />
                 {token.kind === "SESSION" && <span className="small soft"> (signed in)</span>}
               </td>
               <td>{token.role}</td>
               {allTenants && <td className="nowrap">{token.tenant ?? <span className="soft">All</span>}</td>}
               <td className="num nowrap" title={token.createdAt}>{moment(token.createdAt, now)}</td>
-              <td className="break" title={token.createdBy || undefined}>{token.createdBy ? <Told text={names.get(token.createdBy) ?? short(token.createdBy)} /> : <span className="soft">–</span>}</td>
+              <td className="break" title={token.createdBy || undefined}>{token.createdBy ? <SafeText text={names.get(token.createdBy) ?? short(token.createdBy)} /> : <span className="soft">–</span>}</td>
               <td className="num nowrap" title={token.lastUsedAt ?? undefined}>{token.lastUsedAt ? ago(token.lastUsedAt, now) : "Never"}</td>
               <td className="nowrap" title={at ?? undefined}>
                 <Tag tone={tone}>{text}</Tag>

@@ -1,5 +1,5 @@
 import { useState } from "react";
-import { ask } from "../../lib/ask";
+import { request } from "../../lib/request";
 import { useCaller } from "../../lib/caller";
 import { graphql } from "../../lib/graphql";
 import { useAction, useQuery } from "../../lib/hooks";
@@ -35,7 +35,7 @@ export default function Tokens() {
   const [creating, setCreating] = useState(false);
   const [revoking, setRevoking] = useState<Token>();
   const revoke = useAction(async (id: string, alsoMade: boolean) => {
-    await ask(RevokeMutation, { id, alsoMade });
+    await request(RevokeMutation, { id, alsoMade });
     setRevoking(undefined);
     reload();
   });

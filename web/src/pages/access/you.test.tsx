@@ -1,11 +1,11 @@
 import { cleanup, render } from "@testing-library/react";
 import { afterEach, expect, test } from "vitest";
-import { Who } from "./you";
+import { CallerDetails } from "./you";
 
 afterEach(cleanup);
 
 test("who you are, with your role among the others", () => {
-  const { container } = render(<Who caller={{ kind: "TOKEN", name: "<i>course</i>", tenant: "a", role: "CLIENT" }} />);
+  const { container } = render(<CallerDetails caller={{ kind: "TOKEN", name: "<i>course</i>", tenant: "a", role: "CLIENT" }} />);
   expect(container.textContent).toContain("<i>course</i>");
   expect([...container.querySelectorAll("li")].map((item) => [item.className, item.textContent!.split(":")[0]])).toEqual([
     ["", "OBSERVER"],
@@ -17,6 +17,6 @@ test("who you are, with your role among the others", () => {
 });
 
 test("a server that needs no token says what that means", () => {
-  const { container } = render(<Who caller={{ kind: "ANONYMOUS", name: "anonymous", tenant: null, role: "ADMIN" }} />);
+  const { container } = render(<CallerDetails caller={{ kind: "ANONYMOUS", name: "anonymous", tenant: null, role: "ADMIN" }} />);
   expect(container.querySelector(".notice")!.textContent).toContain("everybody who reaches it may do everything");
 });

@@ -3,7 +3,7 @@ import { roles, type Caller } from "../../lib/access";
 import { useCaller } from "../../lib/caller";
 import { ChangeToken } from "../../ui/changetoken";
 import { Card, Facts, Failure, Loading, Notice, Page } from "../../ui/parts";
-import { Told } from "../../ui/told";
+import { SafeText } from "../../ui/safetext";
 
 const kinds: Record<Caller["kind"], string> = {
   TOKEN: "Token",
@@ -19,13 +19,13 @@ export default function You() {
   return (
     <Page title="You" actions={caller && caller.kind !== "ANONYMOUS" && <ChangeToken />}>
       <Failure error={error} retry={reload} />
-      {caller && <Who caller={caller} />}
+      {caller && <CallerDetails caller={caller} />}
       {!caller && !error && <Loading what="your access" />}
     </Page>
   );
 }
 
-export function Who({ caller }: { caller: Caller }) {
+export function CallerDetails({ caller }: { caller: Caller }) {
   const rank = roles.findIndex(({ role }) => role === caller.role);
   return (
     <>
@@ -38,7 +38,7 @@ export function Who({ caller }: { caller: Caller }) {
         <Facts>
           {[
             ["Authentication", kinds[caller.kind]],
-            ["Name", <Told key="n" text={caller.name} />],
+            ["Name", <SafeText key="n" text={caller.name} />],
             ["Role", caller.role ?? "–"],
             ["Tenant", caller.tenant ?? "All tenants"],
           ]}

@@ -1,6 +1,6 @@
 import { useState } from "react";
 import { Link } from "wouter";
-import { ask } from "../../lib/ask";
+import { request } from "../../lib/request";
 import { BatchFragment, batchVerdict, caseVerdict, tally } from "../../lib/batch";
 import { useCaller } from "../../lib/caller";
 import { between, commandText, duration, plural, short } from "../../lib/format";
@@ -137,7 +137,7 @@ function Build({ batch }: { batch: Details }) {
 function Cancel({ id, onDone }: { id: string; onDone: () => void }) {
   const [open, setOpen] = useState(false);
   const cancel = useAction(async () => {
-    await ask(CancelMutation, { id });
+    await request(CancelMutation, { id });
     onDone();
     setOpen(false);
   });

@@ -1,5 +1,5 @@
 import { Link } from "wouter";
-import { ask } from "../../lib/ask";
+import { request } from "../../lib/request";
 import { BatchFragment, batchVerdict, tally, type BatchParts } from "../../lib/batch";
 import { useCaller } from "../../lib/caller";
 import { loadedOf, moment, plural, short } from "../../lib/format";
@@ -51,7 +51,7 @@ const columns: readonly Column<BatchParts>[] = [
 const ofTenants: readonly Column<BatchParts>[] = [...columns, tenantColumn];
 
 async function page(first: number, after: string | null, signal?: AbortSignal): Promise<Part<BatchParts>> {
-  const { batches } = await ask(BatchesQuery, { first, after }, signal);
+  const { batches } = await request(BatchesQuery, { first, after }, signal);
   return { rows: batches.nodes, total: batches.totalCount, end: batches.pageInfo.endCursor, more: batches.pageInfo.hasNextPage };
 }
 const source = { page, refresh: everyPage(page) };

@@ -1,7 +1,7 @@
 import { useEffect, useEffectEvent, useState, type ReactNode } from "react";
 import { Link, useLocation } from "wouter";
 import { owns } from "../../lib/access";
-import { ask } from "../../lib/ask";
+import { request } from "../../lib/request";
 import { useCaller } from "../../lib/caller";
 import { count, duration, plural } from "../../lib/format";
 import { graphql } from "../../lib/graphql";
@@ -232,7 +232,7 @@ function Delete({ id, open, pool, onClose }: { id: string; open: boolean; pool: 
   const [endClaimed, setEndClaimed] = useState(false);
   const [, navigate] = useLocation();
   const remove = useAction(async () => {
-    await ask(DeleteMutation, { input: { id, endClaimed } });
+    await request(DeleteMutation, { input: { id, endClaimed } });
     navigate("/");
   });
   const idle = (pool?.idle ?? 0) + (pool?.starting ?? 0);

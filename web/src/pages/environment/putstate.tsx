@@ -1,4 +1,4 @@
-import type { ServerError } from "../../lib/ask";
+import type { ServerError } from "../../lib/request";
 import { Failure, Notice } from "../../ui/parts";
 
 export interface PutStateProps {

@@ -1,5 +1,5 @@
 import { useState } from "react";
-import { ask, ServerError } from "../../lib/ask";
+import { request, ServerError } from "../../lib/request";
 import { useAction } from "../../lib/hooks";
 import { inputOf, PutMutation, type Draft, type Parts, type WrongField } from "./draft";
 import { misfits, type Machine } from "./machine";
@@ -27,7 +27,7 @@ export function useDraft(initial: Draft, ifRevision: number, machine: Machine) {
     const image = input.image ?? "";
     const timer = image === "host" || image.startsWith("file:") ? undefined : setTimeout(() => setSilent(image), silence);
     try {
-      return (await ask(PutMutation, { input })).putEnvironment.environment;
+      return (await request(PutMutation, { input })).putEnvironment.environment;
     } catch (error) {
       if (error instanceof ServerError && error.code === "INVALID_INPUT" && error.field !== "") {
         setRefused({ field: error.field.replace(/^input\./, ""), message: error.message });

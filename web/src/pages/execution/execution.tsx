@@ -15,7 +15,7 @@ import { Feed } from "./feed";
 import { ShareButton } from "./sharebutton";
 import { Usage, UsageFragment } from "./usage";
 import { Waterfall, WaterfallFragment } from "./waterfall";
-import { Told } from "../../ui/told";
+import { SafeText } from "../../ui/safetext";
 
 const ExecutionQuery = graphql(
   `
@@ -170,7 +170,7 @@ function Control({ execution, running }: { execution: Details; running: boolean 
       <button type="button" className="button danger" onClick={() => setCancelling(true)}>
         Cancel …
       </button>
-      {send.error && <Notice kind="bad"><Told text={send.error.message} /></Notice>}
+      {send.error && <Notice kind="bad"><SafeText text={send.error.message} /></Notice>}
       <CancelDialog execution={cancelling ? execution : undefined} onClose={() => setCancelling(false)} />
     </>
   );

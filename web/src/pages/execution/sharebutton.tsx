@@ -1,5 +1,5 @@
 import { useState } from "react";
-import { ask } from "../../lib/ask";
+import { request } from "../../lib/request";
 import { moment } from "../../lib/format";
 import { graphql } from "../../lib/graphql";
 import { useAction } from "../../lib/hooks";
@@ -29,7 +29,7 @@ export function ShareButton({ id, small = false }: { id: string; small?: boolean
   const [open, setOpen] = useState(false);
   const [made, setMade] = useState<{ link: string; until: string }>();
   const share = useAction(async (expiresIn: number) => {
-    const { createGrant } = await ask(GrantMutation, { input: { executionId: id, rights: ["WATCH"], expiresIn } });
+    const { createGrant } = await request(GrantMutation, { input: { executionId: id, rights: ["WATCH"], expiresIn } });
     setMade({ link: shareLink(window.location.origin, id, createGrant.token), until: createGrant.grant.expiresAt });
   });
   const close = () => {

@@ -6,7 +6,7 @@ import { commandText, dated, duration, loadedOf, plural, short } from "../../lib
 import { verdict } from "../../lib/outcome";
 import { BulkDialog } from "../../ui/bulk";
 import { cancelOne, CancelDialog, SignalDialog } from "../../ui/control";
-import { Choice, EnvironmentFilter, Ignored, LabelFilter, Narrowed, NoneFound, Search, TimeFilter, useFilters } from "../../ui/filters";
+import { Choice, EnvironmentFilter, IgnoredFilters, LabelFilter, ActiveFilter, NoMatches, Search, TimeFilter, useFilters } from "../../ui/filters";
 import { Labels } from "../../ui/labels";
 import { Offer } from "../../ui/offer";
 import { Empty, Failure, Loading, Page, Tag } from "../../ui/parts";
@@ -123,9 +123,9 @@ export default function Executions() {
         <TimeFilter read={read} set={set} />
         <EnvironmentFilter value={environment} onChange={(value) => set({ environment: value })} />
         <LabelFilter read={read} set={set} />
-        {runner && <Narrowed to={`runner ${short(runner)}`} all="show all runners" onClear={() => set({ runner: "" })} />}
+        {runner && <ActiveFilter to={`runner ${short(runner)}`} all="show all runners" onClear={() => set({ runner: "" })} />}
       </div>
-      <Ignored read={read} set={set} />
+      <IgnoredFilters read={read} set={set} />
       <Failure error={error} retry={again} />
       <Table
         label="Executions"
@@ -147,7 +147,7 @@ export default function Executions() {
           loading ? (
             error ? null : <Loading what="executions" />
           ) : read.words.length > 0 ? (
-            <NoneFound what="executions" read={read} path="/executions" />
+            <NoMatches what="executions" read={read} path="/executions" />
           ) : (
             <Empty title="No executions yet">
               <p>Executions appear here, and are kept for a limited time.</p>

@@ -1,5 +1,5 @@
 import { useMemo } from "react";
-import { ask, ServerError } from "../../lib/ask";
+import { request, ServerError } from "../../lib/request";
 import { timesAt } from "../../lib/filter";
 import { graphql, type ResultOf, type VariablesOf } from "../../lib/graphql";
 import { OutcomeFragment } from "../../lib/outcome";
@@ -96,7 +96,7 @@ const atOnce = 10; // unfinished executions beyond the first page that are queri
 export function executionsOf(filter: Filter): Source<ExecutionRow> {
   const page = async (first: number, after: string | null, signal?: AbortSignal): Promise<Part<ExecutionRow>> => {
     const { since, from, to, ...rest } = filter;
-    const { executions } = await ask(ExecutionsQuery, { ...rest, ...timesAt({ since, from: from as string, to: to as string }), first, after }, signal);
+    const { executions } = await request(ExecutionsQuery, { ...rest, ...timesAt({ since, from: from as string, to: to as string }), first, after }, signal);
     return { rows: executions.nodes, total: executions.totalCount, end: executions.pageInfo.endCursor, more: executions.pageInfo.hasNextPage };
   };
   if (filter.states?.length || filter.outcomes?.length || filter.failed != null) return { page, refresh: everyPage(page) };
@@ -116,7 +116,7 @@ export function executionsOf(filter: Filter): Source<ExecutionRow> {
 
 async function one(id: string, signal: AbortSignal): Promise<ExecutionRow | null> {
   try {
-    return (await ask(OneQuery, { id }, signal)).execution;
+    return (await request(OneQuery, { id }, signal)).execution;
   } catch (error) {
     if (error instanceof ServerError && error.code === "EXECUTION_NOT_FOUND") return null;
     throw error;

@@ -1,11 +1,11 @@
 import { useState } from "react";
 import { Link } from "wouter";
-import type { ServerError } from "../../lib/ask";
+import type { ServerError } from "../../lib/request";
 import { count, lasting, moment } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import type { Alert } from "../../lib/pools";
 import { Card, Empty, Failure, Tag } from "../../ui/parts";
-import { Told } from "../../ui/told";
+import { SafeText } from "../../ui/safetext";
 
 export const AlertHistoryQuery = graphql(`
   query AlertHistory {
@@ -82,7 +82,7 @@ function Row({ alert, stands = false }: { alert: Past; stands?: boolean }) {
         {count(alert.idle)} of {count(alert.size)} idle
       </span>
       <p className="reason small soft">
-        <Told text={alert.reason} />
+        <SafeText text={alert.reason} />
       </p>
     </li>
   );

@@ -1,6 +1,6 @@
 import type { ReactNode } from "react";
 import { Link } from "wouter";
-import { ask } from "../../lib/ask";
+import { request } from "../../lib/request";
 import { moment, plural } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { useAction } from "../../lib/hooks";
@@ -29,7 +29,7 @@ const DrainMutation = graphql(`
 /** useDrain drains the cluster or ends the drain, and then calls done. */
 function useDrain(draining: boolean, done: () => void) {
   return useAction(async () => {
-    await ask(DrainMutation, { draining });
+    await request(DrainMutation, { draining });
     done();
   });
 }

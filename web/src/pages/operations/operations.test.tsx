@@ -1,6 +1,6 @@
 import { cleanup, render, screen } from "@testing-library/react";
 import { afterEach, expect, test, vi } from "vitest";
-import { ask, ServerError, textOf } from "../../lib/ask";
+import { request, ServerError, textOf } from "../../lib/request";
 import { useActivity } from "../../lib/activity";
 import { link } from "../../lib/link";
 import { Alerts, type Past } from "./alerts";
@@ -11,7 +11,7 @@ vi.mock("../../lib/activity", async (actual) => {
   const module = await actual<{ useActivity: () => unknown }>();
   return { ...module, useActivity: vi.fn(module.useActivity) };
 });
-vi.mock("../../lib/ask", async (actual) => ({ ...(await actual<object>()), ask: vi.fn() }));
+vi.mock("../../lib/request", async (actual) => ({ ...(await actual<object>()), ask: vi.fn() }));
 
 afterEach(cleanup);
 
@@ -49,7 +49,7 @@ test("alerts that stand are sorted by when they were raised, the newest first", 
 
 /** Answers each query of the page by its name. */
 function answers(by: Record<string, unknown>) {
-  vi.mocked(ask).mockImplementation((document) => {
+  vi.mocked(request).mockImplementation((document) => {
     const [, name = ""] = /query (\w+)/.exec(textOf(document)) ?? [];
     const answer = by[name];
     return answer instanceof Error ? Promise.reject(answer) : answer ? Promise.resolve(answer) : new Promise(() => {});

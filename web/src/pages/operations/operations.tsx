@@ -3,7 +3,7 @@ import { useActivity } from "../../lib/activity";
 import { graphql } from "../../lib/graphql";
 import { useQuery } from "../../lib/hooks";
 import { useAlerts, useEnvironments } from "../../lib/pools";
-import { CapacityFragment, Figures, Meaning, Promised } from "../../ui/now";
+import { CapacityFragment, Figures, CapacityNote, Allocated } from "../../ui/now";
 import { Offer } from "../../ui/offer";
 import { Card, Failure, Loading, Page } from "../../ui/parts";
 import { Alerts, AlertHistoryQuery } from "./alerts";
@@ -81,9 +81,9 @@ export default function Operations() {
             <div className="stack">
               <div className="summary">
                 <Figures activity={activity.data} />
-                <Promised capacity={all.capacity} />
+                <Allocated capacity={all.capacity} />
               </div>
-              <Meaning capacity={all.capacity} machine={all.kind === "local" ? "This machine" : `The ${all.kind} cluster`} />
+              <CapacityNote capacity={all.capacity} machine={all.kind === "local" ? "This machine" : `The ${all.kind} cluster`} />
             </div>
           </Card>
           <Pools environments={all.environments} alerts={alerts} />

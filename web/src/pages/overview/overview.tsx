@@ -6,7 +6,7 @@ import { graphql, type ResultOf } from "../../lib/graphql";
 import { useQuery } from "../../lib/hooks";
 import { problemsFirst, useAlerts, useEnvironments } from "../../lib/pools";
 import { Search, useFilter } from "../../ui/filters";
-import { CapacityFragment, Figure, Figures, Promised, type Capacity } from "../../ui/now";
+import { CapacityFragment, Figure, Figures, Allocated, type Capacity } from "../../ui/now";
 import { Card, Empty, Failure, Loading, Notice, Page, Tag } from "../../ui/parts";
 import { Offer } from "../../ui/offer";
 import { PoolRow } from "./poolrow";
@@ -146,7 +146,7 @@ export function Summary({ environments, activity, capacity: room, health }: Summ
           <Figures activity={activity} />
           <Figure name="Idle runners" value={sum("idle")} />
           <Figure name="Claimed runners" value={sum("claimed")} />
-          {room && <Promised capacity={room.now} />}
+          {room && <Allocated capacity={room.now} />}
         </div>
       </Card>
       {wrong.map((part) => (

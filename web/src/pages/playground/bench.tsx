@@ -1,10 +1,10 @@
 import { useRef, useState } from "react";
-import { described, inWords, needs } from "../../lib/access";
+import { describeCaller, describeNeed, needs } from "../../lib/access";
 import { useCaller } from "../../lib/caller";
-import { ServerError } from "../../lib/ask";
+import { ServerError } from "../../lib/request";
 import { ChangeToken } from "../../ui/changetoken";
 import { Card, Dialog, Failure, Field, Notice } from "../../ui/parts";
-import { Told } from "../../ui/told";
+import { SafeText } from "../../ui/safetext";
 import { CallsView } from "./callsview";
 import { back, opened, type Draft } from "./draft";
 import { Files } from "./files";
@@ -137,7 +137,7 @@ export function Bench({ draft, linked, onDraft, onRun, environments }: BenchProp
       </div>
       {caller && !may("use") && (
         <Notice kind="warn" action={<ChangeToken />}>
-          You can read and edit this program but not run it. Running needs {inWords(needs.use)}; you are <Told text={described(caller)} />.
+          You can read and edit this program but not run it. Running needs {describeNeed(needs.use)}; you are <SafeText text={describeCaller(caller)} />.
         </Notice>
       )}
       <div className="playground">

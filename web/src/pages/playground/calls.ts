@@ -1,4 +1,4 @@
-import { textOf } from "../../lib/ask";
+import { textOf } from "../../lib/request";
 import { RunMutation, WatchSubscription } from "../../lib/calls";
 import { graphql, type VariablesOf } from "../../lib/graphql";
 import { commandOf, shownOf, type Program } from "./program";

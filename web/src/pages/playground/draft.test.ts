@@ -1,7 +1,7 @@
 import { beforeEach, expect, test, vi } from "vitest";
 import { back, load, opened, save, Saver } from "./draft";
 import { begin } from "./presets";
-import { wished } from "./playground";
+import { draftFor } from "./playground";
 
 const environments = [{ id: "python", image: "host" }, { id: "shell", image: "host" }];
 const sample = begin(environments[0]!);
@@ -69,9 +69,9 @@ test("another program never takes the place of one's own without a way back", ()
 });
 
 test("an address with an environment has the draft for it, or a sample", () => {
-  expect(wished(undefined, environments, "")?.program).toEqual(sample);
-  expect(wished(undefined, environments, "?environment=shell")?.program.environment).toBe("shell");
-  expect(wished({ program: mine, kept: [] }, environments, "?environment=python")?.program).toEqual(mine);
-  expect(wished({ program: mine, kept: [] }, environments, "?environment=nonesuch")?.program).toEqual(mine);
-  expect(wished({ program: mine, kept: [] }, environments, "?environment=shell")?.kept).toEqual([mine]);
+  expect(draftFor(undefined, environments, "")?.program).toEqual(sample);
+  expect(draftFor(undefined, environments, "?environment=shell")?.program.environment).toBe("shell");
+  expect(draftFor({ program: mine, kept: [] }, environments, "?environment=python")?.program).toEqual(mine);
+  expect(draftFor({ program: mine, kept: [] }, environments, "?environment=nonesuch")?.program).toEqual(mine);
+  expect(draftFor({ program: mine, kept: [] }, environments, "?environment=shell")?.kept).toEqual([mine]);
 });

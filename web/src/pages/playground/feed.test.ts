@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { ServerError } from "../../lib/ask";
+import { ServerError } from "../../lib/request";
 import { feed, longest, type Write } from "./feed";
 
 beforeEach(() => void vi.useFakeTimers());

@@ -1,4 +1,4 @@
-import type { ServerError } from "../../lib/ask";
+import type { ServerError } from "../../lib/request";
 
 /** Write writes a part of an input, and returns the offset after it, in bytes. */
 export type Write = (part: { text: string; offset: number; close: boolean }) => Promise<number>;

@@ -83,7 +83,7 @@ function useDraft(environments: readonly Place[] | undefined) {
     setBroken(hash.length > 1 && !brought);
     if (window.location.hash !== "" || search !== "") window.history.replaceState(null, "", window.location.pathname); // a reload then shows the draft
     const before = latest.current ?? load();
-    const next = brought ? opened(before, brought) : wished(before, environments ?? [], search);
+    const next = brought ? opened(before, brought) : draftFor(before, environments ?? [], search);
     if (next) change(() => next);
     if (!brought) return;
     setLinked(true);
@@ -100,8 +100,8 @@ function useDraft(environments: readonly Place[] | undefined) {
   return { draft, version, linked, broken, unsaved, change, flush };
 }
 
-/** wished returns the draft, or a sample if the address names another environment. */
-export function wished(draft: Draft | undefined, environments: readonly Place[], search: string): Draft | undefined {
+/** draftFor returns the draft, or a sample if the address names another environment. */
+export function draftFor(draft: Draft | undefined, environments: readonly Place[], search: string): Draft | undefined {
   const id = new URLSearchParams(search).get("environment");
   const named = environments.find((environment) => environment.id === id);
   if (draft && (!named || draft.program.environment === named.id)) return draft;

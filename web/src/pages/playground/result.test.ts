@@ -1,13 +1,13 @@
 import { expect, test } from "vitest";
-import { ServerError } from "../../lib/ask";
-import { failureOf, told } from "./result";
+import { ServerError } from "../../lib/request";
+import { failureOf, stateOf } from "./result";
 import type { Phase } from "./run";
 
 const execution = (state: "PENDING" | "RUNNING" | "FINISHED") =>
   ({ state, outcome: state === "FINISHED" ? "CANCELLED" : null, exitCode: null, signal: null, goneReason: null, message: null, usage: null }) as const;
 const started: Phase = { at: "started", executionId: "x", runnerId: "r" };
 
-test.each<[Phase | undefined, Parameters<typeof told>[1], string, string]>([
+test.each<[Phase | undefined, Parameters<typeof stateOf>[1], string, string]>([
   [undefined, execution("PENDING"), "", "It hasn't been run yet."],
   [{ at: "preparing" }, execution("PENDING"), "Starting", "Its runner is being prepared."],
   [{ at: "waiting", turn: { position: 1, estimatedWaitMs: null } }, execution("PENDING"), "Waiting for a runner", "None is idle. You are next."],
@@ -16,7 +16,7 @@ test.each<[Phase | undefined, Parameters<typeof told>[1], string, string]>([
   [started, execution("PENDING"), "Starting", "It waits to be started."],
   [started, execution("RUNNING"), "Running", "It runs."],
   [started, execution("FINISHED"), "Cancelled", "It was cancelled."],
-])("%#", (phase, of, text, says) => expect(told(phase, of, undefined)).toMatchObject({ text, says }));
+])("%#", (phase, of, text, says) => expect(stateOf(phase, of, undefined)).toMatchObject({ text, says }));
 
 test("an input that is incomplete is said", () => {
   expect(failureOf(started)).toBeUndefined();
@@ -24,5 +24,5 @@ test("an input that is incomplete is said", () => {
 });
 
 test("a program from a link says that nobody has run it", () => {
-  expect(told(undefined, execution("PENDING"), undefined, true).says).toBe("Loaded from a link. Not run yet.");
+  expect(stateOf(undefined, execution("PENDING"), undefined, true).detail).toBe("Loaded from a link. Not run yet.");
 });

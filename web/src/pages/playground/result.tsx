@@ -1,13 +1,13 @@
 import { useEffect, useState } from "react";
 import { Link } from "wouter";
-import { ServerError } from "../../lib/ask";
+import { ServerError } from "../../lib/request";
 import { useFollow } from "../../lib/hooks";
 import { sentence, verdict, type OutcomeParts } from "../../lib/outcome";
 import { useSearchedLog } from "../../lib/uselog";
 import { LogView, NothingPrinted } from "../../ui/logview";
 import { Offer } from "../../ui/offer";
 import { Card, Empty, Failure, Tag, type Tone } from "../../ui/parts";
-import { Told } from "../../ui/told";
+import { SafeText } from "../../ui/safetext";
 import { DownloadButton } from "../execution/download";
 import { ShareButton } from "../execution/sharebutton";
 import type { Phase } from "./run";
@@ -44,7 +44,7 @@ export function Result({ linked, phase, environment, onEnd, onGone }: ResultProp
       <div className="card-head row verdict" aria-live="polite">
         {text && <Tag tone={tone}>{text}</Tag>}
         <span className="small grow">
-          <Told text={detail} />
+          <SafeText text={detail} />
         </span>
         {id && (
           <Offer to="use">

@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { ServerError } from "../../lib/ask";
+import { ServerError } from "../../lib/request";
 import { begin } from "./presets";
 import { Run, type Calls, type Phase } from "./run";
 

@@ -1,4 +1,4 @@
-import type { ServerError } from "../../lib/ask";
+import type { ServerError } from "../../lib/request";
 import type { Program } from "./program";
 import type { Turn } from "./waiting";
 

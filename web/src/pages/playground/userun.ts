@@ -1,5 +1,5 @@
 import { useCallback, useEffect, useRef, useState } from "react";
-import type { ServerError } from "../../lib/ask";
+import type { ServerError } from "../../lib/request";
 import { store } from "../../lib/store";
 import type { Program } from "./program";
 import { Run, type Phase } from "./run";

@@ -1,5 +1,5 @@
 import { lazy, Suspense, useEffect, useMemo, useState } from "react";
-import { ask, ServerError } from "../../lib/ask";
+import { request, ServerError } from "../../lib/request";
 import { bytes, short } from "../../lib/format";
 import { limited } from "../../lib/limited";
 import { noExecution } from "../../lib/loglines";
@@ -29,7 +29,7 @@ const largestText = 4 * largest; // with the times and JSON's escapes
 const longestPause = 2;
 
 async function address(id: string): Promise<string> {
-  const { execution } = await ask(RecordingQuery, { id });
+  const { execution } = await request(RecordingQuery, { id });
   if (!execution) throw noExecution();
   return `${execution.outputUrl}&format=asciicast`;
 }
@@ -46,7 +46,7 @@ export default function Replay({ id }: { id: string }) {
     return () => window.removeEventListener("hashchange", read);
   }, []);
   const load = useAction(async () => {
-    const { execution } = await ask(RecordingQuery, { id });
+    const { execution } = await request(RecordingQuery, { id });
     if (!execution) throw noExecution();
     const printed = execution.usage?.outputBytes ?? 0;
     if (printed > largest) throw new ServerError(`The output has ${bytes(printed)}, which is too much to play here. Download the asciicast instead.`);

@@ -1,5 +1,5 @@
 import { useCallback, useId, useRef, useState } from "react";
-import { ask } from "../../lib/ask";
+import { request } from "../../lib/request";
 import { ReleaseMutation } from "../../lib/calls";
 import { graphql } from "../../lib/graphql";
 import { useAction } from "../../lib/hooks";
@@ -23,9 +23,9 @@ export function ClaimDialog({ open, environment, onClose }: { open: boolean; env
   const claim = useAction(async (environmentId: string, minutes: number) => {
     const before = closings.current;
     const labels = [{ name: "by", value: "dashboard" }];
-    const { claimRunner } = await ask(ClaimMutation, { input: { environmentId, inactivityTimeout: minutes * 60, waitFor: 10, labels } });
+    const { claimRunner } = await request(ClaimMutation, { input: { environmentId, inactivityTimeout: minutes * 60, waitFor: 10, labels } });
     if (closings.current === before) onClose();
-    else if (claimRunner.runner) await ask(ReleaseMutation, { id: claimRunner.runner.id }); // the dialog was closed meanwhile
+    else if (claimRunner.runner) await request(ReleaseMutation, { id: claimRunner.runner.id }); // the dialog was closed meanwhile
   });
   const close = useCallback(() => {
     closings.current++;

@@ -1,11 +1,11 @@
 import { useState } from "react";
 import { Link } from "wouter";
 import { useCaller } from "../../lib/caller";
-import { readFilters, written } from "../../lib/filter";
+import { readFilters, labelText } from "../../lib/filter";
 import { bytes, dated, loadedOf, plural, short } from "../../lib/format";
 import { percent } from "../../lib/usage";
 import { BulkDialog } from "../../ui/bulk";
-import { Choice, EnvironmentFilter, Ignored, LabelFilter, NoneFound, Search, TimeFilter, useFilters } from "../../ui/filters";
+import { Choice, EnvironmentFilter, IgnoredFilters, LabelFilter, NoMatches, Search, TimeFilter, useFilters } from "../../ui/filters";
 import { ClusterLink, RunnerEventsDialog, RunnerName } from "../../ui/runnerevents";
 import { Empty, Failure, Loading, Page, Tag, type Tone } from "../../ui/parts";
 import { Offer } from "../../ui/offer";
@@ -126,7 +126,7 @@ export default function Runners() {
         <EnvironmentFilter value={environment} onChange={(value) => set({ environment: value })} />
         <LabelFilter read={read} set={set} />
       </div>
-      <Ignored read={read} set={set} />
+      <IgnoredFilters read={read} set={set} />
       <Failure error={error} retry={again} />
       <Table
         label="Runners"
@@ -149,7 +149,7 @@ export default function Runners() {
           loading ? (
             error ? null : <Loading what="runners" />
           ) : read.words.length > 0 ? (
-            <NoneFound what="runners" read={read} path="/runners" />
+            <NoMatches what="runners" read={read} path="/runners" />
           ) : (
             <Empty title="No runners yet">
               <p>An environment with warm runners fills its pool automatically.</p>
@@ -168,7 +168,7 @@ export default function Runners() {
         title={`Release ${plural(several?.length ?? 0, "runner")}?`}
         agree={`Release ${several?.length ?? 0}`}
         keep="Keep them"
-        nameOf={(runner) => [short(runner.id), runner.environmentId, runner.claim?.holder ?? "", ...(runner.claim?.labels.map(written) ?? [])].filter((text) => text !== "").join("  ")}
+        nameOf={(runner) => [short(runner.id), runner.environmentId, runner.claim?.holder ?? "", ...(runner.claim?.labels.map(labelText) ?? [])].filter((text) => text !== "").join("  ")}
         act={({ id }) => releaseOne(id)}
         did="released"
         had="were already gone"

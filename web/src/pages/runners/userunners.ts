@@ -1,5 +1,5 @@
 import { useMemo } from "react";
-import { ask } from "../../lib/ask";
+import { request } from "../../lib/request";
 import { timesAt } from "../../lib/filter";
 import { graphql, type ResultOf, type VariablesOf } from "../../lib/graphql";
 import { useFollow } from "../../lib/hooks";
@@ -64,7 +64,7 @@ const every = 5_000; // ms: renewed claims cause no pool event
 export function runnersOf(filter: Filter): Source<RunnerRow> {
   const page = async (first: number, after: string | null, signal?: AbortSignal): Promise<Part<RunnerRow>> => {
     const { since, from, to, ...rest } = filter;
-    const { runners } = await ask(RunnersQuery, { ...rest, ...timesAt({ since, from: from as string, to: to as string }), first, after }, signal);
+    const { runners } = await request(RunnersQuery, { ...rest, ...timesAt({ since, from: from as string, to: to as string }), first, after }, signal);
     return { rows: runners.edges.map(({ cursor, node }) => ({ ...node, cursor })), total: runners.totalCount, end: runners.pageInfo.endCursor, more: runners.pageInfo.hasNextPage };
   };
   return { page, refresh: everyPage(page) };

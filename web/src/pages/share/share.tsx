@@ -1,6 +1,6 @@
 import { useEffect, type ReactNode } from "react";
 import icon from "../../icon.svg";
-import type { ServerError } from "../../lib/ask";
+import type { ServerError } from "../../lib/request";
 import { bytes, commandText, duration, moment } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { useQuery } from "../../lib/hooks";
@@ -9,7 +9,7 @@ import { useSearchedLog, type SearchedLog } from "../../lib/uselog";
 import { LinkBanner } from "../../ui/frame";
 import { LogView, NothingPrinted } from "../../ui/logview";
 import { Card, Empty, Facts, Failure, Loading, Notice, Page, Tag } from "../../ui/parts";
-import { Told } from "../../ui/told";
+import { SafeText } from "../../ui/safetext";
 import { DownloadButton } from "../execution/download";
 
 const SharedQuery = graphql(
@@ -79,7 +79,7 @@ export function SharedPage({ usable, execution, until, searched, error, retry, t
           <Empty title={over}>
             {error && (
               <p>
-                Server message: <Told text={error.message} />.
+                Server message: <SafeText text={error.message} />.
               </p>
             )}
             <p>Ask the sender of this link for a new one.</p>
@@ -99,7 +99,7 @@ export function SharedPage({ usable, execution, until, searched, error, retry, t
     <Page title={title}>
       {over ? (
         <Notice kind="bad">
-          {over}: <Told text={error!.message} />. Later output isn't shown. Ask the sender of this link for a new one.
+          {over}: <SafeText text={error!.message} />. Later output isn't shown. Ask the sender of this link for a new one.
         </Notice>
       ) : (
         <Failure error={error} retry={retry} />

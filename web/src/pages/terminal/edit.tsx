@@ -1,5 +1,5 @@
 import { lazy, Suspense, useEffect, useState } from "react";
-import { ServerError } from "../../lib/ask";
+import { ServerError } from "../../lib/request";
 import { useAction } from "../../lib/hooks";
 import { visible } from "../../lib/visible";
 import { Dialog, Failure, Loading, Notice } from "../../ui/parts";

@@ -2,7 +2,7 @@ import type { ResultOf } from "../../lib/graphql";
 import { graphql } from "../../lib/graphql";
 import { bytes } from "../../lib/format";
 import { visible } from "../../lib/visible";
-import { Told } from "../../ui/told";
+import { SafeText } from "../../ui/safetext";
 import { nameOf } from "./paths";
 
 export const EntryFragment = graphql(`
@@ -39,16 +39,16 @@ export function Entry({ file, chosen, onChoose, onOpen, onDownload, onRename, on
       <input type="checkbox" aria-label={`Select ${name}`} checked={chosen} onChange={(event) => onChoose((event.nativeEvent as MouseEvent).shiftKey)} />
       {opens ? (
         <button type="button" className="button plain small clip grow" style={{ justifyContent: "flex-start", display: "block", textAlign: "left" }} onClick={onOpen} title={file.type === "FILE" ? `Edit ${name}` : name}>
-          <Told text={written} />
+          <SafeText text={written} />
           {file.type === "DIRECTORY" && "/"}
         </button>
       ) : (
         <span className="clip grow" style={{ padding: "0 0.5rem" }} title={target ? `${name} → ${target}` : name}>
-          <Told text={written} />
+          <SafeText text={written} />
           {file.linkTarget && (
             <span className="soft">
               {" → "}
-              <Told text={file.linkTarget} />
+              <SafeText text={file.linkTarget} />
             </span>
           )}
         </span>

@@ -1,4 +1,4 @@
-import { ask, ServerError } from "../../lib/ask";
+import { request, ServerError } from "../../lib/request";
 import { graphql } from "../../lib/graphql";
 
 const FileQuery = graphql(`
@@ -31,15 +31,15 @@ export async function fileState(runnerId: string, path: string): Promise<FileSta
 
 /** findFile returns a file's state; undefined if there is no file. It throws RUNNER_GONE without the runner. */
 export async function findFile(runnerId: string, path: string): Promise<FileState | undefined> {
-  const { runner } = await ask(FileQuery, { runnerId, path });
+  const { runner } = await request(FileQuery, { runnerId, path });
   if (!runner) throw new ServerError("The runner and its files are gone.", "RUNNER_GONE");
   const { file } = runner;
   return file?.downloadUrl ? { ...file, downloadUrl: file.downloadUrl } : undefined;
 }
 
-/** taken reports whether a path exists, also as a directory. */
-export async function taken(runnerId: string, path: string): Promise<boolean> {
-  return (await ask(FileQuery, { runnerId, path })).runner?.file != null;
+/** exists reports whether a path exists, also as a directory. */
+export async function exists(runnerId: string, path: string): Promise<boolean> {
+  return (await request(FileQuery, { runnerId, path })).runner?.file != null;
 }
 
 /** same reports whether a file seems unchanged, by size and time of modification. */
@@ -62,7 +62,7 @@ export type Write = { path: string; mode: string } & ({ text: string } | { direc
 
 /** update writes and deletes files. It throws the first failure. */
 export async function update(input: { runnerId: string; delete?: string[]; write?: Write[] }) {
-  const { updateFiles } = await ask(UpdateMutation, { input });
+  const { updateFiles } = await request(UpdateMutation, { input });
   const failed = updateFiles.failed[0];
   if (failed) throw new ServerError(`${failed.path}: ${failed.message}`);
 }
@@ -79,5 +79,5 @@ const MoveMutation = graphql(`
 
 /** move moves an entry. It never replaces another one. */
 export async function move(runnerId: string, from: string, to: string) {
-  await ask(MoveMutation, { input: { runnerId, from, to } });
+  await request(MoveMutation, { input: { runnerId, from, to } });
 }

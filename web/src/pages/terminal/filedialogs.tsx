@@ -1,10 +1,10 @@
 import { useState, type FormEvent } from "react";
-import { ServerError } from "../../lib/ask";
+import { ServerError } from "../../lib/request";
 import { plural } from "../../lib/format";
 import { useAction } from "../../lib/hooks";
 import { Dialog, Failure, Field } from "../../ui/parts";
-import { Told } from "../../ui/told";
-import { move, taken, update } from "./file";
+import { SafeText } from "../../ui/safetext";
+import { move, exists, update } from "./file";
 import { deletesAll, join, nameOf, wrongName } from "./paths";
 
 interface NameProps {
@@ -84,7 +84,7 @@ export function NewDialog({ runnerId, directory, kind, onClose, onMade }: NewPro
       onClose={onClose}
       onName={async (name) => {
         const path = join(directory, name);
-        if (await taken(runnerId, path)) throw new ServerError(`${name} already exists.`);
+        if (await exists(runnerId, path)) throw new ServerError(`${name} already exists.`);
         await update({ runnerId, write: [kind === "file" ? { path, text: "", mode: "0666" } : { path, directory: true, mode: "0777" }] });
         onMade(path);
       }}
@@ -141,7 +141,7 @@ export function DeleteDialog({ runnerId, paths, onClose, onDeleted }: DeleteProp
       <ul className="break mono small named">
         {paths.slice(0, named).map((path) => (
           <li key={path}>
-            <Told text={path} />
+            <SafeText text={path} />
           </li>
         ))}
         {paths.length > named && <li>and {plural(paths.length - named, "more", "more")}</li>}

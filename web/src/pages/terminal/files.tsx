@@ -5,7 +5,7 @@ import { useAction, useQuery } from "../../lib/hooks";
 import { upload } from "../../lib/upload";
 import { visible } from "../../lib/visible";
 import { Card, Failure, Loading, Notice } from "../../ui/parts";
-import { Told } from "../../ui/told";
+import { SafeText } from "../../ui/safetext";
 import { save } from "../execution/download";
 import { EditDialog } from "./edit";
 import { Entry, EntryFragment, type File } from "./entry";
@@ -152,7 +152,7 @@ export function FilePanel({ runnerId, live = true, gone = false }: { runnerId: s
             ↑
           </button>
           <span className="mono clip grow" title={visible(directory)}>
-            <Told text={directory} />
+            <SafeText text={directory} />
           </span>
           {!live && (
             <button type="button" className="button small" onClick={reload}>
@@ -191,7 +191,7 @@ export function FilePanel({ runnerId, live = true, gone = false }: { runnerId: s
         {progress && (
           <div className="files-bar">
             <div className="small clip">
-              <Told text={progress.name} />: {Math.round(progress.share * 100)} %
+              <SafeText text={progress.name} />: {Math.round(progress.share * 100)} %
             </div>
             <progress value={progress.share} style={{ width: "100%" }} aria-label={`Uploading ${visible(progress.name)}`} />
           </div>
@@ -205,7 +205,7 @@ export function FilePanel({ runnerId, live = true, gone = false }: { runnerId: s
         {files && files.nodes.length > 0 && shown.length === 0 && (
           <div className="row files-bar" role="status">
             <span className="small break grow">
-              None of the {plural(files.nodes.length, "name")} in <Told text={directory} /> contains “<Told text={wanted} />”.
+              None of the {plural(files.nodes.length, "name")} in <SafeText text={directory} /> contains “<SafeText text={wanted} />”.
             </span>
             <button type="button" className="button small" onClick={() => setWanted("")}>
               Show all

@@ -1,4 +1,4 @@
-import { ask, type ServerError } from "../../lib/ask";
+import { request, type ServerError } from "../../lib/request";
 import { follow } from "../../lib/follow";
 import { graphql, type ResultOf } from "../../lib/graphql";
 import { type LossCause, missing } from "../../lib/loss";
@@ -95,7 +95,7 @@ export class TerminalSession {
     this.id = id;
     this.watcher = watcher;
     this.typist = new Typist(
-      async (text, offset) => (await ask(WriteStdinMutation, { input: { executionId: id, text, offset: offset ?? null } })).writeStdin,
+      async (text, offset) => (await request(WriteStdinMutation, { input: { executionId: id, text, offset: offset ?? null } })).writeStdin,
       (error) => {
         if (error.code !== "CONFLICT") watcher.onError(error);
       },
@@ -175,7 +175,7 @@ export class TerminalSession {
   private async printed(after: string | null, maxBytes: number, text: boolean): Promise<Printed | undefined> {
     for (;;) {
       try {
-        const { execution } = await ask(PrintedQuery, { id: this.id, after, maxBytes, text });
+        const { execution } = await request(PrintedQuery, { id: this.id, after, maxBytes, text });
         return execution?.output;
       } catch (error) {
         if (!(error as ServerError).retryable || this.closed) throw error;
@@ -197,7 +197,7 @@ export class TerminalSession {
     this.resizing = setTimeout(() => {
       const { columns, rows } = this.screen.size;
       // Executions without a terminal or that have ended refuse a size.
-      if (!this.over) ask(ResizeMutation, { input: { executionId: this.id, columns, rows } }).catch(() => {});
+      if (!this.over) request(ResizeMutation, { input: { executionId: this.id, columns, rows } }).catch(() => {});
     }, 80);
   }
 

@@ -1,4 +1,4 @@
-import { ask } from "../../lib/ask";
+import { request } from "../../lib/request";
 import { graphql } from "../../lib/graphql";
 
 const ClaimMutation = graphql(`
@@ -27,14 +27,14 @@ const anyShell = "if command -v bash >/dev/null; then exec bash -i 2>&1; else ex
 /** claim claims a runner for a shell, and returns its id. */
 export async function claim(environmentId: string): Promise<string> {
   const labels = [{ name: "by", value: "dashboard" }];
-  const { claimRunner } = await ask(ClaimMutation, { input: { environmentId, waitFor: 15, inactivityTimeout: 600, labels } });
+  const { claimRunner } = await request(ClaimMutation, { input: { environmentId, waitFor: 15, inactivityTimeout: 600, labels } });
   if (!claimRunner.runner) throw new Error("the server's response has no runner"); // only claims with a ticket have none
   return claimRunner.runner.id;
 }
 
 /** startShell starts a shell in a claimed runner, and returns the execution's id. */
 export async function startShell(runnerId: string): Promise<string> {
-  const { startExecution } = await ask(StartMutation, {
+  const { startExecution } = await request(StartMutation, {
     input: { runnerId, command: ["sh", "-c", anyShell], commandLine: "shell", timeLimit: 0, terminal: { columns: 80, rows: 24 } },
   });
   return startExecution.execution.id;

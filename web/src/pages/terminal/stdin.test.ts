@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { ServerError } from "../../lib/ask";
+import { ServerError } from "../../lib/request";
 import { Typist, type Written } from "./stdin";
 
 const limit = 100_000; // ms, which only ends a test that would hang

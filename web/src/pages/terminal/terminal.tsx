@@ -1,6 +1,6 @@
 import { lazy, Suspense, useEffect, useState } from "react";
 import { Link, useLocation } from "wouter";
-import type { ServerError } from "../../lib/ask";
+import type { ServerError } from "../../lib/request";
 import { short } from "../../lib/format";
 import { graphql } from "../../lib/graphql";
 import { useAction, useQuery, useShown } from "../../lib/hooks";

@@ -1,7 +1,7 @@
 import { useEffect } from "react";
 import { Link, useLocation, useSearchParams } from "wouter";
 import { useHistoryState } from "wouter/use-browser-location";
-import { ask } from "../../lib/ask";
+import { request } from "../../lib/request";
 import { ReleaseMutation } from "../../lib/calls";
 import { plural, short } from "../../lib/format";
 import { useAction, useShown } from "../../lib/hooks";
@@ -19,7 +19,7 @@ export default function Terminals() {
   const shown = useShown();
   const open = useAction(async (where: { environment: string } | { runner: string }) => {
     const id = "runner" in where ? where.runner : await claim(where.environment);
-    if (!shown() && "environment" in where) return void (await ask(ReleaseMutation, { id }));
+    if (!shown() && "environment" in where) return void (await request(ReleaseMutation, { id }));
     const shell = await startShell(id);
     if (shown()) navigate(`/terminal/${shell}`, { replace: "runner" in where });
   });

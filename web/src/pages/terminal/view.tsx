@@ -1,5 +1,5 @@
 import { useEffect, useEffectEvent, useRef } from "react";
-import type { ServerError } from "../../lib/ask";
+import type { ServerError } from "../../lib/request";
 import { TerminalSession, type End } from "./session";
 
 export interface TerminalViewProps {

@@ -1,9 +1,9 @@
 import { render } from "@testing-library/react";
 import { expect, test } from "vitest";
 import { visible } from "../lib/visible";
-import { Told } from "./told";
+import { SafeText } from "./safetext";
 
-const shown = (text: string) => render(<Told text={text} />).container;
+const shown = (text: string) => render(<SafeText text={text} />).container;
 
 test("what turns other characters around, or hides, is shown", () => {
   const container = shown("safe\u202etxt.exe");

@@ -1,7 +1,7 @@
 import { pieces } from "../lib/visible";
 
-/** Told shows text from other people, such as names, commands and reasons. Invisible characters are marked. */
-export function Told({ text }: { text: string }) {
+/** SafeText shows text from other people, such as names, commands and reasons. Invisible characters are marked. */
+export function SafeText({ text }: { text: string }) {
   const all = pieces(text);
   if (all.every((piece) => !piece.mark)) return text;
   return all.map((piece, at) =>

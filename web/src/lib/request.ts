@@ -57,17 +57,17 @@ interface Answer<T> {
   errors?: readonly RawError[];
 }
 
-/** ask sends a query or a mutation and returns its data. It throws a ServerError, or the fetch error after an abort. */
-export async function ask<Result, Variables>(
+/** request sends a query or a mutation and returns its data. It throws a ServerError, or the fetch error after an abort. */
+export async function request<Result, Variables>(
   document: TadaDocumentNode<Result, Variables>,
   variables: Variables,
   signal?: AbortSignal,
 ): Promise<Result> {
-  return answer<Result>(() => send(document, variables, signal), signal);
+  return readResponse<Result>(() => send(document, variables, signal), signal);
 }
 
-/** askBoth is ask for queries that can return data together with an error. It throws a ServerError if there is no data. */
-export async function askBoth<Result, Variables>(
+/** requestBoth is request for queries that can return data together with an error. It throws a ServerError if there is no data. */
+export async function requestBoth<Result, Variables>(
   document: TadaDocumentNode<Result, Variables>,
   variables: Variables,
   signal?: AbortSignal,
@@ -78,12 +78,12 @@ export async function askBoth<Result, Variables>(
 function send<Result, Variables>(document: TadaDocumentNode<Result, Variables>, variables: Variables, signal?: AbortSignal): Promise<Response> {
   const headers = { "Content-Type": "application/json", Accept: "application/graphql-response+json, application/json", ...credentials() };
   const body = JSON.stringify({ query: textOf(document), variables });
-  const cookies = session.borrows() ? "omit" : "same-origin"; // a page that acts with a grant shows nothing else
+  const cookies = session.hasGrant() ? "omit" : "same-origin"; // a page that acts with a grant shows nothing else
   return fetch("/graphql", { method: "POST", headers, body, credentials: cookies, signal: signal ?? null });
 }
 
-/** answer reads the response of any request to the API. It throws a ServerError. */
-export async function answer<Result>(send: () => Promise<Response>, signal?: AbortSignal): Promise<Result> {
+/** readResponse reads the response of any request to the API. It throws a ServerError. */
+export async function readResponse<Result>(send: () => Promise<Response>, signal?: AbortSignal): Promise<Result> {
   const { data, error } = await both<Result>(send, signal);
   if (error) throw error;
   return data;

@@ -1,8 +1,8 @@
 import { Component, type ReactNode } from "react";
 import { Notice, Page } from "./parts";
 
-/** Failed is an error boundary. It replaces a page that failed to render. */
-export class Failed extends Component<{ children: ReactNode }, { error?: Error }> {
+/** ErrorBoundary is an error boundary. It replaces a page that failed to render. */
+export class ErrorBoundary extends Component<{ children: ReactNode }, { error?: Error }> {
   override state: { error?: Error } = {};
 
   static getDerivedStateFromError(error: Error) {
