@@ -53,7 +53,7 @@ const advance = () => page.click("summary:text-is('Advanced')");
 const create = () => page.click("text=Create the environment");
 /** Saves a change that replaces no runner, and waits until it is stored. */
 async function save() {
-  const consequence = page.locator("text=No runner has to be replaced.");
+  const consequence = page.locator("text=No runner is replaced.");
   await consequence.waitFor(); // once the pool is known
   await page.click("role=button[name=Save]");
   await consequence.waitFor({ state: "detached" });
@@ -108,7 +108,7 @@ test("what can never fit is refused at its field, and isn't sent", async () => {
   await input("Memory").fill("1000000");
   const said = field("Memory").locator(".wrong");
   await said.waitFor();
-  assert.match(await said.textContent(), /must be at most \d+ MiB: the cluster has no more for one runner/);
+  assert.match(await said.textContent(), /must be at most \d+ MiB: a larger runner doesn't fit/);
   await page.click("summary"); // what is folded away opens again
   await create();
   await page.waitForFunction(() => document.activeElement?.getAttribute("aria-invalid") === "true");
@@ -164,7 +164,7 @@ test("unsaved changes ask before a link, back and a reload leave them", async ()
   await page.click("text=New environment");
   await input("Name").fill("unsaved");
   const kept = async () => {
-    await page.waitForSelector("dialog >> text=What you changed here isn't saved.");
+    await page.waitForSelector("dialog >> text=Your changes aren't saved.");
     await page.click("text=Stay");
     await page.waitForSelector("dialog[open]", { state: "detached" });
     assert.deepEqual([new URL(page.url()).pathname, await input("Name").inputValue()], ["/new-environment", "unsaved"]);
@@ -195,11 +195,11 @@ test("a registry that doesn't answer is named before the put is answered", async
     await input("Name").fill("mute");
     await input("Image").fill(`${mute.host}/x:1`);
     await create();
-    await page.waitForSelector(`text=No answer yet about the image ${mute.host}/x:1 from its registry.`);
+    await page.waitForSelector(`text=The registry of the image ${mute.host}/x:1 hasn't responded yet`);
     assert.deepEqual([page.puts.length, page.answers], [1, 0]);
     await mute.stop();
     await page.waitForSelector(`[role=alert] >> text=/the registry ${mute.host.replaceAll(".", "\\.")} can't be reached/i`);
-    assert.equal(await page.locator("text=No answer yet").count(), 0);
+    assert.equal(await page.locator("text=hasn't responded yet").count(), 0);
     await page.click("text=Try again");
     await page.waitForFunction(() => document.querySelector("main .button.primary")?.disabled === false);
     assert.equal(page.puts.length, 2);

@@ -61,7 +61,7 @@ const shows = (page, ...wanted) =>
 test("a teacher types ada and finds the runs, by their labels and their commands", async () => {
   const page = await visit("OBSERVER", "/executions");
   await shows(page, "exit 0", "echo 'for ada'", "exit 4", "exit 3", "echo hello from the first");
-  const search = page.locator("[aria-label='A text in a label or a command']");
+  const search = page.locator("[aria-label='Text in a label or a command']");
   await search.fill("ada");
   await shows(page, "echo 'for ada'", "exit 3", "echo hello from the first");
   await page.waitForURL("**/executions?text=ada");
@@ -82,7 +82,7 @@ test("a teacher types ada and finds the runs, by their labels and their commands
   await page.goForward();
   await shows(page, "exit 3");
   await search.fill("nobody");
-  await page.waitForSelector(".empty >> text=None matches these filters: failed, text “nobody”.");
+  await page.waitForSelector(".empty >> text=No matches for these filters: failed, text “nobody”.");
   await page.click("text=Clear the filters");
   await shows(page, "exit 0", "echo 'for ada'", "exit 4", "exit 3", "echo hello from the first");
   assert.equal(new URL(page.url()).search, "");
@@ -112,9 +112,9 @@ test("a click on a label shows what has it; outcome, time and environment narrow
   }
   await page.selectOption("role=combobox[name='Time']", "between");
   await page.fill("label:has-text('to') input[type=datetime-local]", "2020-01-01T10:00");
-  await page.waitForSelector(".empty >> text=/None matches these filters: to .*2020/");
+  await page.waitForSelector(".empty >> text=/No matches for these filters: to .*2020/");
   await page.reload();
-  await page.waitForSelector(".empty >> text=/None matches these filters: to .*2020/");
+  await page.waitForSelector(".empty >> text=/No matches for these filters: to .*2020/");
   assert.equal(await page.inputValue("label:has-text('to') input[type=datetime-local]"), "2020-01-01T10:00");
   await page.fill("label:has-text('to') input[type=datetime-local]", "");
   await page.fill("label:has-text('From') input[type=datetime-local]", "2020-01-01T10:00");
@@ -125,7 +125,7 @@ test("a click on a label shows what has it; outcome, time and environment narrow
 
   // What can't be used breaks nothing.
   await page.goto(`${server.url}/executions?state=ASLEEP&from=yesterday&label=%3D&label=task%3D4`);
-  await page.waitForSelector("[role=status] >> text=/so it is ignored: state=ASLEEP .*label==.*from=yesterday/");
+  await page.waitForSelector("[role=status] >> text=/which are ignored: state=ASLEEP .*label==.*from=yesterday/");
   await shows(page, "exit 3");
   await page.click("text=Remove from the address");
   await page.waitForURL("**/executions?label=task%3D4");
@@ -143,22 +143,22 @@ test("running executions are chosen by checkboxes, with the keyboard too, and ca
   for (const [user, n] of [["ada", 1], ["ada", 2], ["bob", 3], ["eve", 4]]) ids.push(await start(user, `sleep ${1000 + n}`));
   const page = await visit("CLIENT", "/executions?state=RUNNING");
   await shows(page, "sleep 1004", "sleep 1003", "sleep 1002", "sleep 1001");
-  await page.check("[aria-label='Choose all that are shown']");
-  await page.waitForSelector(".table-foot >> text=4 chosen");
-  await page.click(".table-foot >> role=button[name='None']");
-  assert.equal(await page.isChecked("[aria-label='Choose all that are shown']"), false);
-  await page.click("[aria-label='Choose sleep 1003']");
-  await page.focus("[aria-label='Choose sleep 1001']");
+  await page.check("[aria-label='Select all loaded rows']");
+  await page.waitForSelector(".table-foot >> text=4 selected");
+  await page.click(".table-foot >> role=button[name='Clear']");
+  assert.equal(await page.isChecked("[aria-label='Select all loaded rows']"), false);
+  await page.click("[aria-label='Select sleep 1003']");
+  await page.focus("[aria-label='Select sleep 1001']");
   await page.keyboard.press("Shift+Space");
-  await page.waitForSelector(".table-foot >> text=3 chosen");
-  assert.equal(await page.isChecked("[aria-label='Choose sleep 1002']"), true);
+  await page.waitForSelector(".table-foot >> text=3 selected");
+  assert.equal(await page.isChecked("[aria-label='Select sleep 1002']"), true);
 
   // What comes meanwhile changes no choice.
   const late = await start("eve", "sleep 1005");
   await shows(page, "sleep 1005", "sleep 1004", "sleep 1003", "sleep 1002", "sleep 1001");
-  await page.waitForSelector(".table-foot >> text=3 chosen");
-  assert.equal(await page.isChecked("[aria-label='Choose sleep 1005']"), false);
-  assert.equal(await page.evaluate(() => document.activeElement.getAttribute("aria-label")), "Choose sleep 1001");
+  await page.waitForSelector(".table-foot >> text=3 selected");
+  assert.equal(await page.isChecked("[aria-label='Select sleep 1005']"), false);
+  assert.equal(await page.evaluate(() => document.activeElement.getAttribute("aria-label")), "Select sleep 1001");
   assert.deepEqual(await judge(await bare(page), "chosen"), []);
 
   // One of them ends before the question is answered.
@@ -175,7 +175,7 @@ test("running executions are chosen by checkboxes, with the keyboard too, and ca
   assert.deepEqual(await Promise.all(ids.map(outcome)), ["SIGNALED", "CANCELLED", "CANCELLED", null]);
 
   // What fails says why; the others go on.
-  await page.check("[aria-label='Choose all that are shown']");
+  await page.check("[aria-label='Select all loaded rows']");
   await page.click("role=button[name='Cancel 2 …']");
   await page.route("**/graphql", (route) => {
     const body = route.request().postDataJSON();
@@ -194,8 +194,8 @@ test("running executions are chosen by checkboxes, with the keyboard too, and ca
 /** axe is a script that the page's policy refuses: it judges a page of its own that shows the same. */
 async function bare(page) {
   const other = await visit("CLIENT", new URL(page.url()).pathname + new URL(page.url()).search, { bypassCSP: true });
-  await other.check("[aria-label='Choose all that are shown']");
-  await other.waitForSelector(".table-foot >> text=chosen");
+  await other.check("[aria-label='Select all loaded rows']");
+  await other.waitForSelector(".table-foot >> text=selected");
   return other;
 }
 
@@ -204,20 +204,20 @@ test("runners are found by who holds them, and released together; the address sh
   const page = await visit("CLIENT", "/runners?label=course%3Dalgorithms&state=CLAIMED");
   const rows = page.locator(".table-row");
   await until("four runners are held", async () => (await rows.count()) === 4);
-  await page.fill("[aria-label^='Held by']", "D");
+  await page.fill("[aria-label='Part of a holder or a label']", "D");
   await until("two have a d", async () => (await rows.count()) === 2);
   await page.waitForURL("**held-by=D**");
   await page.reload();
   await until("two have a d", async () => (await rows.count()) === 2);
   assert.deepEqual((await rows.locator(".chip:not(:has-text('course'))").allTextContents()).sort(), ["dan/7", "user=ada", "user=dan"]);
-  await page.check("[aria-label='Choose all that are shown']");
+  await page.check("[aria-label='Select all loaded rows']");
   await page.click("role=button[name='Release 2 …']");
   await page.waitForSelector("dialog >> text=Release 2 runners?");
   await page.waitForSelector("dialog li >> text=/dan\\/7 +user=dan/");
   await page.click("dialog >> role=button[name='Release 2']");
   await page.waitForSelector("dialog >> text=2 released.");
   await page.click("dialog >> role=button[name='Close']");
-  await page.waitForSelector(".empty >> text=None matches these filters: claimed, label course=algorithms, held by “D”.");
+  await page.waitForSelector(".empty >> text=No matches for these filters: claimed, label course=algorithms, held by “D”.");
   await page.click("text=Clear the filters");
   await rows.locator(".chip >> text=user=bob").click();
   await until("one is bob's", async () => (await rows.count()) === 1);
@@ -244,7 +244,7 @@ test("who may not cancel or release has no checkboxes, and a grant shows no tabl
 
 test("at 390 px the tables are cards, in which the same can be done", async () => {
   const running = await start("eve", "sleep 1000");
-  for (const [address, text, choose] of [["/executions", "sleep 1000", "Choose sleep 1000"], ["/runners?held-by=eve", "user=eve", "Choose runner"]]) {
+  for (const [address, text, choose] of [["/executions", "sleep 1000", "Select sleep 1000"], ["/runners?held-by=eve", "user=eve", "Select runner"]]) {
     const page = await visit("CLIENT", address, { viewport: { width: 390, height: 844 }, bypassCSP: true });
     const row = page.locator(".table.cards .table-row", { hasText: text }).first();
     await row.waitFor();
@@ -256,7 +256,7 @@ test("at 390 px the tables are cards, in which the same can be done", async () =
     }
     assert.ok(await page.locator(".table-scroll").evaluate((it) => it.scrollWidth <= it.clientWidth), address);
     await page.locator(`[aria-label^='${choose}']`).first().check();
-    await page.waitForSelector(".table-foot >> text=1 chosen");
+    await page.waitForSelector(".table-foot >> text=1 selected");
     if (process.env.MOBILE_PICTURES) await page.screenshot({ path: `${process.env.MOBILE_PICTURES}/find${address.slice(0, 8).replace("/", "-")}.png`, fullPage: true });
     await leave(page);
   }

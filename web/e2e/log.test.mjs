@@ -139,7 +139,7 @@ test("one stream is shown alone, with the numbers of both", async () => {
   await page.keyboard.press("Enter");
   await page.waitForSelector("role=status >> text=1 line");
   await page.click("button:text-is('stdout')");
-  await page.waitForSelector("role=status >> text=not found");
+  await page.waitForSelector("role=status >> text=no matches");
   await page.waitForSelector(".output-line >> text=the end");
   await page.click("button:text-is('both')");
   // By the keyboard to the rows before those that are listed.
@@ -163,7 +163,7 @@ test("an output is followed while it runs, and stands still while it is read", a
   await goOn();
   await page.waitForSelector(".output-line[data-line='201'] >> text=200");
   await page.fill("[aria-label='Search the output']", "last");
-  await page.waitForSelector("role=status >> text=not found");
+  await page.waitForSelector("role=status >> text=no matches");
   await page.evaluate(() => document.querySelector(".output-scroll").scrollTo(0, 0));
   await page.waitForSelector(".output-line[data-line='1'] >> text=part and rest");
   await page.waitForSelector("text=Jump to the end");

@@ -49,7 +49,7 @@ test("an operator drains and ends the drain; meanwhile every page says so, and n
   await page.waitForURL("**/operations?environment=shell");
   await page.waitForSelector(".pool-list .tag >> text=Ready");
   await page.click("role=button[name='Drain …']");
-  await page.waitForSelector("dialog >> text=Idle runners stop at once");
+  await page.waitForSelector("dialog >> text=Idle runners stop immediately");
   await page.click("role=button[name='Drain the cluster']");
   const progress = page.locator(".card", { has: page.locator("h2:text-is('Drain')") });
   await progress.locator("text=1 runner").waitFor();
@@ -67,12 +67,12 @@ test("an operator drains and ends the drain; meanwhile every page says so, and n
   await overview.waitForSelector(".maintenance");
   await overview.waitForSelector(".pool-row >> text=Drained");
   await overview.locator(".pool-row", { has: overview.locator("a:text-is('shell')") }).locator(".tag >> text=Draining").waitFor(); // what is claimed stays
-  await overview.waitForSelector("text=All parts work");
+  await overview.waitForSelector("text=Healthy");
   for (const one of [page, overview]) {
     await one.waitForSelector("text=Drained");
     // What was before the drain stands in the alerts' history, and an allocation that failed in a notice.
     const cards = one.locator(".card").filter({ hasNot: one.locator("h2:text-is('Alerts')") });
-    assert.equal(await cards.locator("text=/Held up|Too few|Degraded|being drained/").count(), 0);
+    assert.equal(await cards.locator("text=/Not filling|Too few|Degraded|being drained/").count(), 0);
     assert.equal(await one.locator(".notice.warn, .notice.bad").filter({ hasNotText: /^Runner .* (was lost|failed)/ }).count(), 0);
   }
   assert.deepEqual((await server.ask("{ poolAlerts { environmentId } }")).poolAlerts, []);
@@ -97,11 +97,11 @@ test("of 46 environments the failing one is in the first viewport, and a text in
     const page = await visit(address);
     const failing = page.locator(row, { hasText: "zz-failing" }).first();
     await failing.locator("text=Too few").first().waitFor();
-    await page.waitForSelector("text=/^(CPU|Memory) promised$/ >> nth=0");
+    await page.waitForSelector("text=/^(CPU|Memory) allocated$/ >> nth=0");
     const box = await failing.boundingBox();
     assert.ok(box.y + box.height <= 800, `${address}: it ends at ${box.y + box.height} px`);
     await failing.locator("text=memory exhausted").waitFor();
-    await page.fill("[aria-label='Environment, a part of its id']", "COURSE-1");
+    await page.fill("[aria-label=\"Part of an environment's id\"]", "COURSE-1");
     await page.waitForURL("**?search=COURSE-1");
     await until("only those are shown", async () => (await page.locator(row, { hasText: "zz-failing" }).count()) === (address === "/" ? 0 : 1)); // its alert stays
     await page.locator(row, { hasText: "course-10" }).first().waitFor();
@@ -132,9 +132,9 @@ test("each figure has one meaning: what is promised, of what can be promised, an
   const [memory] = cluster.evaluations.nodes[0].shortages.filter(({ dimension }) => dimension === "MEMORY");
   assert.equal(memory.capacity, cluster.capacity.memoryMiBPromisable);
   const both = await Promise.all(["/", "/operations"].map((address) => visit(address)));
-  await both[1].waitForSelector(`td >> text=/wanted, .* free .of the .* that can be promised/`);
+  await both[1].waitForSelector(`td >> text=/needed, .* free .of .* allocatable/`);
   await until("both pages show the same figure", async () => {
-    const [one, other] = await Promise.all(both.map((page) => page.locator(".meter", { hasText: "Memory promised" }).locator(".num").textContent()));
+    const [one, other] = await Promise.all(both.map((page) => page.locator(".meter", { hasText: "Memory allocated" }).locator(".num").textContent()));
     return / of .* free/.test(one) && one === other;
   });
   await server.ask(`mutation { deleteEnvironment(input: {id: "large"}) { deleted } }`);
@@ -158,7 +158,7 @@ test("the overview says what runs, what failed and what waits, and each tenant s
   });
   const own = await visit("/", { as: theirs });
   await own.waitForSelector(".server-version >> text=/Rockpool ./");
-  await own.waitForSelector("text=All parts work");
+  await own.waitForSelector("text=Healthy");
   for (const name of ["Executions running", "Failures a minute", "Claims waiting"]) await shows(own, name, "0");
   await server.ask(`mutation($id: ID!) { cancelExecution(id: $id) { execution { id } } }`, { id: running });
   await shows(page, "Executions running", "0");

@@ -57,7 +57,7 @@ async function waits(who, stop) {
 }
 
 /** The position of a claim that has none. */
-const none = "Not known yet, or quota full";
+const none = "Unknown, or quota reached";
 
 /** The rows of a table as text, once there are so many. */
 async function rows(page, n) {
@@ -74,7 +74,7 @@ test("the queue shows what waits, and each caller its own tenant's", async () =>
   await waits("client", last); // its tenant may hold one runner, and the first claim has that
 
   const page = await visit("admin", "/");
-  await page.click(".pool-row >> text=2 claims wait");
+  await page.click(".pool-row >> text=2 claims waiting");
   await page.waitForURL("**/access/queue?environment=big");
   await page.waitForSelector("[role=columnheader] >> text=Tenant");
   const places = (all) => all.map((cells) => [cells[0], cells[1], cells[5]]);
@@ -107,7 +107,7 @@ test("the queue shows what waits, and each caller its own tenant's", async () =>
   await page.waitForURL("**/access/queue?tenant=physics");
   assert.deepEqual(places(await rows(page, 1)), [["big", "1", "physics"]]);
   leave.abort();
-  await page.waitForSelector(".empty >> text=No claim waits");
+  await page.waitForSelector(".empty >> text=No waiting claims");
   const own = await visit("client", "/access/tenants");
   await own.locator("dd >> text=0 of 5").waitFor();
   assert.deepEqual(await own.locator(".card h2").allTextContents(), ["physics"]);
@@ -147,7 +147,7 @@ test("an administrator reads the audit log page by page, and narrows it to who, 
   const theirs = await visit("manager", "/access/audit");
   await theirs.waitForSelector(".table-row >> text=cancelTicket");
   await theirs.fill("[aria-label=Action]", "putTenant"); // of the whole server
-  await theirs.waitForSelector(".empty >> text=None matches these filters");
+  await theirs.waitForSelector(".empty >> text=No entry matches these filters");
   for (const who of ["client", "observer"]) {
     const refused = await visit(who, "/access/audit");
     await refused.waitForSelector(".empty >> text=This page needs the role ADMIN");

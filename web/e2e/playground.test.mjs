@@ -52,7 +52,7 @@ const stop = (page) => page.click("role=button[name=Stop]");
 
 /** The id of the execution that the page shows. */
 async function shown(page) {
-  return (await page.getAttribute("text=All about it", "href")).split("/").at(-1);
+  return (await page.getAttribute("text=Open execution", "href")).split("/").at(-1);
 }
 const outcome = async (id) => (await server.ask(`query($id: ID!) { execution(id: $id, waitFor: 60) { outcome } }`, { id })).execution.outcome;
 const lineOf = async (id) => (await server.ask(`query($id: ID!) { execution(id: $id) { commandLine } }`, { id })).execution.commandLine;
@@ -68,7 +68,7 @@ test("Stop ends a program that never ends, says so, and leaves no runner behind"
   await page.waitForSelector(".output-line >> text=begin");
   await page.waitForSelector(".tag >> text=Running");
   await stop(page);
-  await page.waitForSelector("text=It was cancelled after");
+  await page.waitForSelector("text=Cancelled after");
   await page.waitForSelector("role=button[name=Stop]", { state: "detached" });
   assert.equal(await outcome(await shown(page)), "CANCELLED");
   await none("runner is claimed", claimed);
@@ -90,7 +90,7 @@ test("what a program prints shows while it runs: also a line without an end, and
   await page.fill("[aria-label='Search the output']", "OH");
   await page.waitForSelector("role=status >> text=1 line");
   await stop(page);
-  await page.waitForSelector("text=It was cancelled after");
+  await page.waitForSelector("text=Cancelled after");
   await leave(page);
 });
 
@@ -105,27 +105,27 @@ test("running again cancels the run before", async () => {
   await page.waitForSelector(".output-line >> text=another");
   assert.equal(await outcome(first), "CANCELLED");
   assert.notEqual(await shown(page), first);
-  await page.waitForSelector("text=It succeeded after");
+  await page.waitForSelector("text=Succeeded after");
   await none("runner is claimed", claimed);
   await leave(page);
 });
 
 test("a run that waits for a runner says why, and can be stopped", async () => {
   const page = await visit("/playground?environment=big");
-  await page.waitForSelector("text=It hasn't been run yet");
+  await page.waitForSelector("text=Not run yet");
   await run(page);
   const head = page.locator(".verdict");
   await head.locator(".tag >> text=Waiting for a runner").waitFor();
-  assert.doesNotMatch(await head.textContent(), /hasn't been run/);
+  assert.doesNotMatch(await head.textContent(), /Not run yet/);
   assert.equal(await waitingClaims(), 1);
   await head.locator("text=You are next").waitFor();
   await head.locator("text=/memory|room/").waitFor(); // the pool's own reason
-  await page.focus("text=To the content");
+  await page.focus("text=Skip to the content");
   await page.keyboard.press("Enter");
   await page.waitForSelector("main:focus");
   assert.equal(new URL(page.url()).hash, "");
   await stop(page); // it still waits
-  await head.locator("text=It was stopped before it began.").waitFor();
+  await head.locator("text=Stopped before the program started.").waitFor();
   await none("claim waits", waitingClaims);
   await run(page);
   await head.locator(".tag >> text=Waiting for a runner").waitFor();
@@ -200,7 +200,7 @@ test("a program has several files, arguments and input, and its command is shown
   await field(page, "Arguments").fill("'x y' z");
   await run(page);
   await page.waitForSelector(".output-line >> text=<x y><z>");
-  await page.click("text=All about it");
+  await page.click("text=Open execution");
   await page.waitForSelector(`h1 >> text="cat main.py && printf '<%s>' 'x y' z"`);
   assert.equal(await lineOf(page.url().split("/").at(-1)), "cat main.py && printf '<%s>' 'x y' z");
   await page.click("nav >> text=Executions");
@@ -211,7 +211,7 @@ test("a program has several files, arguments and input, and its command is shown
 
 test("a sample takes no program's place without a question, and there is a way back", async () => {
   const page = await visit("/playground?environment=c");
-  const samples = page.locator("label:has-text('Begin with a sample') select");
+  const samples = page.locator("label:has-text('Load a sample') select");
   assert.deepEqual(await samples.locator("option").allTextContents(), ["Sample …", "C", "C++", "Shell"]);
   await samples.selectOption("C++"); // nobody has written anything yet
   await page.waitForSelector(".cm-content >> text=iostream");
@@ -220,7 +220,7 @@ test("a sample takes no program's place without a question, and there is a way b
   await page.click("dialog >> text=Keep my program");
   assert.match(await written(page), /mine/);
   await samples.selectOption("C");
-  await page.click("dialog >> role=button[name='Begin with the sample']");
+  await page.click("dialog >> role=button[name='Load the sample']");
   await page.waitForSelector(".cm-content >> text=stdio.h");
   await field(page, "Standard input").fill("Ada");
   await run(page);
@@ -260,12 +260,12 @@ test("a link loads a program, runs nothing, and keeps the reader's own", async (
   await reader.click("text=Restore it");
   await reader.waitForSelector(".cm-content >> text=theirs, changed");
   await reader.goto(`${link.slice(0, -20)}`);
-  await reader.waitForSelector("text=The link holds no program");
+  await reader.waitForSelector("text=The link contains no valid program");
   await reader.waitForSelector(".cm-content >> text=theirs, changed");
 
   await field(page, "Standard input").fill(Array.from({ length: 4_000 }, (_, n) => Math.sin(n).toString(36)).join(" "));
   await page.click("role=button[name='Link …']");
-  await page.waitForSelector("dialog >> text=/too large for a link: it would have [0-9,]+ characters, and 30,000 is the most/");
+  await page.waitForSelector("dialog >> text=/too large for a link: the link would have [0-9,]+ characters, of at most 30,000/");
   await leave(page, reader);
 });
 
@@ -275,7 +275,7 @@ test("a result is shared as a link that can only be read", async () => {
   await run(page);
   await page.waitForSelector(".tag >> text=Succeeded");
   await page.click("role=button[name='Share …']");
-  await page.click("role=button[name='Make the link']");
+  await page.click("role=button[name='Create the link']");
   const link = await page.inputValue("dialog >> label:text-is('The link') ~ .with-unit input");
   const guest = await open(browser);
   await guest.goto(link);
@@ -293,7 +293,7 @@ test("an observer reads a program, and is told why it can't be run", async () =>
   const link = await author.inputValue("dialog >> label:text-is('The link') ~ .with-unit input");
   const page = await visit(link.slice(server.url.length), { token: createToken.secret, viewport: { width: 390, height: 800 }, bypassCSP: true });
   await page.waitForSelector(".cm-content >> text=echo to be read");
-  await page.waitForSelector("text=not run it: that needs the role CLIENT, and you are OBSERVER of tenant default");
+  await page.waitForSelector("text=Running needs the role CLIENT; you are OBSERVER of tenant default");
   for (const name of ["Run", "Stop", "Share …"]) assert.equal(await page.locator(`role=button[name='${name}']`).count(), 0, name);
   const asked = [];
   page.on("request", (request) => asked.push(request.postData() ?? ""));
@@ -314,7 +314,7 @@ test("50 MB come through, and a pool of size 0 has a runner made", async () => {
   await write(page, "yes 0123456789012345678901234567890123456789 | head -c 50000000; echo; echo end");
   await field(page, "Command").fill("sh main.sh");
   await run(page);
-  await page.waitForSelector("text=It succeeded after");
+  await page.waitForSelector("text=Succeeded after");
   await page.waitForSelector(".output-line >> text=/^end$/");
   await page.waitForSelector("button:has-text('Show the lines before')"); // none is left out
 
@@ -357,8 +357,8 @@ for (const colorScheme of ["light", "dark"]) {
     found.push(...(await judge(page, "while it runs")));
     await page.focus("role=button[name=Stop]");
     await page.keyboard.press("Enter");
-    await page.waitForSelector("text=It was cancelled after");
-    await page.selectOption("label:has-text('Begin with a sample') select", "Shell");
+    await page.waitForSelector("text=Cancelled after");
+    await page.selectOption("label:has-text('Load a sample') select", "Shell");
     await page.waitForSelector("dialog[open]");
     found.push(...(await judge(page, "the question")));
     await page.keyboard.press("Escape");

@@ -64,13 +64,13 @@ test("a token is made, shown once, used and revoked", async () => {
   const name = "<img src=x onerror=alert(1)> course";
   await page.click("role=button[name='New token']");
   await page.fill("dialog >> label:text-is('Name') ~ input", name);
-  await page.selectOption("dialog >> label:text-is('Ends') ~ select", { label: "After a day" });
+  await page.selectOption("dialog >> label:text-is('Expires') ~ select", { label: "After a day" });
   await page.click("role=button[name='Create the token']");
   const secret = await page.inputValue("dialog >> label:text-is('The token') ~ .with-unit input");
-  await page.waitForSelector("dialog >> text=It is shown only here, and never again");
+  await page.waitForSelector("dialog >> text=The token is shown only once");
   await page.click("text=I have copied it");
   const row = page.locator("tbody tr", { hasText: name });
-  await row.locator("text=Ends in").waitFor();
+  await row.locator("text=Expires in").waitFor();
   assert.equal(await page.locator("main img").count(), 0);
   assert.ok(!(await page.content()).includes(secret), "the secret is shown again");
   assert.ok(!(await page.evaluate(() => JSON.stringify([Object.entries(localStorage), Object.entries(sessionStorage)]))).includes(secret), "the secret is stored");
@@ -81,8 +81,8 @@ test("a token is made, shown once, used and revoked", async () => {
   await row.locator("text=Revoke …").click();
   await page.click("role=button[name='Revoke it']");
   await row.locator("text=Revoked").waitFor();
-  assert.deepEqual(await row.locator("button").allTextContents(), ["Revoke what it made …"]);
-  await theirs.waitForSelector("dialog >> text=The server doesn't take this token");
+  assert.deepEqual(await row.locator("button").allTextContents(), ["Revoke its tokens …"]);
+  await theirs.waitForSelector("dialog >> text=The server rejected this token");
   assert.equal(await refusal(secret, "{ version }"), "UNAUTHENTICATED");
   assert.deepEqual(page.mistakes, []);
   await Promise.all([page, theirs].map((one) => one.context().close()));
@@ -93,7 +93,7 @@ test("a link shows one execution live to its holder, and gives no other right", 
   const client = await made("CLIENT");
   const owner = await visit(client.secret, `/executions/${execution.id}`);
   await owner.click("text=Share …");
-  await owner.click("role=button[name='Make the link']");
+  await owner.click("role=button[name='Create the link']");
   const link = await owner.inputValue("dialog >> label:text-is('The link') ~ .with-unit input");
   const grant = new URLSearchParams(new URL(link).hash.slice(1)).get("grant");
   assert.ok(grant.length > 100);
@@ -140,17 +140,17 @@ test("a link shows one execution live to its holder, and gives no other right", 
   }
   const elsewhere = await page.context().newPage();
   await elsewhere.goto(`${server.url}/executions/${execution.id}`);
-  await elsewhere.waitForSelector("dialog >> text=This server wants a token");
+  await elsewhere.waitForSelector("dialog >> text=This server requires a token");
   const wrong = await page.context().newPage();
   await wrong.goto(link.replace(execution.id, other.id));
-  await wrong.waitForSelector("text=This link is for no execution that is kept");
+  await wrong.waitForSelector("text=The execution of this link is no longer kept");
 
   // It ends with the token that made it, also where it is being watched.
   await revoke(client.id);
-  await page.waitForSelector("[role=alert] >> text=This link has ended");
+  await page.waitForSelector("[role=alert] >> text=This link is no longer valid");
   assert.equal(await page.locator(".output-line >> text=got this").count(), 1);
   await page.reload();
-  await page.waitForSelector(".empty >> text=This link has ended");
+  await page.waitForSelector(".empty >> text=This link is no longer valid");
   assert.deepEqual(page.mistakes.filter((text) => !/status of 401/.test(text)), []);
   await Promise.all([execution.end(), other.end()]);
   await Promise.all([page, owner].map((one) => one.context().close()));
@@ -162,7 +162,7 @@ test("a link that has expired says so, and doesn't fall back on the viewer's own
   const { createGrant } = await server.ask(`mutation($in: CreateGrantInput!) { createGrant(input: $in) { token } }`, { in: { executionId: id, rights: ["WATCH"], expiresIn: 1 } });
   await until("the grant has expired", async () => (await refusal(createGrant.token, "{ version }")) === "UNAUTHENTICATED");
   const page = await visit(first, `/share/${id}#grant=${createGrant.token}`);
-  await page.waitForSelector(".empty >> text=This link has ended");
+  await page.waitForSelector(".empty >> text=This link is no longer valid");
   await page.waitForSelector(".empty >> text=the grant has expired");
   assert.equal(await page.evaluate(() => sessionStorage.getItem("rockpool.token")), first, "the viewer's token is gone");
   await page.goto(`${server.url}/share/${id}`);
@@ -183,13 +183,13 @@ test("an observer of a tenant sees everything of it and no button that it can't 
   const page = await visit(secret, "/");
   const pages = {
     "/": ".pool-row >> text=shell",
-    "/environments/shell": "text=What its runners are made from",
+    "/environments/shell": "h2:text-is('Configuration')",
     "/runners": ".table-row >> text=Claimed",
     "/executions": ".table-row >> text=Running",
     [`/executions/${execution.id}`]: ".output-line >> text=got this",
-    "/batches": "text=No batches here",
+    "/batches": "text=No batches yet",
     "/access/tenants": "dl >> text=Weight",
-    "/access/queue": "text=No claim waits",
+    "/access/queue": "text=No waiting claims",
   };
   for (const [address, ready] of Object.entries(pages)) {
     await page.goto(server.url + address);
@@ -200,7 +200,7 @@ test("an observer of a tenant sees everything of it and no button that it can't 
     assert.deepEqual(offered.filter((text) => changes.test(text)), [], address);
     assert.equal(await page.locator("[role=alert]").count(), 0, address);
     assert.deepEqual(await page.locator(".nav a").allTextContents(), ["Overview", "Runners", "Executions", "Access", "GraphiQL"], address);
-    assert.equal(await page.locator("text=promised").count(), 0, address);
+    assert.equal(await page.locator("text=allocated").count(), 0, address);
   }
   assert.deepEqual(await page.locator(".tabs a").allTextContents(), ["Tenants", "Queue", "You"]);
   for (const [address, need] of Object.entries({
@@ -278,17 +278,17 @@ test("the first token of an open server closes it, and this tab goes on with it"
   try {
     const page = await visit("", `${openServer.url}/access/tokens`);
     await page.click("role=button[name='New token']");
-    await page.waitForSelector("dialog >> text=from then on everybody needs one");
+    await page.waitForSelector("dialog >> text=Afterwards every caller needs a token");
     await page.fill("dialog >> label:text-is('Name') ~ input", "me");
     await page.click("role=button[name='Create the token']");
-    await page.waitForSelector("dialog >> text=From now on this server needs a token");
+    await page.waitForSelector("dialog >> text=The server now requires a token");
     assert.equal(await page.locator("dialog[open]").count(), 1, "it asks for the token that it has just made");
     await Promise.all([page.waitForEvent("load"), page.click("text=I have copied it")]);
     await page.waitForSelector("tbody >> text=me");
     await page.click(".tabs >> text=You");
     await page.waitForSelector("dd >> text=ADMIN");
     const other = await visit("", openServer.url);
-    await other.waitForSelector("dialog >> text=This server wants a token");
+    await other.waitForSelector("dialog >> text=This server requires a token");
     assert.deepEqual(page.mistakes, []);
     await Promise.all([page, other].map((one) => one.context().close()));
   } finally {

@@ -39,8 +39,8 @@ print("\\033[36mdone\\033[0m")`;
   server.begin(`mutation { claimRunner(input: {environmentId: "big", waitFor: 3600}) { runner { id } } }`);
   const { createGrant } = await server.ask(`mutation($in: CreateGrantInput!) { createGrant(input: $in) { token } }`, { in: { executionId: execution, rights: ["WATCH"] } });
   return [
-    { name: "overview", address: "/", ready: ".pool-row >> text=/Held up|Too few/" },
-    { name: "environment", address: "/environments/python", ready: "text=What its runners are made from" },
+    { name: "overview", address: "/", ready: ".pool-row >> text=/Not filling|Too few/" },
+    { name: "environment", address: "/environments/python", ready: "h2:text-is('Configuration')" },
     { name: "new-environment", address: "/new-environment", ready: "text=Create the environment" },
     { name: "runners", address: "/runners", ready: ".table-row >> text=course=algorithms" },
     { name: "executions", address: "/executions", ready: ".table-row >> text=Time limit" },
@@ -51,13 +51,13 @@ print("\\033[36mdone\\033[0m")`;
     { name: "playground", address: "/playground?environment=python", ready: ".cm-content" },
     { name: "terminals", address: "/terminal", ready: "text=Open a shell" },
     { name: "terminal", address: `/terminal/${shell}`, ready: ".files >> text=main.sh" },
-    { name: "operations", address: "/operations", ready: "text=Waiting for room" },
+    { name: "operations", address: "/operations", ready: "text=Waiting for resources" },
     { name: "tokens", address: "/access/tokens", ready: "text=No tokens yet" },
     { name: "tenants", address: "/access/tenants", ready: "text=0 of 10" },
     { name: "queue", address: "/access/queue", ready: ".table-row >> text=big" },
     { name: "audit", address: "/access/audit", ready: ".table-row >> text=putTenant" },
-    { name: "you", address: "/access/you", ready: "text=Who the server takes you for" },
+    { name: "you", address: "/access/you", ready: "h2:text-is('Caller')" },
     { name: "share", address: `/share/${execution}#grant=${createGrant.token}`, ready: ".output-line >> text=done" },
-    { name: "nothing", address: "/environments/nonesuch", ready: "text=There is no such environment" },
+    { name: "nothing", address: "/environments/nonesuch", ready: "text=Environment not found" },
   ];
 }

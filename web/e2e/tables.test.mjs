@@ -65,14 +65,14 @@ test("a table of runners shows a claim and a release without asking by itself, a
 
   const other = await claim("physics");
   const asked = page.waitForRequest((request) => request.postDataJSON()?.variables?.heldBy === "PHYS");
-  await page.fill("[aria-label^='Held by']", "PHYS");
+  await page.fill("[aria-label='Part of a holder or a label']", "PHYS");
   await asked;
   await row.waitFor({ state: "detached" });
   await page.locator(".table-row", { hasText: "course=physics" }).waitFor();
   assert.match(await page.textContent(".table-foot"), /^1 runner$/);
   assert.match(page.url(), /held-by=PHYS/);
   await page.selectOption("label:has-text('State') select", "IDLE");
-  await page.waitForSelector("text=None matches these filters");
+  await page.waitForSelector("text=No matches for these filters");
   await page.click("text=Clear the filters");
   await row.waitFor();
 
@@ -151,7 +151,7 @@ test("a program is written and run with the keyboard alone", async () => {
   await visit("/");
   await page.waitForSelector(".pool-row");
   await page.keyboard.press("Tab");
-  assert.equal(await page.evaluate(() => document.activeElement.textContent), "To the content");
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), "Skip to the content");
   await page.keyboard.press("Enter");
   await tabTo("Run a program");
   await page.keyboard.press("Enter");
@@ -175,7 +175,7 @@ test("an environment may be called new", async () => {
   await server.ask(`mutation { putEnvironment(input: {id: "new", poolSize: 0}) { created } }`);
   await visit("/");
   await page.click(".pool-row >> text=new");
-  await page.waitForSelector("text=What its runners are made from");
+  await page.waitForSelector("h2:text-is('Configuration')");
   assert.equal(await page.textContent("h1"), "new");
   await page.goto(`${server.url}/new-environment`);
   await page.waitForSelector("text=Create the environment");
@@ -191,7 +191,7 @@ test("the overview stays correct over a server that is killed", async () => {
     await page.waitForSelector("text=Reconnecting");
   });
   await server.ask(`mutation { putEnvironment(input: {id: "node", poolSize: 1}) { created } }`);
-  await row.locator("[aria-label*='1 wanted idle']").waitFor();
+  await row.locator("[aria-label*='pool size 1']").waitFor();
   await row.locator("text=1 idle").waitFor();
   await page.waitForSelector(".link-state", { state: "detached" });
 });
@@ -205,7 +205,7 @@ test("an environment's page shows how far its image is", async () => {
     const bar = await page.waitForSelector("progress");
     assert.ok((await bar.evaluate((it) => it.value / it.max)) > 0.4);
     registry.release();
-    await page.waitForSelector("text=Its image is here: sha256:");
+    await page.waitForSelector("text=Image ready: sha256:");
     assert.equal(await page.locator("progress").count(), 0);
   } finally {
     registry.release();

@@ -203,7 +203,7 @@ test("files are uploaded, edited, downloaded and deleted", async () => {
 
   await page.click(".files >> text=sub/");
   await page.waitForSelector('text="/workspace/sub"');
-  await page.click("[aria-label='The directory above']");
+  await page.click("[aria-label='Parent directory']");
   await page.click(`[aria-label='Delete ${name}']`);
   await page.waitForSelector(`dialog >> text="/workspace/${name}"`);
   await page.click("dialog >> role=button[name=Delete]");
@@ -212,7 +212,7 @@ test("files are uploaded, edited, downloaded and deleted", async () => {
 
   await page.click("text=Release the runner");
   await page.click("text=Release it");
-  await page.waitForSelector("text=The runner is gone");
+  await page.waitForSelector("text=The runner and its files are gone");
   await page.context().close();
 });
 
@@ -222,8 +222,8 @@ const named = (page, name) => page.locator(`.files >> role=checkbox[name='Select
 test("files and directories are made, renamed and moved, and nothing is replaced by it", async () => {
   const page = await shell();
   await page.click("role=button[name='New file']");
-  await page.click("dialog >> role=button[name='Make the file']");
-  await page.waitForSelector("dialog >> [role=alert] >> text=Give it a name.");
+  await page.click("dialog >> role=button[name='Create the file']");
+  await page.waitForSelector("dialog >> [role=alert] >> text=Enter a name.");
   await page.fill("dialog input", "made.txt");
   await page.keyboard.press("Enter");
   // A new file opens at once.
@@ -233,14 +233,14 @@ test("files and directories are made, renamed and moved, and nothing is replaced
   await closed(page);
   await page.click("role=button[name='New directory']");
   await page.fill("dialog input", "dir");
-  await page.click("dialog >> role=button[name='Make the directory']");
+  await page.click("dialog >> role=button[name='Create the directory']");
   await closed(page);
   await page.waitForSelector(".files >> text=dir/");
 
   await page.click("role=button[name='New file']");
   await page.fill("dialog input", "dir");
   await page.keyboard.press("Enter");
-  await page.waitForSelector("dialog >> text=dir is there already.");
+  await page.waitForSelector("dialog >> text=dir already exists.");
   await page.click("dialog >> role=button[name=Cancel]");
 
   await page.click("[aria-label='Rename made.txt']");
@@ -348,7 +348,7 @@ test("after exit the page says that the runner is claimed and until when, starts
   await page.click("[aria-label='Open a shell in shell']");
   await screen(page, "$");
   await page.keyboard.type("echo kept >kept; exit\n");
-  await page.waitForSelector("text=/Its runner is still claimed. If unused, it is released at .*\\d\\d:\\d\\d:\\d\\d/");
+  await page.waitForSelector("text=/The runner is still claimed. If unused, it is released at .*\\d\\d:\\d\\d:\\d\\d/");
   for (const width of [1280, 390]) {
     await page.setViewportSize({ width, height: 800 });
     assert.deepEqual(await judge(page, `an ended shell, ${width} px wide`), []);
@@ -357,12 +357,12 @@ test("after exit the page says that the runner is claimed and until when, starts
   const before = page.url();
   await page.click("role=button[name='New shell']");
   await page.waitForURL((url) => url.href !== before && url.pathname.startsWith("/terminal/"));
-  await page.waitForSelector("text=Its runner is still claimed", { state: "detached" });
+  await page.waitForSelector("text=The runner is still claimed", { state: "detached" });
   await screen(page, "$");
   await page.click(".terminal-box");
   await page.keyboard.type("cat kept; exit\n");
   await screen(page, "kept");
-  await page.waitForSelector("text=Its runner is still claimed");
+  await page.waitForSelector("text=The runner is still claimed");
   // Looking at files would prolong the claim again and again. Once may be under way.
   const asked = { Terminal: 0, Files: 0 };
   page.on("request", (request) => {
@@ -376,7 +376,7 @@ test("after exit the page says that the runner is claimed and until when, starts
   await page.waitForSelector(`text=released at ${clock}`);
   await page.click("role=button[name=Release]");
   await page.click("text=Release it");
-  await page.waitForSelector("text=The runner is gone");
+  await page.waitForSelector("text=The runner and its files are gone");
   assert.equal(await page.locator("role=button[name='New shell']").count(), 0);
   assert.deepEqual(page.mistakes, []);
   await page.context().close();

@@ -26,9 +26,9 @@ test("a program that holds memory is seen holding it, on its page and among the 
 
   const page = await open(browser);
   await page.goto(`${server.url}/executions/${id}`);
-  const uses = page.locator(".card", { hasText: "What it uses" });
-  await uses.locator("text=/^1[0-9.]+ MiB of 256 MiB, at most 1[0-9.]+ MiB$/").waitFor();
-  await uses.locator("text=/^1 of [0-9]+, at most [0-9]+$/").waitFor();
+  const uses = page.locator(".card", { hasText: "Resource usage" });
+  await uses.locator("text=/^1[0-9.]+ MiB of 256 MiB, peak 1[0-9.]+ MiB$/").waitFor();
+  await uses.locator("text=/^1 of [0-9]+, peak [0-9]+$/").waitFor();
   await uses.locator("text=/^[0-9]+ % now, /").waitFor();
   await uses.locator("text=6 B").waitFor();
 
@@ -45,7 +45,7 @@ test("a program that holds memory is seen holding it, on its page and among the 
   await row.locator("text=/^[0-9]+ %$/").waitFor();
 
   await server.ask(`mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`, { in: { executionId: id, offset: 0, close: true } });
-  const used = page.locator(".card", { hasText: "What it used" });
-  await used.locator("text=/^at most 1[0-9.]+ MiB$/").waitFor();
+  const used = page.locator(".card", { hasText: "Resource usage" });
+  await used.locator("text=/^peak 1[0-9.]+ MiB$/").waitFor();
   for (const { mistakes } of [page, phone, runners]) assert.deepEqual(mistakes, [], "mistakes on the page");
 });
