@@ -30,12 +30,12 @@ test("a line's number, time and stream are no text of it, but have names", () =>
 
 test("a line that was cut says so", () => {
   const { container } = render(<LogRow line={{ ...line, truncated: true }} style={{}} wanted="" linked timed={false} replay={undefined} stop onNumber={() => {}} />);
-  expect(container.textContent).toContain("cut; download the output for the rest");
+  expect(container.textContent).toContain("truncated; download the output for the rest");
 });
 
 test("what was found is put into words", () => {
   const found = (numbers: number[], done = true, many = false) => ({ numbers, done, many, error: undefined });
-  expect(words(found([]), -1)).toBe("not found");
+  expect(words(found([]), -1)).toBe("no matches");
   expect(words(found([], false), -1)).toBe("searching …");
   expect(words(found([1, 2], false), -1)).toBe("2 so far …");
   expect(words(found([1]), -1)).toBe("1 line");

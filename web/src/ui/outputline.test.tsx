@@ -14,7 +14,7 @@ test("markup is text", () => {
 
 test("where output is missing it says why", () => {
   const { container } = render(<OutputLine line={{ stderr: false, text: "", style: {}, lost: { bytes: 7, cause: "DAMAGED" } }} wanted="" />);
-  expect(container.querySelector(".lost")!.textContent).toBe("7 B are missing here: their file in the server's data directory is damaged");
+  expect(container.querySelector(".lost")!.textContent).toBe("7 B of output are missing here: its file in the server's data directory is damaged");
 });
 
 test("colours are classes", () => {

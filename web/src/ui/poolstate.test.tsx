@@ -22,7 +22,7 @@ const says = (draining: boolean, of = pool) => {
 };
 
 test("a pool without runners is held up, but one that is drained is meant to be empty", () => {
-  expect(says(false)).toBe("Held upno room");
+  expect(says(false)).toBe("Not fillingno room");
   cleanup();
   expect(says(true)).toBe("The cluster is draining. New runners don't start; claims wait.Drained");
   for (const left of [{ claimed: 1 }, { stopping: 1 }]) {

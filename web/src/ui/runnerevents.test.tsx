@@ -22,13 +22,13 @@ test("events are told in their order, with times", () => {
 test("nothing known is said", () => {
   render(<EventList events={[]} />);
   expect(screen.queryByRole("list")).toBeNull();
-  expect(screen.getByText(/Nothing is known of it/)).toBeTruthy();
+  expect(screen.getByText(/No events/)).toBeTruthy();
 });
 
 test("a runner's id asks for its events", () => {
   const show = vi.fn();
   render(<RunnerName id="01a200fc-f2d6-70ac-823e-d76ebac6dd62" onShow={show} />);
-  fireEvent.click(screen.getByRole("button", { name: /What happened to runner/ }));
+  fireEvent.click(screen.getByRole("button", { name: /Events of runner/ }));
   expect(show).toHaveBeenCalledWith("01a200fc-f2d6-70ac-823e-d76ebac6dd62");
 });
 

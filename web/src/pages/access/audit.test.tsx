@@ -83,7 +83,7 @@ test.each(["1e10", "48", "-1", "x"])("an age of %s, which isn't offered, is any 
   const asked = show(`/access/audit?age=${age}`, null, { data: log });
   await waitFor(() => screen.getByText("1 entry"));
   expect(asked.at(-1)).toMatchObject({ from: null });
-  expect((screen.getByLabelText("Since when") as HTMLSelectElement).value).toBe("");
+  expect((screen.getByLabelText("Time") as HTMLSelectElement).value).toBe("");
 });
 
 test("an age that is offered narrows the log", async () => {

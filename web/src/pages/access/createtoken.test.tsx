@@ -50,7 +50,7 @@ test("one of a tenant gives its own only", () => {
 
 test("the first token is an administrator's for all tenants, and says what it changes", () => {
   const submitted = form({ first: true });
-  expect(screen.getByRole("status").textContent).toContain("from then on everybody needs one");
+  expect(screen.getByRole("status").textContent).toContain("Afterwards every caller needs a token");
   choose("Name", "n");
   submit();
   expect(submitted).toHaveBeenCalledWith({ name: "n", role: "ADMIN", tenant: null, expiresIn: null });

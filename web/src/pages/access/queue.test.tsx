@@ -24,7 +24,7 @@ test("each claim says where it stands, and for how long", () => {
   };
   expect(shown(claim({ position: 7 }))).toEqual(["python", "7", "30 s", "4 s", "in 1 min"]);
   cleanup();
-  expect(shown(claim({ position: null, estimatedWaitMs: null }))).toEqual(["python", "Not known yet, or quota full", "30 s", "–", "in 1 min"]);
+  expect(shown(claim({ position: null, estimatedWaitMs: null }))).toEqual(["python", "Unknown, or quota reached", "30 s", "–", "in 1 min"]);
 });
 
 /** Shows the page to a caller of a tenant, and returns what it asks the queue for. */
@@ -53,7 +53,7 @@ test.each([
   ["one tenant", "a", ["a"], false],
 ])("a caller for %s filters by what it sees", async (_, tenant, tenants, names) => {
   const asked = show(tenant, tenants, "/access/queue?environment=python");
-  await waitFor(() => screen.getByText("None matches these filters."));
+  await waitFor(() => screen.getByText("No claim matches these filters."));
   await waitFor(() => expect(document.querySelector(".pending")).toBeNull());
   expect(asked[0]).toEqual({ environmentId: "python", tenant: null });
   expect(screen.queryByLabelText("Tenant") !== null).toBe(names);
@@ -65,10 +65,10 @@ test.each([
   ["one tenant", "a", ["a"], null],
 ])("a tenant in the address narrows the queue of a caller for %s only where a filter can clear it", async (_, tenant, tenants, wanted) => {
   const asked = show(tenant, tenants, "/access/queue?tenant=b");
-  await waitFor(() => screen.getByText(/No claim waits/));
+  await waitFor(() => screen.getByText(/No waiting claims/));
   await waitFor(() => expect(asked.at(-1)).toEqual({ environmentId: null, tenant: wanted }));
   expect(screen.queryByLabelText("Tenant") !== null).toBe(wanted !== null);
-  expect(screen.queryByText("None matches these filters.") !== null).toBe(wanted !== null);
+  expect(screen.queryByText("No claim matches these filters.") !== null).toBe(wanted !== null);
 });
 
 test.each([
@@ -76,7 +76,7 @@ test.each([
   ["all tenants", null, false],
 ])("an empty queue says to a caller for %s whether it is all", async (_, tenant, hides) => {
   show(tenant, ["a"], "/access/queue");
-  await waitFor(() => screen.getByText("No claim waits"));
+  await waitFor(() => screen.getByText("No waiting claims"));
   expect(screen.queryByText("Claims of other tenants aren't shown.") !== null).toBe(hides);
 });
 

@@ -18,5 +18,5 @@ test("who you are, with your role among the others", () => {
 
 test("a server that needs no token says what that means", () => {
   const { container } = render(<CallerDetails caller={{ kind: "ANONYMOUS", name: "anonymous", tenant: null, role: "ADMIN" }} />);
-  expect(container.querySelector(".notice")!.textContent).toContain("everybody who reaches it may do everything");
+  expect(container.querySelector(".notice")!.textContent).toContain("everyone who can reach it can do everything");
 });

@@ -5,12 +5,12 @@ const pool = { idle: 3, starting: 1, claimed: 2, size: 4 };
 
 test.each([
   [[], 4, ""],
-  [["memoryMiB"] as const, 4, "4 idle runners will be replaced by new ones. 2 claimed ones stay untouched."],
-  [["poolSize", "image"] as const, 9, "4 idle runners will be replaced by new ones. 2 claimed ones stay untouched."],
-  [["poolSize"] as const, 2, "1 idle runner will be removed. 2 claimed ones stay untouched."],
-  [["poolSize"] as const, 6, "2 more will be started. 2 claimed ones stay untouched."],
-  [["shared"] as const, 4, "No runner is started or removed. 2 claimed ones stay untouched."],
-  [["poolSize"] as const, 3, "No runner is started or removed. 2 claimed ones stay untouched."],
+  [["memoryMiB"] as const, 4, "4 idle runners will be replaced by new ones. 2 claimed runners aren't affected."],
+  [["poolSize", "image"] as const, 9, "4 idle runners will be replaced by new ones. 2 claimed runners aren't affected."],
+  [["poolSize"] as const, 2, "1 idle runner will be removed. 2 claimed runners aren't affected."],
+  [["poolSize"] as const, 6, "2 more will be started. 2 claimed runners aren't affected."],
+  [["shared"] as const, 4, "No runner is started or removed. 2 claimed runners aren't affected."],
+  [["poolSize"] as const, 3, "No runner is started or removed. 2 claimed runners aren't affected."],
 ])("what a change of %j does", (fields, size, want) => expect(consequence(fields, size, pool)).toBe(want));
 
 test("an input has what the form has", () => {

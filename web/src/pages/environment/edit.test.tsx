@@ -31,9 +31,9 @@ test("what is being typed outlives somebody else's change, and gives way when as
   fireEvent.change(screen.getByLabelText("Memory"), { target: { value: "512" } });
   rerender(form(theirs));
   expect([value("Memory"), value("Image")]).toEqual(["512", "host"]);
-  fireEvent.click(screen.getByRole("button", { name: /Load it/ }));
+  fireEvent.click(screen.getByRole("button", { name: /Reload/ }));
   expect([value("Memory"), value("Image")]).toEqual(["256", "theirs"]);
-  expect(screen.queryByRole("button", { name: /Load it/ })).toBeNull();
+  expect(screen.queryByRole("button", { name: /Reload/ })).toBeNull();
 });
 
 test("who may only look at it has nothing to press", () => {

@@ -148,5 +148,5 @@ test("a size sets all amounts, and a size of one's own is called so", () => {
   type("Size", "Large");
   expect(now.draft).toMatchObject({ cpuMHz: "4000", memoryMiB: "1024", processes: "256", workspaceMiB: "256" });
   type("Memory", "300");
-  expect((screen.getByLabelText("Size") as HTMLSelectElement).selectedOptions[0]!.textContent).toBe("Its own: 1.6 cores, 300 MiB");
+  expect((screen.getByLabelText("Size") as HTMLSelectElement).selectedOptions[0]!.textContent).toBe("Custom: 1.6 cores, 300 MiB");
 });

@@ -14,7 +14,7 @@ test("an environment without an image says nothing", () => {
 test("a pull shows its layers and bytes", () => {
   render(<ImageState image={image} served={true} />);
   expect(screen.getByRole("status").textContent).toContain("1 of 3 layers");
-  expect(screen.getByRole("status").textContent).toContain("The revision before is served meanwhile");
+  expect(screen.getByRole("status").textContent).toContain("Meanwhile the pool uses the previous revision");
   expect(screen.getByRole("progressbar").getAttribute("value")).toBe("1024");
 });
 

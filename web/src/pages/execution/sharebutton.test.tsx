@@ -17,7 +17,7 @@ test.each([
   render(<ShareButton id="0199" />);
   fireEvent.click(screen.getByRole("button", { name: "Share …" }));
   if (life) fireEvent.change(screen.getByLabelText("It ends"), { target: { value: life } });
-  fireEvent.click(screen.getByRole("button", { name: "Make the link" }));
+  fireEvent.click(screen.getByRole("button", { name: "Create the link" }));
   const input = (await waitFor(() => screen.getByLabelText("The link"))) as HTMLInputElement;
   expect(input.value).toBe(`${window.location.origin}/share/0199#grant=rpg_a.b.c`);
   expect(JSON.parse(fetch.mock.calls[0]![1].body as string).variables).toEqual({ input: { executionId: "0199", rights: ["WATCH"], expiresIn } });
@@ -27,7 +27,7 @@ test("what the server refuses is shown", async () => {
   vi.stubGlobal("fetch", () => Promise.resolve(Response.json({ errors: [{ message: "createGrant needs the role CLIENT", extensions: { code: "FORBIDDEN" } }] })));
   render(<ShareButton id="0199" />);
   fireEvent.click(screen.getByRole("button", { name: "Share …" }));
-  fireEvent.click(screen.getByRole("button", { name: "Make the link" }));
+  fireEvent.click(screen.getByRole("button", { name: "Create the link" }));
   await waitFor(() => expect(screen.getByText(/needs the role CLIENT/)).toBeTruthy());
   expect(screen.queryByLabelText("The link")).toBeNull();
 });

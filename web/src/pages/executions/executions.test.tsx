@@ -53,9 +53,9 @@ function serve(role: Role | null, rows: unknown[]) {
 test("who may cancel has a checkbox for each that hasn't ended", async () => {
   serve("CLIENT", [row("a", "RUNNING"), row("b", "FINISHED"), row("c", "PENDING")]);
   await screen.findByText("python3 a.py");
-  expect(screen.getAllByRole("checkbox").map((box) => box.getAttribute("aria-label"))).toEqual(["Choose all that are shown", "Choose python3 a.py", "Choose python3 c.py"]);
+  expect(screen.getAllByRole("checkbox").map((box) => box.getAttribute("aria-label"))).toEqual(["Select all loaded rows", "Choose python3 a.py", "Choose python3 c.py"]);
   fireEvent.click(screen.getByLabelText("Choose python3 c.py"));
-  expect(screen.getByLabelText<HTMLInputElement>("Choose all that are shown").indeterminate).toBe(true);
+  expect(screen.getByLabelText<HTMLInputElement>("Select all loaded rows").indeterminate).toBe(true);
   fireEvent.click(screen.getByRole("button", { name: "Cancel 1 …" }));
   expect(screen.getByText("Cancel 1 execution?")).toBeTruthy();
 });
@@ -84,7 +84,7 @@ test("an unusable filter in the address is reported and ignored", async () => {
   const asked = serve("OBSERVER", []);
   await screen.findByText(/so it is ignored.*state=NO.*label==.*from=x/);
   expect(asked[0]).toMatchObject({ states: [], outcomes: ["TIME_LIMIT"], labels: [{ name: "user", value: null }], from: null });
-  await screen.findByText("None matches these filters: time limit, label user.");
+  await screen.findByText("No matches for these filters: time limit, label user.");
   fireEvent.click(screen.getByText("Remove from the address"));
   expect(window.location.search).toBe("?outcome=TIME_LIMIT&label=user");
   fireEvent.click(screen.getByText("Clear the filters"));

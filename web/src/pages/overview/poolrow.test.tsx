@@ -33,7 +33,7 @@ test("a pool that is well says so, and how claims went", () => {
 test("an alert says since when and why", () => {
   render(<PoolRow environment={{ ...environment, pool: { ...pool, idle: 0 } }} alert={alert} />);
   screen.getByText("Too few idle");
-  screen.getByText(/Too few for 30 s: memory exhausted/);
+  screen.getByText(/Too few idle for 30 s: memory exhausted/);
 });
 
 test("an id is an address, whatever is in it", () => {

@@ -45,12 +45,12 @@ test("arguments that would become a command aren't run", async () => {
   render(<Shown args="x" />);
   await run();
   expect(done).toEqual(["show the result"]);
-  expect(screen.getAllByText(/takes no arguments at its end/)).toHaveLength(2); // beside the field, and as the answer
+  expect(screen.getAllByText(/can't be added at the end of this command/)).toHaveLength(2); // beside the field, and as the answer
 });
 
 test("a program is from a link until the reader restores another one", () => {
   render(<Shown />);
   screen.getByText("Loaded from a link. Not run yet.");
   fireEvent.click(screen.getByRole("button", { name: "Restore it" }));
-  screen.getByText("It hasn't been run yet.");
+  screen.getByText("Not run yet.");
 });

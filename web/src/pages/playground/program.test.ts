@@ -35,11 +35,11 @@ test("the call has a shell's line as it was typed", () => {
 test("what can't be run says why", () => {
   expect(problemOf(python)).toBeUndefined();
   expect(problemOf(of({ args: "'" }))).toBe("A quote in the arguments has no end");
-  const closed = 'The command takes no arguments at its end: write "$@" in it, where they belong';
+  const closed = 'The command can't be added at the end of this command: write "$@" in it, where they belong';
   expect(["a;", "a &", "a |", "a &&"].map((command) => problemOf(of({ command, args: "b" })))).toEqual([closed, closed, closed, closed]);
   expect(problemOf(of({ command: "a &" }))).toBeUndefined();
   expect(problemOf(of({ command: 'a "$@" &', args: "b" }))).toBeUndefined();
-  expect(problemOf(of({ command: " " }))).toMatch(/^Give the command/);
+  expect(problemOf(of({ command: " " }))).toMatch(/^Enter the command/);
   expect(problemOf(of({ files: [{ name: "a", text: "" }, { name: "a ", text: "" }] }))).toBe("Two files have the name a");
   expect(problemOf(of({ files: [{ name: " ", text: "" }] }))).toBe("A file needs a name");
 });

@@ -8,14 +8,14 @@ const execution = (state: "PENDING" | "RUNNING" | "FINISHED") =>
 const started: Phase = { at: "started", executionId: "x", runnerId: "r" };
 
 test.each<[Phase | undefined, Parameters<typeof stateOf>[1], string, string]>([
-  [undefined, execution("PENDING"), "", "It hasn't been run yet."],
-  [{ at: "preparing" }, execution("PENDING"), "Starting", "Its runner is being prepared."],
-  [{ at: "waiting", turn: { position: 1, estimatedWaitMs: null } }, execution("PENDING"), "Waiting for a runner", "None is idle. You are next."],
-  [{ at: "stopped" }, execution("PENDING"), "Stopped", "It was stopped before it began."],
-  [{ at: "failed", error: new ServerError("no") }, execution("PENDING"), "Not run", "It wasn't started."],
-  [started, execution("PENDING"), "Starting", "It waits to be started."],
-  [started, execution("RUNNING"), "Running", "It runs."],
-  [started, execution("FINISHED"), "Cancelled", "It was cancelled."],
+  [undefined, execution("PENDING"), "", "Not run yet."],
+  [{ at: "preparing" }, execution("PENDING"), "Starting", "The runner is being prepared."],
+  [{ at: "waiting", turn: { position: 1, estimatedWaitMs: null } }, execution("PENDING"), "Waiting for a runner", "No runner is idle. You are next."],
+  [{ at: "stopped" }, execution("PENDING"), "Stopped", "Stopped before the program started."],
+  [{ at: "failed", error: new ServerError("no") }, execution("PENDING"), "Not run", "The program wasn't started."],
+  [started, execution("PENDING"), "Starting", "Waiting to start."],
+  [started, execution("RUNNING"), "Running", "The program is running."],
+  [started, execution("FINISHED"), "Cancelled", "Cancelled."],
 ])("%#", (phase, of, text, says) => expect(stateOf(phase, of, undefined)).toMatchObject({ text, says }));
 
 test("an input that is incomplete is said", () => {

@@ -37,7 +37,7 @@ test("the dialog says why it can't claim, and leads to what is missing", async (
   expect(button().hasAttribute("aria-disabled")).toBe(false);
   expect(described()).toBe("");
   fireEvent.click(button());
-  expect(described()).toContain("is being claimed");
+  expect(described()).toContain("Claiming a runner");
   expect(button().getAttribute("aria-disabled")).toBe("true");
   fireEvent.click(button());
   await waitFor(() => expect(claims).toHaveBeenCalledOnce());

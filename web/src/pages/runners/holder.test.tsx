@@ -10,7 +10,7 @@ test("a holder leads to what such names hold, beside the filters that are set, a
   const { container } = render(<Holder runner={{ message: null, claim: { ...claim, holder: "ada & eve\u200b" } }} params={new URLSearchParams("state=CLAIMED")} />);
   const [holder, label] = screen.getAllByRole("link");
   expect(holder?.getAttribute("href")).toBe("/runners?state=CLAIMED&held-by=ada+%26+eve%E2%80%8B");
-  expect(holder?.getAttribute("title")).toMatch(/^show what is held by names with ada & eve/);
+  expect(holder?.getAttribute("title")).toMatch(/^show runners whose holder or labels contain ada & eve/);
   expect(container.querySelector(".unseen")).not.toBeNull();
   expect(label?.textContent).toBe("user=ada");
 });

@@ -23,10 +23,10 @@ test("it shows the execution, and leads nowhere", () => {
 });
 
 test.each([
-  ["expired", expired, "This link has ended"],
-  ["revoked", new ServerError("the token that made the grant has ended, and the grant with it", "UNAUTHENTICATED"), "This link has ended"],
-  ["of another execution", new ServerError("no execution", "EXECUTION_NOT_FOUND"), "This link is for no execution that is kept"],
-  ["without the right", new ServerError("needs WATCH", "FORBIDDEN"), "This link isn't for watching"],
+  ["expired", expired, "This link is no longer valid"],
+  ["revoked", new ServerError("the token that made the grant has ended, and the grant with it", "UNAUTHENTICATED"), "This link is no longer valid"],
+  ["of another execution", new ServerError("no execution", "EXECUTION_NOT_FOUND"), "The execution of this link is no longer kept"],
+  ["without the right", new ServerError("needs WATCH", "FORBIDDEN"), "This link doesn't allow watching"],
 ])("a link that is %s says so", (_, error, says) => {
   const container = shown({ execution: undefined, error });
   expect(container.textContent).toContain(says);
@@ -36,10 +36,10 @@ test.each([
 
 test("one that ends while it is watched keeps what was printed", () => {
   const container = shown({ error: expired });
-  expect(screen.getByRole("alert").textContent).toContain("This link has ended");
+  expect(screen.getByRole("alert").textContent).toContain("This link is no longer valid");
   expect(container.querySelector("[role=log]")).toBeTruthy();
   expect(container.textContent).not.toContain("download");
-  expect(container.textContent).toContain("Nothing was printed while the link worked");
+  expect(container.textContent).toContain("No output while the link was valid");
 });
 
 test("one without a grant says so, and nothing is asked", () => {

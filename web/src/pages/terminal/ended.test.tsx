@@ -26,7 +26,7 @@ test("after the end it says until when the runner is claimed, and offers both wa
 });
 
 test("a claim without an end says so", () => {
-  expect(show({ runner: { id: "r1", claim: { expiresAt: null } } }).text).toContain("until somebody releases it");
+  expect(show({ runner: { id: "r1", claim: { expiresAt: null } } }).text).toContain("until it is released");
 });
 
 test("without its runner nothing is offered", () => {
