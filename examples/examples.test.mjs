@@ -1,4 +1,4 @@
-// Runs every example against the real server, with real sandboxes and a wire
+// Runs every example against the real server, with real sandboxes, over a connection
 // that breaks.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -19,8 +19,8 @@ const examples = {
   "Ruby, Net::HTTP": ["ruby", "ruby/sse.rb"],
 };
 
-// It echoes its input, bytes that aren't text too, in some seconds, with one
-// line in ten on stderr.
+// It echoes its input within some seconds, including bytes that aren't text. One line in
+// ten goes to stderr.
 const program = `
 import sys, time
 for n, line in enumerate(sys.stdin.buffer):
@@ -34,7 +34,7 @@ const lines = Array.from({ length: 400 }, (_, n) => `Zeile ${n} über äöü �
 const echoed = (which) =>
   Buffer.concat(lines.flatMap((line, n) => (which(n) ? [Buffer.from(`${n} `), Buffer.from([0xff, 0x20]), Buffer.from(line)] : [])));
 
-const limit = 300_000; // ms, which only ends a test that would hang
+const limit = 300_000; // ms: ends a test that hangs
 
 let server;
 let directory;
@@ -59,7 +59,7 @@ function run([command, ...args], url, program, stdin) {
     for (const stream of ["stdout", "stderr"]) child[stream].on("data", (chunk) => out[stream].push(chunk));
     child.once("error", reject);
     child.once("close", (code) => resolve({ code, stdout: Buffer.concat(out.stdout), stderr: Buffer.concat(out.stderr) }));
-    child.stdin.on("error", () => {}); // it may not read
+    child.stdin.on("error", () => {}); // the example may not read its input
     Promise.resolve(stdin).then((bytes) => child.stdin.end(bytes), reject);
   });
 }
@@ -94,12 +94,12 @@ describe("examples", { concurrency: 3 }, () => {
   }
 });
 
-/** How many executions have ended. */
+/** Returns how many executions have ended. */
 async function ended() {
   return (await ask(server.url, `{ executions(states: [FINISHED]) { totalCount } }`)).executions.totalCount;
 }
 
-// Its input comes when it has ended already, which is a CONFLICT.
+// The program has ended when its input arrives, which is a CONFLICT.
 describe("a program that doesn't read", { concurrency: 1 }, () => {
   for (const [name, command] of Object.entries(examples)) {
     test(name, { timeout: limit }, async () => {
@@ -116,7 +116,7 @@ describe("a program that doesn't read", { concurrency: 1 }, () => {
   }
 });
 
-// A terminal echoes what is typed, and turns \n into \r\n.
+// A terminal echoes its input, and turns \n into \r\n.
 test("Ruby, CodeOcean's API", { timeout: limit }, async () => {
   const got = await run(["ruby", "ruby/codeocean.rb"], server.url, "greet.py", "Ada\nGräce\n");
   same(got.stderr, Buffer.from('{"type":"exit","data":3}\n'));
@@ -129,7 +129,7 @@ test("no example leaves a runner behind", async () => {
   assert.equal(runners.totalCount, 0);
 });
 
-/** Starts the example of a platform, and returns its address. */
+/** Starts the example platform, and returns its address. */
 async function platform(env) {
   const child = spawn(process.execPath, ["share/server.mjs"], { cwd: here, env: { ...process.env, PORT: "0", ...env } });
   let log = "";
@@ -148,7 +148,7 @@ describe("share, a platform's server and its page", { concurrency: 1 }, () => {
   after(() => guarded?.stop());
 
   test("a browser watches one execution with a grant, over a connection that is cut", { timeout: limit }, async () => {
-    const lengths = [600, 600, 600]; // the later ones may have less to carry
+    const lengths = [600, 600, 600]; // later connections may carry less
     const proxy = await cutter(guarded.url, () => lengths.shift() ?? Infinity, /text\/event-stream/);
     const { url, stop } = await platform({ ROCKPOOL_SERVER: new URL(proxy.url).origin, ROCKPOOL_TOKEN: token });
     try {

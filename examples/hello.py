@@ -1,4 +1,4 @@
-"""Greets everybody who is named on standard input."""
+"""Greets each name on standard input."""
 import sys
 import time
 

@@ -29,7 +29,7 @@ func follow(ctx context.Context, url, execution string, print func(*FollowExecut
 			data, isData := bytes.CutPrefix(lines.Bytes(), []byte("data: "))
 			var answer graphql.BaseResponse[FollowResponse]
 			if !isData || json.Unmarshal(data, &answer) != nil {
-				continue // another field, or an event that was cut
+				continue // another field, or an incomplete event
 			}
 			if len(answer.Errors) > 0 && answer.Errors[0].Extensions["retryable"] != true {
 				return nil, answer.Errors

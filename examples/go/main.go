@@ -1,5 +1,5 @@
 // Command go runs a Python program on Rockpool with the functions that genqlient
-// generates, and follows it, however often the connection breaks:
+// generates, and follows it. It reconnects when the connection breaks:
 //
 //	printf 'Ada\nGrace\n' | go run . ../hello.py
 package main
@@ -33,7 +33,7 @@ func run(ctx context.Context, url, program string) (code int) {
 
 	var refused *gqlerror.Error
 	_, err := Feed(ctx, client, execution, must(io.ReadAll(os.Stdin)))
-	if !errors.As(err, &refused) || refused.Extensions["code"] != "CONFLICT" { // it may end without reading
+	if !errors.As(err, &refused) || refused.Extensions["code"] != "CONFLICT" { // the program may end without reading its input
 		must(0, err)
 	}
 	ended := must(follow(ctx, url, execution, func(output *FollowExecutionEventsExecutionOutput) {
@@ -47,7 +47,7 @@ func run(ctx context.Context, url, program string) (code int) {
 	return code
 }
 
-// must panics, so that the runner is released on the way out.
+// must panics on an error, so that deferred calls release the runner.
 func must[T any](value T, err error) T {
 	if err != nil {
 		log.Panic(err)

@@ -4,11 +4,11 @@
 #   rockpool serve --doors jobe
 #   echo Ada | examples/jobe/run.sh
 #
-# JOBE_API_KEY is a token of the role CLIENT, for a server that needs one.
+# JOBE_API_KEY is a token with the role CLIENT, if the server needs one.
 set -euo pipefail
 url=${ROCKPOOL_SERVER:-http://127.0.0.1:8080}/jobe/index.php/restapi
 
-# ask METHOD PATH < BODY: the answer, and in the last line its status
+# ask METHOD PATH < BODY prints the response, and its status as the last line
 ask() {
   curl -sS -X "$1" "$url/$2" -H 'Content-Type: application/json' -H "X-API-KEY: ${JOBE_API_KEY:-}" --data-binary @- -w '\n%{http_code}'
 }

@@ -24,6 +24,6 @@ trap 'send --header "Mcp-Session-Id: $session" --request DELETE' EXIT
 send --header "Mcp-Session-Id: $session" --data '{"jsonrpc": "2.0", "method": "notifications/initialized"}'
 call=$(jq --null-input --arg language "$language" --arg source "$source" '{jsonrpc: "2.0", id: 2, method: "tools/call",
 	params: {name: "run_program", arguments: {language: $language, source: $source}}}')
-# The answer is a stream of server-sent events, of which this one has the result.
+# The response is a stream of server-sent events. This event has the result.
 answer=$(send --header "Mcp-Session-Id: $session" --data "$call")
 printf '%s\n' "$answer" | sed -n 's/^data: //p' | jq '.result.structuredContent | {outcome, exitCode, stdout, stderr}'

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs a Python program on Rockpool with the standard library alone, and follows
-it by server-sent events, however often the connection breaks:
+it by server-sent events. It reconnects when the connection breaks:
     printf 'Ada\\nGrace\\n' | python3 examples/python/run.py examples/hello.py
 """
 import base64, http.client, json, os, sys, time, urllib.request
@@ -17,7 +17,7 @@ RELEASE = "mutation($id: ID!) { releaseRunner(id: $id) { released } }"
 def post(query, variables, accept="application/json"):
     body = json.dumps({"query": query, "variables": variables}).encode()
     headers = {"Content-Type": "application/json", "Accept": accept}
-    # While all is quiet the server sends a comment every 12 s.
+    # The server sends a comment every 12 s if there are no events.
     return urllib.request.urlopen(urllib.request.Request(URL, body, headers), timeout=30)
 
 def data(answer):
@@ -48,7 +48,7 @@ try:
     try:
         stdin = base64.b64encode(sys.stdin.buffer.read()).decode()
         ask(FEED, input={"executionId": started["execution"]["id"], "base64": stdin, "close": True})
-    except RuntimeError as error:  # it may end without reading
+    except RuntimeError as error:  # the program may end without reading its input
         if "CONFLICT" not in str(error): raise
     for event in follow(started["execution"]["id"]):
         if "stream" in event:

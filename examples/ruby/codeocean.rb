@@ -1,4 +1,4 @@
-# Runs a Python program on Rockpool by the API of Poseidon, as CodeOcean does: with Faraday and faye-websocket.
+# Runs a Python program on Rockpool with Poseidon's API, as CodeOcean does: with Faraday and faye-websocket.
 #   rockpool serve --doors poseidon
 #   printf 'Ada\nGrace\n' | ruby examples/ruby/codeocean.rb examples/hello.py
 require "faraday"
@@ -15,7 +15,7 @@ def ask(method, path, body = nil)
   JSON.parse(answer.body) unless answer.body.to_s.empty?
 end
 
-def claim(environment) # a pool that was just made needs a moment
+def claim(environment) # a new pool needs a moment
   ask(:post, "/runners", executionEnvironmentId: environment, inactivityTimeout: 60)["runnerId"]
 rescue RuntimeError => error
   raise unless error.message.include?("NOMAD_OVERLOAD")
@@ -35,7 +35,7 @@ begin
     socket.on(:message) do |message|
       frame = JSON.parse(message.data)
       case frame["type"]
-      when "start" then [*input, "\u0004"].each { |line| socket.send(line) } # Ctrl-D ends what is typed
+      when "start" then [*input, "\u0004"].each { |line| socket.send(line) } # Ctrl-D ends the input
       when "stdout", "stderr" then (frame["type"] == "stderr" ? $stderr : $stdout).write(frame["data"])
       else last = frame
       end

@@ -1,5 +1,5 @@
-# Runs a Python program on Rockpool with nothing but Ruby's own library, and
-# follows it by server-sent events, however often the connection breaks:
+# Runs a Python program on Rockpool with Ruby's standard library alone, and
+# follows it by server-sent events. It reconnects when the connection breaks:
 #   printf 'Ada\nGrace\n' | ruby examples/ruby/sse.rb examples/hello.py
 require "json"
 require "net/http"
@@ -10,12 +10,12 @@ FOLLOW = "subscription($id: ID!, $after: Cursor) { executionEvents(executionId: 
 
 def post(query, variables, accept = "application/json", &block)
   request = Net::HTTP::Post.new(API, "Content-Type" => "application/json", "Accept" => accept)
-  request.body = JSON.generate(query: query, variables: variables) # below: while all is quiet a comment comes every 12 s
+  request.body = JSON.generate(query: query, variables: variables) # below: the server sends a comment every 12 s if there are no events
   Net::HTTP.start(API.host, API.port, read_timeout: 30) { |http| http.request(request, &block) }
 end
 
 def data(json)
-  answer = JSON.parse(json) # what may succeed later is like a broken connection
+  answer = JSON.parse(json) # retryable errors are handled like a broken connection
   answer["errors"]&.each { |e| raise e["extensions"]["retryable"] ? IOError : RuntimeError, "#{e["extensions"]["code"]}: #{e["message"]}" }
   answer["data"]
 end
@@ -43,7 +43,7 @@ end
 def feed(id, bytes)
   mutate("writeStdin", "offset", executionId: id, base64: [bytes].pack("m0"), close: true)
 rescue RuntimeError => error
-  raise unless error.message.start_with?("CONFLICT") # it may end without reading
+  raise unless error.message.start_with?("CONFLICT") # the program may end without reading its input
 end
 
 runner = mutate("claimRunner", "runner { id }", environmentId: "python", waitFor: 20, inactivityTimeout: 60)["runner"]["id"]

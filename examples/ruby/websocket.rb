@@ -1,5 +1,5 @@
 # Runs a Python program on Rockpool, and follows it over a WebSocket with
-# faye-websocket, as CodeOcean does, however often the connection breaks:
+# faye-websocket, as CodeOcean does. It reconnects when the connection breaks:
 #   printf 'Ada\nGrace\n' | ruby examples/ruby/websocket.rb examples/hello.py
 require "faye/websocket"
 require "json"
@@ -21,7 +21,7 @@ def mutate(name, fields, **input) =
 def feed(id, bytes)
   mutate("writeStdin", "offset", executionId: id, base64: [bytes].pack("m0"), close: true)
 rescue RuntimeError => error
-  raise unless error.message.start_with?("CONFLICT") # it may end without reading
+  raise unless error.message.start_with?("CONFLICT") # the program may end without reading its input
 end
 
 def follow(id, after = nil, &block) # calls the block with each event once: after a broken connection it resumes

@@ -7,7 +7,7 @@ import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 
 const rockpool = process.env.ROCKPOOL_SERVER ?? "http://127.0.0.1:8080";
-const token = process.env.ROCKPOOL_TOKEN; // of the role CLIENT; it never leaves this server
+const token = process.env.ROCKPOOL_TOKEN; // with the role CLIENT; it never leaves this server
 const program = `import time
 for n in range(10):
     print("line", n, flush=True)

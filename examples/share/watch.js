@@ -22,7 +22,7 @@ export async function* watch({ rockpool, executionId, grant }) {
       }
     } catch (error) {
       if (error instanceof Refused) throw error;
-      // The connection broke.
+      // The connection broke: connect again.
     }
   }
 }
@@ -34,7 +34,7 @@ async function* results(rockpool, grant, variables) {
     headers: { "Content-Type": "application/json", Accept: "text/event-stream", Authorization: `Bearer ${grant}` },
     body: JSON.stringify({ query: subscription, variables }),
   });
-  if (!response.ok) return yield await response.json(); // the grant has ended, for example
+  if (!response.ok) return yield await response.json(); // for example, the grant has ended
   const decoder = new TextDecoder();
   const reader = response.body.getReader();
   try {
@@ -42,7 +42,7 @@ async function* results(rockpool, grant, variables) {
       const { done, value } = await reader.read();
       if (done) return;
       const lines = (text + decoder.decode(value, { stream: true })).split("\n");
-      text = lines.pop(); // not whole yet
+      text = lines.pop(); // incomplete as yet
       for (const line of lines) if (line.startsWith("data: {")) yield JSON.parse(line.slice("data: ".length));
     }
   } finally {

@@ -1,4 +1,4 @@
-// Asks a server by POST, and follows executions over WebSockets.
+// Sends operations by POST, and follows executions over WebSockets.
 import { setTimeout as pause } from "node:timers/promises";
 import type { GraphQLFormattedError } from "graphql";
 import { createClient } from "graphql-ws";
@@ -25,7 +25,7 @@ export function ask<Data>(query: string, variables: Record<string, unknown>): Pr
   return post<Data>({ "Content-Type": "application/json" }, JSON.stringify({ query, variables }));
 }
 
-/** Sends a mutation with a file as its variable $file, as the GraphQL multipart request spec has it. */
+/** Sends a mutation with a file as its variable $file, as in the GraphQL multipart request spec. */
 export function upload<Data>(query: string, variables: Record<string, unknown>, file: Blob): Promise<Data> {
   const form = new FormData();
   form.set("operations", JSON.stringify({ query, variables: { ...variables, file: null } }));

@@ -1,4 +1,4 @@
-// Runs a Python program on Rockpool, and follows it however often the connection breaks:
+// Runs a Python program on Rockpool, and follows it. It reconnects when the connection breaks:
 //
 //   printf 'Ada\nGrace\n' | npx tsx run.ts ../hello.py
 import { openAsBlob } from "node:fs";
@@ -27,7 +27,7 @@ try {
   await ask(`mutation($input: WriteStdinInput!) { writeStdin(input: $input) { offset } }`, {
     input: { executionId, base64: stdin, close: true },
   }).catch((error: unknown) => {
-    if (!(error instanceof Refused) || error.error.extensions?.code !== "CONFLICT") throw error; // it may end without reading
+    if (!(error instanceof Refused) || error.error.extensions?.code !== "CONFLICT") throw error; // the program may end without reading its input
   });
 
   for await (const { stream, base64, execution } of follow(executionId)) {

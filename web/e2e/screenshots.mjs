@@ -1,6 +1,7 @@
-// Pictures of every page, light, dark and narrow, in docs/screenshots.
+// Pictures of every page, light, dark and narrow, and the README's animated one, in docs/screenshots.
 import { mkdir } from "node:fs/promises";
 import { launch, open } from "./browser.mjs";
+import { film } from "./film.mjs";
 import { sample } from "./sample.mjs";
 import { Server } from "./server.mjs";
 
@@ -8,6 +9,7 @@ const to = process.env.SCREENSHOTS ?? new URL("../../docs/screenshots/", import.
 await mkdir(to, { recursive: true });
 const [server, browser] = await Promise.all([Server.start(), launch()]);
 try {
+  await film(browser, server, `${to}/film.webp`);
   // A past for the lines: samples are ten seconds apart.
   const until = Date.now() + 120_000;
   while (!process.env.QUICK && Date.now() < until) {
