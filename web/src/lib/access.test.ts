@@ -19,11 +19,11 @@ test.each(Object.entries(table))("%s", (need, [all, one]) => {
   expect([which(null), which("a")]).toEqual([all, one]);
 });
 
-test("one that isn't known, and a grant, meet nothing", () => {
+test("an unknown caller and a grant have no access", () => {
   for (const need of Object.values(needs)) expect([meets(undefined, need), meets(caller(null), need)]).toEqual([false, false]);
 });
 
-test("what is another tenant's is only read", () => {
+test("a caller doesn't own another tenant's objects", () => {
   expect([owns(undefined, "a"), owns(caller("ADMIN"), "a"), owns(caller("ADMIN", "a"), "a"), owns(caller("ADMIN", "b"), "a")]).toEqual([false, true, true, false]);
 });
 

@@ -17,7 +17,7 @@ afterEach(() => {
   sessionStorage.clear();
 });
 
-test("data is returned, the token sent", async () => {
+test("the token is sent, and data is returned", async () => {
   session.set("sesame", false);
   const fetch = answers(200, { data: { version: "1" } });
   expect(await request(document, {})).toEqual({ version: "1" });
@@ -29,7 +29,7 @@ test("an error has its code and field", async () => {
   await expect(request(document, {})).rejects.toMatchObject({ message: "must be less", code: "INVALID_INPUT", field: "input.poolSize", retryable: false });
 });
 
-test("an error beside data is an error, unless both are asked for", async () => {
+test("an error with data is thrown, except by requestBoth", async () => {
   const errors = [{ message: "some are missing", extensions: { code: "CLUSTER_UNAVAILABLE" } }];
   answers(200, { data: { version: "1" }, errors });
   await expect(request(document, {})).rejects.toMatchObject({ code: "CLUSTER_UNAVAILABLE" });
@@ -49,12 +49,12 @@ test.each([
   expect(session.wanted()).toBe(true);
 });
 
-test("a server that isn't there can be asked again", async () => {
+test("an unreachable server is a retryable error", async () => {
   vi.stubGlobal("fetch", () => Promise.reject(new TypeError("failed")));
   await expect(request(document, {})).rejects.toMatchObject({ code: "UNREACHABLE", retryable: true });
 });
 
-test("what isn't JSON is an error too", async () => {
+test("a response that isn't JSON is an error", async () => {
   answers(502, "<html>bad gateway</html>");
   await expect(request(document, {})).rejects.toMatchObject({ message: expect.stringContaining("502"), retryable: true });
 });

@@ -3,14 +3,14 @@ import { credentials, session } from "./session";
 
 afterEach(() => session.forget());
 
-test("a token is kept by the tab, and by nothing else", () => {
+test("a token is stored only for the tab", () => {
   session.want();
   session.set("secret", false);
   expect([session.wanted(), session.token(), localStorage.length]).toEqual([false, "secret", 0]);
   expect(credentials()).toEqual({ Authorization: "Bearer secret" });
 });
 
-test("only who asks for it is remembered, until it is forgotten or replaced", () => {
+test("a token is remembered only on request, until it is forgotten or replaced", () => {
   session.set("secret", true);
   sessionStorage.clear(); // as in another tab
   expect(session.token()).toBe("secret");
@@ -22,7 +22,7 @@ test("only who asks for it is remembered, until it is forgotten or replaced", ()
   expect(credentials()).toEqual({});
 });
 
-test("a grant is used instead of the token, which stays; neither is stored for it, nor asked for", async () => {
+test("a grant replaces the token in requests, isn't stored, and causes no prompt", async () => {
   vi.resetModules();
   const other = await import("./session"); // as in the document of a shared page
   other.session.set("secret", true);
@@ -33,7 +33,7 @@ test("a grant is used instead of the token, which stays; neither is stored for i
   expect(JSON.stringify([Object.values(localStorage), Object.values(sessionStorage)])).not.toContain("rpg_");
 });
 
-test("a person may want another token", () => {
+test("the user can request another token", () => {
   session.set("secret", false);
   session.change();
   expect([session.wanted(), session.asked()]).toEqual([true, true]);
@@ -43,7 +43,7 @@ test("a person may want another token", () => {
   session.without();
 });
 
-test("a token that isn't kept is still wanted", () => {
+test("a token that couldn't be stored is still required", () => {
   session.want();
   vi.stubGlobal("localStorage", { getItem: () => null, removeItem: () => {}, setItem: () => expect.fail("full") });
   expect(session.set("secret", true)).toBe(false);

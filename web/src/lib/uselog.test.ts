@@ -43,13 +43,13 @@ test.each([
   expect(variables).toEqual({ executionId: "x", after });
 });
 
-test("what has printed has started", async () => {
+test("output implies that the execution has started", async () => {
   expect((await opened(0)).current.started).toBe(false);
   cleanup();
   expect((await opened(1)).current.started).toBe(true);
 });
 
-test("that events are refused stays, whatever pages come", async () => {
+test("a refused subscription stays reported after pages load", async () => {
   const log = await opened(1);
   act(() => sink.next({ data: { executionEvents: { __typename: "ExecutionOutput", cursor: "next" } } }));
   act(() => sink.next({ errors: [{ message: "not yours", extensions: { code: "FORBIDDEN" } }] } as unknown as Parameters<Sink["next"]>[0]));
@@ -59,7 +59,7 @@ test("that events are refused stays, whatever pages come", async () => {
   expect(log.current.error?.message).toBe("not yours");
 });
 
-test("the first output is asked for at once, a flood ten times a second, and the end at once", async () => {
+test("the first output and the end are requested immediately, more output at most ten times a second", async () => {
   const log = await opened(0);
   const asked = () => vi.mocked(request).mock.calls.length;
   const says = (event: { __typename: string; [part: string]: unknown }) => act(() => sink.next({ data: { executionEvents: { cursor: "next", ...event } } }));
@@ -83,7 +83,7 @@ test("the first output is asked for at once, a flood ten times a second, and the
   expect(asked() - before).toBe(12);
 });
 
-test("the end is known even where its page fails", async () => {
+test("the end is known even if its page fails", async () => {
   const log = await opened(1);
   vi.mocked(request).mockRejectedValue(new ServerError("not yours"));
   act(() => sink.next({ data: { executionEvents: { __typename: "ExecutionFinished", cursor: "next", execution: { state: "FINISHED" } } } }));
@@ -91,7 +91,7 @@ test("the end is known even where its page fails", async () => {
   expect([log.current.error?.message, log.current.end?.state]).toEqual(["not yours", "FINISHED"]);
 });
 
-test("without an execution nothing is asked, and it is known that there are no lines", async () => {
+test("without an execution nothing is requested, and the log is ready and empty", async () => {
   vi.mocked(request).mockClear();
   const { result } = renderHook(() => useSearchedLog(undefined));
   act(() => result.current.onWanted("x"));

@@ -4,7 +4,7 @@ import { SkipLink } from "./frame";
 
 afterEach(cleanup);
 
-test("the way past the navigation leads to the content, and leaves the address as it is", () => {
+test("the skip link focuses the content and keeps the address", () => {
   window.history.replaceState(null, "", "/executions/x#L3-L5");
   render(
     <>

@@ -79,26 +79,26 @@ test("an error without a page is a failure", async () => {
   expect((await waitFor(() => screen.getByRole("alert"))).textContent).toContain("it is down");
 });
 
-test.each(["1e10", "48", "-1", "x"])("an age of %s, which isn't offered, is any time", async (age) => {
+test.each(["1e10", "48", "-1", "x"])("the invalid age %s means any time", async (age) => {
   const asked = show(`/access/audit?age=${age}`, null, { data: log });
   await waitFor(() => screen.getByText("1 entry"));
   expect(asked.at(-1)).toMatchObject({ from: null });
   expect((screen.getByLabelText("Time") as HTMLSelectElement).value).toBe("");
 });
 
-test("an age that is offered narrows the log", async () => {
+test("a valid age filters the log", async () => {
   const asked = show("/access/audit?age=24", null, { data: log });
   await waitFor(() => screen.getByText("1 entry"));
   expect(Date.now() - Date.parse(asked.at(-1)!.from as string)).toBeGreaterThanOrEqual(24 * 3_600_000);
 });
 
-test.each([["?outcome=failed", true], ["?outcome=ok", false], ["?outcome=x", null], ["", null]])("an outcome in the address narrows the log: %s", async (address, failed) => {
+test.each([["?outcome=failed", true], ["?outcome=ok", false], ["?outcome=x", null], ["", null]])("an outcome in the address filters the log: %s", async (address, failed) => {
   const asked = show(`/access/audit${address}`, null, { data: log });
   await waitFor(() => screen.getByText("1 entry"));
   expect(asked.at(-1)).toMatchObject({ failed });
 });
 
-test("the outcome is chosen", async () => {
+test("choosing an outcome filters the log", async () => {
   const asked = show("/access/audit", null, { data: log });
   await waitFor(() => screen.getByText("1 entry"));
   fireEvent.change(screen.getByLabelText("Outcome"), { target: { value: "failed" } });
@@ -128,7 +128,7 @@ function serves(n: number) {
 const never = new AbortController().signal;
 const ids = (rows: readonly Entry[]) => [rows.length, rows[0]?.id, rows.at(-1)?.id];
 
-test("a refresh asks for new entries only, however many came", async () => {
+test("a refresh queries only new entries", async () => {
   const { log, asked } = serves(500);
   const { page, refresh } = entriesOf({ action: "claimRunner" });
   const first = await refresh({ rows: [], total: 0, end: null, more: false }, never);
@@ -144,7 +144,7 @@ test("a refresh asks for new entries only, however many came", async () => {
   await waitFor(async () => expect(ids((await refresh(after, never)).rows)).toEqual([650, "1749", "1100"]));
 });
 
-test("a refresh says anew what the server said beside the entries", async () => {
+test("a refresh shows the server's note again", async () => {
   const errors = [{ message: "3 entries are missing here", extensions: { code: "CLUSTER_UNAVAILABLE" } }];
   const { refresh } = entriesOf({});
   vi.stubGlobal("fetch", async () => Response.json({ data: log }));
@@ -157,7 +157,7 @@ test("a refresh says anew what the server said beside the entries", async () => 
   expect((await refresh(missing, never)).note).toBeUndefined();
 });
 
-test("a button says what the log is narrowed to, and that a click ends that", async () => {
+test("an active filter is a button that removes it", async () => {
   show("/access/audit?actor=t1&object=r1", null, { data: log });
   await waitFor(() => screen.getByText("1 entry"));
   fireEvent.click(screen.getByRole("button", { name: "Only caller t1: show all callers" }));

@@ -28,7 +28,7 @@ test.each([
   expect(standing(token(change), now)).toMatchObject({ ended, text });
 });
 
-test("those that can be used come first; of those that ended, what they made can be revoked", () => {
+test("valid tokens come first; ended ones offer to revoke the tokens created with them", () => {
   const revoke = vi.fn();
   const tokens = [token({ id: "a", name: "old" }), token({ id: "b", name: "gone", createdAt: "2026-11-21T00:00:00Z", revokedAt: "2026-11-21T01:00:00Z" }), token({ id: "c", name: "new", createdAt: "2026-11-21T02:00:00Z" })];
   const { container } = render(<TokenList tokens={tokens} allTenants={false} onRevoke={revoke} />);
@@ -46,7 +46,7 @@ test("each says which token made it: by name where that is listed", () => {
   expect(Object.fromEntries([...container.querySelectorAll("tbody tr")].map(({ children }) => [children[0]!.textContent, children[at]!.textContent]))).toEqual({ root: "–", made: "root", lost: "…0000abcd" });
 });
 
-test("a name is text, and a tenant is shown where there can be several", () => {
+test("a name is shown as text, and the tenant for callers with several", () => {
   const tokens = [token({ name: "<script>alert(1)</script>\u202e", tenant: "a" })];
   const { container, rerender } = render(<TokenList tokens={tokens} allTenants onRevoke={() => {}} />);
   expect(container.querySelector("script")).toBeNull();

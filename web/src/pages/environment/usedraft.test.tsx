@@ -34,7 +34,7 @@ test.each([
   expect([result.current.silent, result.current.put.error?.message]).toEqual(["", "the registry r.example can't be reached"]);
 });
 
-test("what can never fit isn't sent", async () => {
+test("a resource above the limit isn't sent", async () => {
   const sent = vi.fn();
   vi.stubGlobal("fetch", sent);
   const machine = { ...unknownMachine, largestRunner: { cpuMHz: 4000, memoryMiB: 100, processes: 1000, workspaceMiB: 1000 } };

@@ -50,7 +50,7 @@ function serve(role: Role | null, rows: unknown[]) {
   return asked;
 }
 
-test("who may cancel has a checkbox for each that hasn't ended", async () => {
+test("callers with the access have a checkbox for each unfinished execution", async () => {
   serve("CLIENT", [row("a", "RUNNING"), row("b", "FINISHED"), row("c", "PENDING")]);
   await screen.findByText("python3 a.py");
   expect(screen.getAllByRole("checkbox").map((box) => box.getAttribute("aria-label"))).toEqual(["Select all loaded rows", "Choose python3 a.py", "Choose python3 c.py"]);
@@ -60,14 +60,14 @@ test("who may cancel has a checkbox for each that hasn't ended", async () => {
   expect(screen.getByText("Cancel 1 execution?")).toBeTruthy();
 });
 
-test.each(["OBSERVER", null] as const)("who may not has none: %s", async (role) => {
+test.each(["OBSERVER", null] as const)("callers without the access have no checkboxes:: %s", async (role) => {
   serve(role, [row("a", "RUNNING")]);
   await screen.findByText("python3 a.py");
   expect(screen.queryAllByRole("checkbox")).toEqual([]);
   expect(screen.queryByRole("button", { name: /^Cancel/ })).toBeNull();
 });
 
-test("a click on a label asks for it, and going back does not any more", async () => {
+test("a click on a label filters by it, and going back removes the filter", async () => {
   const asked = serve("OBSERVER", [row("a", "RUNNING")]);
   fireEvent.click(await screen.findByText("user=ada"));
   await waitFor(() => expect(asked.at(-1)).toMatchObject({ labels: [{ name: "user", value: "ada" }] }));

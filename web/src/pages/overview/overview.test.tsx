@@ -12,7 +12,7 @@ test.each([
   ["DEGRADED" as const, [part("cluster", "OK"), part("pool big", "DEGRADED")], "Degraded: pool big"],
   ["DOWN" as const, [part("pool big", "DEGRADED"), part("store", "DOWN")], "Down: store, pool big"],
   ["DOWN" as const, [part("pool a", "DEGRADED"), part("pool b", "DEGRADED"), part("store", "DOWN")], "Down: store and 2 more"],
-])("%s names what is wrong", (status, components, says) => {
+])("%s names the failing components", (status, components, says) => {
   const { container } = render(<Verdict health={{ status, components }} />);
   expect(container.textContent).toBe(says);
 });
@@ -28,7 +28,7 @@ test.each([
   expect(title.split("\n").length).toBe(1 + failed.length);
 });
 
-test("room in the cluster is shown to those who may see it", () => {
+test("capacity is shown only to callers with access to it", () => {
   const activity = { executionsRunning: 3, executionsPending: 0, failuresPerMinute: 0, claimsWaiting: 1, draining: false };
   const health = { status: "OK" as const, components: [part("cluster", "OK")], attacks: null };
   const { container, rerender } = render(<Summary environments={[{ pool: { idle: 2, claimed: 0 } }]} activity={activity} capacity={undefined} health={health} />);

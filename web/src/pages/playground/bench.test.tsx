@@ -35,7 +35,7 @@ function Shown({ args = "" }) {
 }
 const run = () => act(async () => void fireEvent.click(screen.getByRole("button", { name: "Run" })));
 
-test("a program is saved before it runs, and its result is brought into sight", async () => {
+test("a program is saved before it runs, and its result is scrolled into view", async () => {
   render(<Shown />);
   await run();
   expect(done).toEqual(["show the result", "save", "claim"]);

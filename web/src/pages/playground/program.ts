@@ -59,7 +59,7 @@ export function wrongArguments({ command, args }: Program): string | undefined {
   if (!values) return "A quote in the arguments has no end";
   const line = split(command);
   if (values.length === 0 || !line?.closed || line.places) return undefined;
-  return 'Arguments can\'t be added at the end of this command: write "$@" where they belong';
+  return `Arguments can't be added at the end of this command: write "$@" where they belong`;
 }
 
 /** mainOf returns the index of the main file, the first that the command names; undefined if it names none. */

@@ -16,13 +16,13 @@ test.each<[Phase | undefined, Parameters<typeof stateOf>[1], string, string]>([
   [started, execution("PENDING"), "Starting", "Waiting to start."],
   [started, execution("RUNNING"), "Running", "The program is running."],
   [started, execution("FINISHED"), "Cancelled", "Cancelled."],
-])("%#", (phase, of, text, says) => expect(stateOf(phase, of, undefined)).toMatchObject({ text, says }));
+])("%#", (phase, of, text, says) => expect(stateOf(phase, of, undefined)).toMatchObject({ text, detail: says }));
 
-test("an input that is incomplete is said", () => {
+test("an incomplete input is reported", () => {
   expect(failureOf(started)).toBeUndefined();
   expect(failureOf({ ...started, unfed: new ServerError("refused") })?.message).toBe("The program didn't get all of its standard input: refused");
 });
 
-test("a program from a link says that nobody has run it", () => {
+test("a program from a link says that it hasn't run", () => {
   expect(stateOf(undefined, execution("PENDING"), undefined, true).detail).toBe("Loaded from a link. Not run yet.");
 });

@@ -22,7 +22,7 @@ function server() {
 const button = () => screen.getByRole("button", { name: "Claim it", hidden: true });
 const described = () => document.getElementById(button().getAttribute("aria-describedby")!)!.textContent;
 
-test("the dialog says why it can't claim, and leads to what is missing", async () => {
+test("the dialog says why it can't claim, and focuses the missing choice", async () => {
   const claims = server();
   render(<ClaimDialog open environment="" onClose={() => {}} />);
   expect(button().getAttribute("aria-disabled")).toBe("true");

@@ -14,7 +14,7 @@ const expired = new ServerError("the grant has expired: ask for a new one with c
 const shown = (props: Partial<SharedPageProps>) =>
   render(<SharedPage usable execution={running as never} until="2026-11-22T00:00:00Z" searched={searched} error={undefined} retry={() => {}} tools={<i>download</i>} {...props} />).container;
 
-test("it shows the execution, and leads nowhere", () => {
+test("the shared page shows the execution and has no links", () => {
   const container = shown({});
   expect(container.textContent).toContain("Running");
   expect(container.textContent).toContain("'<img src=x>'");
@@ -34,7 +34,7 @@ test.each([
   expect(screen.queryByRole("button")).toBeNull();
 });
 
-test("one that ends while it is watched keeps what was printed", () => {
+test("a link that ends while watched keeps the shown output", () => {
   const container = shown({ error: expired });
   expect(screen.getByRole("alert").textContent).toContain("This link is no longer valid");
   expect(container.querySelector("[role=log]")).toBeTruthy();
@@ -42,11 +42,11 @@ test("one that ends while it is watched keeps what was printed", () => {
   expect(container.textContent).toContain("No output while the link was valid");
 });
 
-test("one without a grant says so, and nothing is asked", () => {
+test("a link without a grant is reported, and nothing is requested", () => {
   expect(shown({ usable: false, execution: undefined }).textContent).toContain("This link is incomplete");
 });
 
-test("a server that doesn't answer can be asked again", () => {
+test("an unreachable server offers a retry", () => {
   shown({ execution: undefined, error: new ServerError("The server doesn't answer.", "UNREACHABLE", "", true) });
   expect(screen.getByRole("button", { name: "Try again" })).toBeTruthy();
 });
