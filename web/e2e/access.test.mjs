@@ -22,7 +22,7 @@ after(async () => {
 for (const colorScheme of ["light", "dark"]) {
   for (const width of [1280, 360]) {
     test(`axe finds nothing, ${colorScheme}, ${width} px wide`, async () => {
-      // axe is a script of ours, not of the page, whose policy would refuse it.
+      // axe is an injected script, which the page's policy would refuse.
       const page = await open(browser, { colorScheme, viewport: { width, height: 800 }, bypassCSP: true });
       const found = [];
       for (const { name, address, ready } of pages) {
@@ -72,7 +72,7 @@ test("axe finds nothing in dialogs", async () => {
   await page.context().close();
 });
 
-test("a view that can't load says so, and loads when it is tried again", async () => {
+test("a view that can't load shows the error, and loads after a retry", async () => {
   const page = await open(browser, { viewport: { width: 360, height: 800 }, bypassCSP: true });
   const found = [];
   for (const { name, address, ready } of pages.filter((one) => !["new-environment", "replay"].includes(one.name))) {
@@ -83,14 +83,14 @@ test("a view that can't load says so, and loads when it is tried again", async (
     const again = page.locator("role=button[name='Try again']");
     if ((await again.count()) === 0) found.push(`${name} has no way on`);
     await page.unroute("**/graphql");
-    await again.evaluateAll((buttons) => buttons[0]?.click()); // some try by themselves, and are quicker
+    await again.evaluateAll((buttons) => buttons[0]?.click()); // some pages retry automatically and are faster
     await page.waitForSelector(ready);
   }
   assert.deepEqual(found, []);
   await page.context().close();
 });
 
-test("a view in which there is nothing says what to do", async () => {
+test("an empty view says what to do", async () => {
   const page = await open(browser, { viewport: { width: 360, height: 800 }, bypassCSP: true, colorScheme: "dark" });
   const found = [];
   const { environments } = await server.ask(`{ environments { id } }`);

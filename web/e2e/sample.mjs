@@ -1,6 +1,6 @@
-// A server with something to show, and the pages that show it.
+// A server with sample data, and the pages that show it.
 
-/** Makes what pages show, and returns each page with what tells that it is there. */
+/** Creates the sample data, and returns each page with the selector that shows that it is ready. */
 export async function sample(server) {
   await server.ask(`mutation { putEnvironment(input: {id: "big", poolSize: 2, resources: {memoryMiB: 900000}}) { created } }`);
   const python = `import sys, time
@@ -35,7 +35,7 @@ print("\\033[36mdone\\033[0m")`;
     in: { environmentId: "shell", waitFor: 60, shell: "sleep 0.1; exit $1", build: { shell: "echo building" }, cases: ["0", "0", "1", "0"].map((status) => ({ args: [status] })) },
   });
   await server.ask(`mutation { putTenant(input: {id: "course-1", weight: 2, quotas: {runners: 10, cpuSecondsPerDay: 36000}}) { created } }`);
-  // It waits for as long as it may: there is no room for it.
+  // This claim waits until its timeout, because its runner doesn't fit.
   server.begin(`mutation { claimRunner(input: {environmentId: "big", waitFor: 3600}) { runner { id } } }`);
   const { createGrant } = await server.ask(`mutation($in: CreateGrantInput!) { createGrant(input: $in) { token } }`, { in: { executionId: execution, rights: ["WATCH"] } });
   return [

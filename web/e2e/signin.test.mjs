@@ -41,7 +41,7 @@ test("a person signs in from the dialog, comes back to the same page, and signs 
   await page.waitForSelector("dd >> text=ADMIN");
   const explorer = await page.context().newPage();
   await explorer.goto(`${server.url}/graphiql`);
-  await explorer.waitForSelector(".graphiql-execute-button[aria-haspopup=menu]"); // it has read the first tab, and will not do so later
+  await explorer.waitForSelector(".graphiql-execute-button[aria-haspopup=menu]"); // it has read the first tab
   await explorer.click(".graphiql-tab-button >> text=Environments");
   await explorer.waitForSelector(".graphiql-execute-button:not([aria-haspopup])");
   assert.equal(await explorer.locator("dialog[open]").count(), 0);

@@ -1,5 +1,5 @@
-// A server that wants a token: who has none is asked, in every tab; it is in no
-// address, and kept only as long as was asked for.
+// A server that requires a token. Every tab without one asks for it. The token is in no address, and is kept only as
+// long as the user chose.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { answers, launch, open, test } from "./browser.mjs";
@@ -18,7 +18,7 @@ after(async () => {
   await server?.stop();
 });
 
-/** Tabs of one browser, and all addresses that they asked for. */
+/** Tabs of one browser, and all addresses that they requested. */
 async function visitor() {
   const first = await open(browser);
   const context = first.context();
@@ -42,7 +42,7 @@ async function give(page, text, { remember = false } = {}) {
 const overview = ".pool-row >> text=shell";
 const stored = (page) => page.evaluate(() => JSON.stringify(Object.entries(localStorage)));
 
-test("a tab asks for the token, another one and GraphiQL ask again, and it is in no address", async () => {
+test("each tab and GraphiQL ask for the token, and it is in no address", async () => {
   const { context, asked, tab, first } = await visitor();
   const page = await tab("/", first);
   await give(page, "a wrong one");
@@ -68,7 +68,7 @@ test("a tab asks for the token, another one and GraphiQL ask again, and it is in
   await context.close();
 });
 
-test("who asks to be remembered is, by every tab, until it is forgotten", async () => {
+test("a remembered token is used by all tabs until it is forgotten", async () => {
   const { context, tab, first } = await visitor();
   const page = await tab("/", first);
   await give(page, token, { remember: true });
@@ -83,7 +83,7 @@ test("who asks to be remembered is, by every tab, until it is forgotten", async 
   await context.close();
 });
 
-test("behind the prompt no page shows an error; closed, the page says what it needs", async () => {
+test("behind the prompt no page shows an error; after closing it, the page says that it needs a token", async () => {
   const { context, tab, first } = await visitor();
   const addresses = ["/", "/environments/shell", "/new-environment", "/runners", "/executions", "/executions/none", "/executions/none/replay", "/batches", "/batches/none", "/playground", "/terminal", "/terminal/none", "/operations", "/access/tokens", "/access/tenants", "/access/queue", "/access/audit", "/access/you"];
   for (const address of addresses) {
@@ -95,7 +95,7 @@ test("behind the prompt no page shows an error; closed, the page says what it ne
     assert.deepEqual(await page.locator("main [role=alert], main .notice").allTextContents(), [], address);
     assert.equal(await page.locator("main h1").count(), 1, address);
   }
-  await first.goto(`${server.url}/access/you`); // which asks once
+  await first.goto(`${server.url}/access/you`); // a page with one request
   await first.waitForSelector("dialog >> text=This server requires a token");
   await first.keyboard.press("Escape");
   await first.waitForSelector(".notice.warn >> text=This page needs a token");

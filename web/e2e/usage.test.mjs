@@ -1,4 +1,4 @@
-// What runs is measured while somebody looks at it.
+// Resource usage is measured while a page shows it.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { launch, open, test } from "./browser.mjs";
@@ -15,7 +15,7 @@ after(async () => {
   await server?.stop();
 });
 
-test("a program that holds memory is seen holding it, on its page and among the runners, and then what it used", async () => {
+test("memory usage shows on the execution's page and in the table of runners, and its peak after the end", async () => {
   const { claimRunner } = await server.ask(`mutation { claimRunner(input: {environmentId: "python", waitFor: 60}) { runner { id } } }`);
   const runnerId = claimRunner.runner.id;
   const program = "import sys\nheld = b'x' * (100 << 20)\nprint('holds', flush=True)\nsys.stdin.read()";

@@ -1,4 +1,4 @@
-// What a person does with the dashboard, in a real browser, with real runners.
+// The main uses of the dashboard, in a real browser with real runners.
 import assert from "node:assert/strict";
 import { after, afterEach, before } from "node:test";
 import { launch, open, test } from "./browser.mjs";
@@ -44,11 +44,11 @@ test("a first visit comes to a running Python program within five clicks", async
   assert.ok(clicks <= 5);
 });
 
-test("another tab gets a change from its subscription", async () => {
+test("another tab receives a change by its subscription", async () => {
   const [one, two] = await Promise.all([visit("/environments/shell"), visit("/")]);
   const row = two.locator(".pool-row", { hasText: "shell" });
   await row.locator("text=2 idle").waitFor();
-  await two.route("**/graphql", () => {}); // what it asks for isn't answered: what comes, comes by the subscription
+  await two.route("**/graphql", () => {}); // its requests get no response, so changes can only come by the subscription
   await one.locator("details.advanced:not([open]) > summary").click();
   await one.fill("[aria-label='Warm runners, as a slider'] ~ input", "3");
   await one.waitForSelector("text=1 more runner will be started.");
@@ -58,7 +58,7 @@ test("another tab gets a change from its subscription", async () => {
   await one.locator("text=3 idle").waitFor();
 });
 
-test("wrong values are told at their field, by the server", async () => {
+test("the server's errors show at their fields", async () => {
   const page = await visit("/new-environment");
   await page.fill("label:text-is('Name') ~ input", "web test");
   await page.click("text=Create the environment");
@@ -78,7 +78,7 @@ test("wrong values are told at their field, by the server", async () => {
   await page.waitForSelector("text=must be a whole number");
 });
 
-test("an environment is made, copied and deleted, which says what goes", async () => {
+test("an environment is created, copied and deleted, and the dialog says what is deleted", async () => {
   const page = await visit("/new-environment");
   await page.fill("label:text-is('Name') ~ input", "webtest");
   await page.click("text=Create the environment");
@@ -100,7 +100,7 @@ test("an environment is made, copied and deleted, which says what goes", async (
   await page.locator(".pool-row", { hasText: "webtest" }).first().waitFor({ state: "detached" });
 });
 
-test("a runner is claimed and released, and the dialog says why it can't be claimed yet", async () => {
+test("a runner is claimed and released, and the dialog says why it can't claim yet", async () => {
   const page = await visit("/runners");
   await page.click("text=Claim a runner");
   await page.waitForSelector("dialog >> text=Choose the environment first.");
@@ -117,7 +117,7 @@ test("a runner is claimed and released, and the dialog says why it can't be clai
   await claimed.waitFor({ state: "detached" });
 });
 
-test("an execution is fed, signalled and cancelled, and its outcome is told in words", async () => {
+test("an execution gets input, signals and a cancellation, and shows its outcome", async () => {
   const { claimRunner } = await server.ask(`mutation { claimRunner(input: {environmentId: "shell", waitFor: 60}) { runner { id } } }`);
   const start = async (shell, more = {}) =>
     (await server.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, { in: { runnerId: claimRunner.runner.id, shell, stdin: true, timeLimit: 600, ...more } })).startExecution.execution.id;
@@ -145,7 +145,7 @@ test("an execution is fed, signalled and cancelled, and its outcome is told in w
   await server.ask(`mutation($id: ID!) { releaseRunner(id: $id) { released } }`, { id: claimRunner.runner.id });
 });
 
-test("a file that somebody else changed is only overwritten when that is meant", async () => {
+test("a file changed by others is overwritten only after a confirmation", async () => {
   const { claimRunner } = await server.ask(`mutation { claimRunner(input: {environmentId: "shell", waitFor: 60}) { runner { id } } }`);
   const runnerId = claimRunner.runner.id;
   const update = (change) => server.ask(`mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written deleted } }`, { in: { runnerId, ...change } });
@@ -209,7 +209,7 @@ test("a link reproduces a program, and the calls behind it work", async () => {
   assert.match(done.stdout, /Hello, it's me!/, done.stderr);
 });
 
-test("what a program prints does nothing to the page", async () => {
+test("a program's output can't affect the page", async () => {
   const hostile = `printf '<img src=x onerror=alert(1)><script>alert(2)</script>\\n'; printf '\\033]0;owned\\007\\033]52;c;b3duZWQ=\\007\\033]8;;javascript:alert(1)\\007click\\033]8;;\\007\\n\\033[31mred\\033[0m\\n'`;
   const id = await server.run(hostile);
   await server.end(id);

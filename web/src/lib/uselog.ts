@@ -116,7 +116,7 @@ export function useLog(id: string | undefined, stream: Stream | undefined): Log 
           rows.trim(from, to);
           if (!page.counted) grown = true;
           show({ ready: true, error: undefined, ...(page.total > 0 && { started: true }), ...(ended && { end: ended, started: true }) });
-          // Without output the events begin with the start. The total of one stream doesn't say whether there is output.
+          // Without output, events begin with the start. One stream's total doesn't say whether there is output.
           if (page.counted) following ??= subscribe(stream === undefined && page.total === 0 ? null : page.cursor);
           if ("skip" in wanted && page.lines.length === 0) break;
         }
