@@ -3,7 +3,7 @@ import { describeCaller, describeNeed, meets, needs, owns, roles, type Caller, t
 
 const caller = (role: Role | null, tenant: string | null = null): Caller => ({ kind: role ? "TOKEN" : "GRANT", name: "n", role, tenant });
 
-// Who may do what, for all tenants and for one.
+// The roles with each access, for callers of all tenants and of one.
 const table: Record<Needed, [all: Role[], one: Role[]]> = {
   use: [["CLIENT", "OPERATOR", "ADMIN"], ["CLIENT", "OPERATOR", "ADMIN"]],
   change: [["OPERATOR", "ADMIN"], ["OPERATOR", "ADMIN"]],

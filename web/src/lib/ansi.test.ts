@@ -19,7 +19,7 @@ test("an incomplete sequence is held back", () => {
   expect(complete("text\x1b")).toBe("text");
   expect(complete("text\x1b]0;a title")).toBe("text");
   expect(complete("text\x1b[31m")).toBe("text\x1b[31m");
-  // What never ends isn't held for ever.
+  // An endless sequence isn't held back forever.
   const endless = `\x1b]0;${"x".repeat(10_000)}`;
   expect(complete(endless)).toBe(endless);
 });

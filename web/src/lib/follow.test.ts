@@ -8,7 +8,7 @@ import { session } from "./session";
 
 const document = parse("subscription S($after: String) { tick(after: $after) }") as unknown as TadaDocumentNode<{ tick: number }, { after: number | null }>;
 
-/** A connection whose other end is the test. */
+/** A connection that the test controls. */
 class Wire {
   readonly attempts: { variables: unknown; sink: Sink; released: boolean }[] = [];
   losses = 0;
@@ -148,7 +148,7 @@ test("a rejected token is requested, and then the subscription resumes", () => {
 test.each([
   ["a close", new CloseEvent("close", { code: 4403, reason: "the grant has expired" })],
   ["an error", [{ message: "the grant has expired", extensions: { code: "UNAUTHENTICATED" } }]],
-])("a grant that isn't taken any more is the end, by %s", (_, end) => {
+])("a rejected grant ends the subscription, by %s", (_, end) => {
   vi.spyOn(session, "hasGrant").mockReturnValue(true);
   vi.spyOn(session, "want").mockImplementation(() => {});
   wire.last.sink.error(end as never);

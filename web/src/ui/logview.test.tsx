@@ -53,7 +53,7 @@ function clipboard() {
 
 const itself = { id: "1", began: null };
 
-/** Shows some lines in a box with room for them. */
+/** Shows some lines in a box of fixed size. */
 function shown(parts: Partial<LogViewProps["log"]> = {}, own: LogViewProps["own"] | null = itself) {
   vi.spyOn(HTMLElement.prototype, "clientHeight", "get").mockReturnValue(240);
   vi.spyOn(HTMLElement.prototype, "clientWidth", "get").mockReturnValue(800);

@@ -14,10 +14,10 @@ afterEach(() => {
   window.history.replaceState(null, "", "/");
 });
 
-/** Resolves once the answer of an address was read, and what it changes is shown. */
+/** Resolves after the response of an address was read and rendered. */
 let shown: (address: string) => Promise<void>;
 
-/** A server that answers to this kind of caller; undefined: it wants a token. */
+/** A server for this kind of caller; undefined: it requires a token. */
 function serves(kind: Caller["kind"] | undefined, { configured = true, logout = new Response(null, { status: 204 }) } = {}) {
   const asked: string[] = [];
   const read: string[] = [];
@@ -41,7 +41,7 @@ function serves(kind: Caller["kind"] | undefined, { configured = true, logout = 
   return asked;
 }
 
-/** Says what is known of the caller. */
+/** Renders the known caller. */
 function Known() {
   const { caller, error } = useCaller();
   return <output>{caller?.kind ?? error?.code}</output>;
@@ -106,7 +106,7 @@ test("the dialog for another token keeps a valid token and offers no sign-in", a
   await waitFor(() => screen.getByText(/To sign in instead/));
   expect(screen.queryByText("Sign in")).toBeNull();
   act(() => session.without());
-  act(() => session.want()); // now the server refuses it
+  act(() => session.want()); // the server now rejects it
   await waitFor(() => screen.getByText("Sign in"));
 });
 

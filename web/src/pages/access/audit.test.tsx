@@ -48,7 +48,7 @@ test("an unknown caller is found by its kind, and a name is text", () => {
   expect(row({ actorName: "<b>x</b>\u202e" }).cells[1]).toBe("<b>x</b>U+202E");
 });
 
-/** Shows the page to a caller of a tenant, and returns what it asks the log for. */
+/** Shows the page to a caller of a tenant, and returns the variables of its queries. */
 function show(address: string, tenant: string | null, answer: object) {
   window.history.replaceState(null, "", address);
   const asked: Record<string, unknown>[] = [];
@@ -67,7 +67,7 @@ function show(address: string, tenant: string | null, answer: object) {
 }
 const log = { auditLog: { nodes: [entry({})], pageInfo: { hasNextPage: false, endCursor: "1" } } };
 
-test("an error beside a page is a note beside its entries", async () => {
+test("an error with a page is shown as a note with its entries", async () => {
   show("/access/audit", null, { data: log, errors: [{ message: "3 entries are missing here", extensions: { code: "CLUSTER_UNAVAILABLE" } }] });
   await waitFor(() => screen.getByText("1 entry"));
   expect(screen.getByText("3 entries are missing here").closest("[role=status]")).toBeTruthy();

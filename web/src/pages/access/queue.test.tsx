@@ -27,7 +27,7 @@ test("each claim shows its position and waiting time", () => {
   expect(shown(claim({ position: null, estimatedWaitMs: null }))).toEqual(["python", "Unknown, or quota reached", "30 s", "–", "in 1 min"]);
 });
 
-/** Shows the page to a caller of a tenant, and returns what it asks the queue for. */
+/** Shows the page to a caller of a tenant, and returns the variables of its queries. */
 function show(tenant: string | null, tenants: readonly string[], address: string, { nodes = [], totalCount = 0 }: { nodes?: readonly Waiting[]; totalCount?: number } = {}) {
   window.history.replaceState(null, "", address);
   const asked: unknown[] = [];
@@ -74,7 +74,7 @@ test.each([
 test.each([
   ["one tenant", "a", true],
   ["all tenants", null, false],
-])("an empty queue tells a caller for %s whether other tenants' claims are hidden", async (_, tenant, hides) => {
+])("an empty queue shows to a caller for %s whether other tenants' claims are hidden", async (_, tenant, hides) => {
   show(tenant, ["a"], "/access/queue");
   await waitFor(() => screen.getByText("No waiting claims"));
   expect(screen.queryByText("Claims of other tenants aren't shown.") !== null).toBe(hides);

@@ -6,7 +6,7 @@ import { Run, type Calls, type Phase } from "./run";
 const limit = 100_000; // ms, which only ends a test that would hang
 const program = begin({ id: "python", image: "host" });
 
-/** A server on which each call is noted, and answered when the test wants. */
+/** A fake server that records calls, and responds when the test says so. */
 function fake(change: Partial<Calls> = {}) {
   const said: string[] = [];
   const phases: Phase[] = [];
@@ -105,7 +105,7 @@ test("stopping a running program cancels it and then releases its runner", async
 test.each<[string, Partial<Calls>, string[]]>([
   ["no runner", { claim: () => Promise.reject(new ServerError("none", "QUOTA_EXCEEDED")) }, []],
   ["no room for its files", { write: () => Promise.reject(new ServerError("full")) }, ["claim python", "release r"]],
-])("that there is %s is said, and nothing is left behind", async (_, change, want) => {
+])("with %s the run fails and leaves nothing behind", async (_, change, want) => {
   const { run, said, at } = fake(change);
   await run.begin(program);
   expect(at()).toBe("failed");

@@ -7,7 +7,7 @@ import { useRun } from "./userun";
 
 const program = begin({ id: "python", image: "host" });
 let cancelled: string[];
-/** Answers the calls that cancel, in their order; undefined: at once. */
+/** Completes the cancel calls in their order; undefined completes them immediately. */
 let answers: ((error?: ServerError) => void)[] | undefined;
 
 beforeEach(() => {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { Backlog, type Fetch } from "./backlog";
 
-/** A server that has so many chunks, and more with each one that is drawn. */
+/** A server with n chunks, and more with each one drawn. */
 function printer(chunks: number, chunk = 32 << 10) {
   const server = {
     chunks,
