@@ -198,7 +198,7 @@ test("a silent registry is named before the response to the put", async () => {
     await page.waitForSelector(`text=The registry of the image ${mute.host}/x:1 hasn't responded yet`);
     assert.deepEqual([page.puts.length, page.answers], [1, 0]);
     await mute.stop();
-    await page.waitForSelector(`[role=alert] >> text=/the registry ${mute.host.replaceAll(".", "\\.")} can't be reached/i`);
+    await page.waitForSelector(`[role=alert] >> text=/the registry ${mute.host.replaceAll(".", "\\.")} is unreachable/i`);
     assert.equal(await page.locator("text=hasn't responded yet").count(), 0);
     await page.click("text=Try again");
     await page.waitForFunction(() => document.querySelector("main .button.primary")?.disabled === false);

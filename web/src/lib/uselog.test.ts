@@ -6,7 +6,7 @@ import { link } from "./link";
 import type { LinePage, Stream } from "./loglines";
 import { useLog, useSearchedLog } from "./uselog";
 
-vi.mock("./request", async (actual) => ({ ...(await actual<object>()), ask: vi.fn() }));
+vi.mock("./request", async (actual) => ({ ...(await actual<object>()), request: vi.fn() }));
 
 let sink: Sink;
 let variables: Record<string, unknown>;

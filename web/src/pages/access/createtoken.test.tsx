@@ -23,7 +23,7 @@ test("the form's choices are sent", () => {
   const submitted = form();
   choose("Name", " codeocean ");
   choose("Tenant", "a");
-  choose("Ends", "604800");
+  choose("Expires", "604800");
   submit();
   expect(submitted).toHaveBeenCalledWith({ name: "codeocean", role: "CLIENT", tenant: "a", expiresIn: 604800 });
 });

@@ -13,7 +13,7 @@ test("a token is revoked alone or with the tokens created with it", () => {
   const { rerender } = render(dialog(token("a")));
   const click = () => fireEvent.click(screen.getByText("Revoke it"));
   click();
-  fireEvent.click(screen.getByLabelText(/It leaked/));
+  fireEvent.click(screen.getByLabelText(/The token leaked/));
   click();
   rerender(dialog(token("b")));
   click();
@@ -23,7 +23,7 @@ test("a token is revoked alone or with the tokens created with it", () => {
 test("for an ended token the tokens created with it are revoked", () => {
   const revoke = vi.fn();
   render(<RevokeToken token={{ ...token("a"), revokedAt: "2026-11-20T01:00:00Z" }} busy={false} error={undefined} onRevoke={revoke} onClose={() => {}} />);
-  expect(screen.queryByLabelText(/It leaked/)).toBeNull();
+  expect(screen.queryByLabelText(/The token leaked/)).toBeNull();
   fireEvent.click(screen.getByText("Revoke them"));
   expect(revoke.mock.calls).toEqual([["a", true]]);
 });

@@ -8,7 +8,7 @@ test.each([
   [["memoryMiB"] as const, 4, "4 idle runners will be replaced by new ones. 2 claimed runners aren't affected."],
   [["poolSize", "image"] as const, 9, "4 idle runners will be replaced by new ones. 2 claimed runners aren't affected."],
   [["poolSize"] as const, 2, "1 idle runner will be removed. 2 claimed runners aren't affected."],
-  [["poolSize"] as const, 6, "2 more will be started. 2 claimed runners aren't affected."],
+  [["poolSize"] as const, 6, "2 more runners will be started. 2 claimed runners aren't affected."],
   [["shared"] as const, 4, "No runner is started or removed. 2 claimed runners aren't affected."],
   [["poolSize"] as const, 3, "No runner is started or removed. 2 claimed runners aren't affected."],
 ])("the consequence of changing %j", (fields, size, want) => expect(consequence(fields, size, pool)).toBe(want));

@@ -11,7 +11,7 @@ vi.mock("../../lib/activity", async (actual) => {
   const module = await actual<{ useActivity: () => unknown }>();
   return { ...module, useActivity: vi.fn(module.useActivity) };
 });
-vi.mock("../../lib/request", async (actual) => ({ ...(await actual<object>()), ask: vi.fn() }));
+vi.mock("../../lib/request", async (actual) => ({ ...(await actual<object>()), request: vi.fn() }));
 
 afterEach(cleanup);
 

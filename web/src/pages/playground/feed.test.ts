@@ -47,7 +47,7 @@ test("a part is retried after a temporary error, and nothing arrives twice", asy
   expect(closed()).toBe(true);
 });
 
-test.each(["CONFLICT", "EXECUTION_NOT_FOUND", "RUNNER_GONE"])("a program that has ended gets no more input:: %s", async (code) => {
+test.each(["CONFLICT", "EXECUTION_NOT_FOUND", "RUNNER_GONE"])("a program that has ended gets no more input: %s", async (code) => {
   const { write, calls } = input([new ServerError("it has ended", code), 0]);
   await feed("a", write);
   expect(calls).toEqual([0]);

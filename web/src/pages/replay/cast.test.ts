@@ -19,7 +19,7 @@ test("a recording is parsed", () => {
   expect(readCast(text)).toEqual({ columns: 50, rows: 20, duration: 10, events: [{ at: 0.5, text: "a" }, { at: 0.5, text: "b" }, { at: 1, columns: 80, rows: 24 }, { at: 10, text: "c" }], recorded: [0.5, 0.5, 1, 10] });
   expect(readCast(text, 2).events.map((event) => event.at)).toEqual([0.5, 0.5, 1, 3]);
   expect(readCast(`{"version":2}\n[1,"m","bytes missing here: \\u001b]0;7"]`).events).toEqual([{ at: 1, text: "\r\n\x1b[33m[bytes missing here: ]\x1b[0m\r\n" }]);
-  expect(() => readCast(`{"version":1}`)).toThrow("no recording");
+  expect(() => readCast(`{"version":1}`)).toThrow("asciicast");
   expect(readCast(`{"version":2,"width":1e9}`)).toMatchObject({ columns: 120, rows: 32, duration: 0 });
 });
 
