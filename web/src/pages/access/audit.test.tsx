@@ -32,7 +32,7 @@ function row(change: Partial<Entry>) {
   return { only, cells: [...container.querySelectorAll("p")].map((cell) => cell.textContent) };
 }
 
-test("an entry says who did what to which object, and a click narrows the log to the same", () => {
+test("an entry shows caller, action and object, and a click filters by them", () => {
   const { only, cells } = row({});
   expect(cells.slice(1)).toEqual(["course", "claimRunner", "runner …0000abcd", "OK", "127.0.0.1"]);
   for (const name of [/^course/, /^claimRunner/, /^runner/]) fireEvent.click(screen.getByRole("button", { name }));

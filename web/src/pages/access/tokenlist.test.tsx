@@ -39,7 +39,7 @@ test("valid tokens come first; ended ones offer to revoke the tokens created wit
   expect(revoke.mock.calls).toEqual([[tokens[0]], [tokens[1]]]);
 });
 
-test("each says which token made it: by name where that is listed", () => {
+test("the creating token is shown: by name if it is listed", () => {
   const tokens = [token({ id: "a", name: "root" }), token({ id: "b", name: "made", createdBy: "a" }), token({ id: "c", name: "lost", createdBy: "019b2222-0000-7000-8000-00000000abcd" })];
   const { container } = render(<TokenList tokens={tokens} allTenants={false} onRevoke={() => {}} />);
   const at = [...container.querySelectorAll("th")].findIndex(({ textContent }) => textContent === "Created by");

@@ -13,7 +13,7 @@ test.each([
   [["poolSize"] as const, 3, "No runner is started or removed. 2 claimed runners aren't affected."],
 ])("the consequence of changing %j", (fields, size, want) => expect(consequence(fields, size, pool)).toBe(want));
 
-test("an input has what the form has", () => {
+test("the input has all values of the form", () => {
   const draft = { ...blank, id: " x ", exposedPorts: "80, 443 8080", variables: [{ name: "A", value: " b " }] };
   expect(inputOf(draft, 3)).toMatchObject({ id: "x", ifRevision: 3, poolSize: 2, network: { exposedPorts: [80, 443, 8080] }, variables: [{ name: "A", value: " b " }] });
 });
