@@ -10,7 +10,10 @@ import { limit, until } from "./wait.mjs";
 /** The open pages with their console messages. */
 const opened = new Map();
 
-/** test is node's test. After a failure it stores screenshots, consoles and the server's log below ROCKPOOL_ARTIFACTS. */
+/**
+ * test is node's test. After a failure it stores screenshots, consoles and the server's log below
+ * ROCKPOOL_ARTIFACTS.
+ */
 export function test(name, steps) {
   run(name, async (t) => {
     try {

@@ -11,7 +11,9 @@ import { until } from "./wait.mjs";
 
 const root = new URL("../../", import.meta.url).pathname;
 
-/** A free loopback address. On 127.0.0.1 another process could take the port first; this host is only the caller's. */
+/**
+ * A free loopback address. On 127.0.0.1 another process could take the port first; this host is only the caller's.
+ */
 export async function freeAddress() {
   const host = [127, ...Array.from({ length: 3 }, () => randomInt(1, 255))].join(".");
   const free = createServer().listen(0, host);

@@ -18,7 +18,10 @@ after(async () => {
   await server?.stop();
 });
 
-/** Returns layout errors: text squeezed to one word a line, elements wider than the screen, and several primary actions. */
+/**
+ * Returns layout errors: text squeezed to one word a line, elements wider than the screen, and several primary
+ * actions.
+ */
 function squeezed() {
   const least = 12; // characters a line, where there are three lines or more
   const wrong = [];

@@ -21,7 +21,9 @@ async function begin(): Promise<Starter> {
 
 const room = window.matchMedia("(min-width: 48rem)");
 
-/** Page shows GraphiQL in a window of at least 48 rem. It then stays when the window shrinks, to keep its contents. */
+/**
+ * Page shows GraphiQL in a window of at least 48 rem. It then stays when the window shrinks, to keep its contents.
+ */
 function Page() {
   const [wide, setWide] = useState(room.matches);
   const [starter, setStarter] = useState<Starter>();

@@ -52,7 +52,9 @@ export function meets(caller: Caller | undefined, need: Need): boolean {
   return !need.allTenants || caller.tenant === null;
 }
 
-/** owns reports whether the caller may change objects of a tenant. Sharing an environment doesn't change its owner. */
+/**
+ * owns reports whether the caller may change objects of a tenant. Sharing an environment doesn't change its owner.
+ */
 export function owns(caller: Caller | undefined, tenant: string): boolean {
   return caller !== undefined && (caller.tenant === null || caller.tenant === tenant);
 }

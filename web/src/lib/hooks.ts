@@ -100,7 +100,9 @@ export interface Action<Args extends unknown[], Result> {
   clear: () => void;
 }
 
-/** useShown returns a function that reports whether the component is still mounted, so that late replies are ignored. */
+/**
+ * useShown returns a function that reports whether the component is still mounted, so that late replies are ignored.
+ */
 export function useShown(): () => boolean {
   const shown = useRef(true);
   useEffect(() => {

@@ -60,7 +60,10 @@ export async function requestLines(id: string, wanted: Wanted, stream: Stream | 
   return execution.lines;
 }
 
-/** asShown converts a line for display: only the text after its last carriage return, with colours as the only sequences. */
+/**
+ * asShown converts a line for display: only the text after its last carriage return, with colours as the only
+ * sequences.
+ */
 export function asShown(line: LogLine, style: Style = plain): Line {
   if (line.lostBytes > 0) return { stderr: false, text: "", style, lost: { bytes: line.lostBytes, cause: line.lostCause ?? "UNKNOWN" } };
   const text = (line.open ? complete(line.text) : line.text).replace(/\r+$/, "");
@@ -79,7 +82,10 @@ export class Rows {
     return this.known.get(row)?.line;
   }
 
-  /** style returns the style at a row's beginning. Colours continue across lines, as far as the lines before are known. */
+  /**
+   * style returns the style at a row's beginning. Colours continue across lines, as far as the lines before are
+   * known.
+   */
   style(row: number): Style {
     return this.known.get(row)?.style ?? plain;
   }

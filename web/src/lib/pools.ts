@@ -112,7 +112,9 @@ export function useEnvironments() {
   return { environments, error, reload };
 }
 
-/** newest prefers a status of the subscription, unless it is the deletion of an environment that was created again. */
+/**
+ * newest prefers a status of the subscription, unless it is the deletion of an environment that was created again.
+ */
 function newest(asked: Pool, told: Pool | undefined): Pool {
   return told && !(told.deleted && !asked.deleted && asked.revision < told.revision) ? told : asked;
 }

@@ -57,7 +57,10 @@ interface Answer<T> {
   errors?: readonly RawError[];
 }
 
-/** request sends a query or a mutation and returns its data. It throws a ServerError, or the fetch error after an abort. */
+/**
+ * request sends a query or a mutation and returns its data. It throws a ServerError, or the fetch error after an
+ * abort.
+ */
 export async function request<Result, Variables>(
   document: TadaDocumentNode<Result, Variables>,
   variables: Variables,
@@ -66,7 +69,10 @@ export async function request<Result, Variables>(
   return readResponse<Result>(() => send(document, variables, signal), signal);
 }
 
-/** requestBoth is request for queries that can return data together with an error. It throws a ServerError if there is no data. */
+/**
+ * requestBoth is request for queries that can return data together with an error. It throws a ServerError if there
+ * is no data.
+ */
 export async function requestBoth<Result, Variables>(
   document: TadaDocumentNode<Result, Variables>,
   variables: Variables,

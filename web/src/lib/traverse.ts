@@ -7,7 +7,10 @@ const guards = new Set<Guard>();
 
 window.addEventListener("popstate", (event) => guards.forEach((guard) => guard(event)));
 
-/** beforeTraversal calls a guard before the router on each step back or forward, until the returned function is called. */
+/**
+ * beforeTraversal calls a guard before the router on each step back or forward, until the returned function is
+ * called.
+ */
 export function beforeTraversal(guard: Guard): () => void {
   guards.add(guard);
   return () => void guards.delete(guard);

@@ -10,7 +10,9 @@ import { SafeText } from "./safetext";
 /** Change maps filters to new values; "" or an empty list removes a filter. */
 export type Change = Readonly<Record<string, string | readonly string[]>>;
 
-/** useFilters returns the filters in the address. Each change adds a history entry, except further typing in a text. */
+/**
+ * useFilters returns the filters in the address. Each change adds a history entry, except further typing in a text.
+ */
 export function useFilters(): [URLSearchParams, (change: Change) => void] {
   const [search, setSearch] = useSearchParams();
   const set = (change: Change) => {
@@ -38,7 +40,9 @@ export function useFilter(name: string): [string, (value: string) => void] {
   return [search.get(name) ?? "", (value) => set({ [name]: value })];
 }
 
-/** useTenantFilter returns the tenant in the address; "" for callers without a TenantFilter, who couldn't clear it. */
+/**
+ * useTenantFilter returns the tenant in the address; "" for callers without a TenantFilter, who couldn't clear it.
+ */
 export function useTenantFilter(): [string, (value: string) => void] {
   const { caller, showTenants } = useCaller();
   const [tenant, setTenant] = useFilter("tenant");

@@ -57,7 +57,10 @@ export function Figures({ activity }: { activity: Activity | undefined }) {
 const ghz = (mhz: number) => `${count(mhz / 1000)} GHz`;
 const mib = (n: number) => bytes(n * 2 ** 20);
 
-/** Allocated shows the CPU and memory allocated to runners, of the allocatable amount. The rest is free for new runners. */
+/**
+ * Allocated shows the CPU and memory allocated to runners, of the allocatable amount. The rest is free for new
+ * runners.
+ */
 export function Allocated({ capacity }: { capacity: Capacity | undefined }) {
   const of = (used: number, all: number, unit: (n: number) => string) => `${unit(used)} of ${unit(all)}, ${unit(Math.max(0, all - used))} free`;
   return (

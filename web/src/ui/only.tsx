@@ -14,7 +14,9 @@ export interface OnlyProps {
   children: ReactNode;
 }
 
-/** Only guards a page. Callers without the access see what is missing. While the caller is unknown, the page shows. */
+/**
+ * Only guards a page. Callers without the access see what is missing. While the caller is unknown, the page shows.
+ */
 export function Only({ title, need, caller, met, children }: OnlyProps) {
   if (met || !caller) return children;
   return (

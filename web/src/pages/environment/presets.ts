@@ -29,7 +29,10 @@ export function languageOf({ image, interpreter }: Draft): string {
   return languages.find((language) => (interpreter !== "NONE" && language.interpreter === interpreter) || language.images.includes(last))?.name ?? "";
 }
 
-/** withLanguage sets a language: with the host's programs if it is known to have them, else with the language's image. */
+/**
+ * withLanguage sets a language: with the host's programs if it is known to have them, else with the language's
+ * image.
+ */
 export function withLanguage(draft: Draft, language: Language, machine: Machine): Draft {
   const here = language.programs.every((program) => machine.hostInterpreters.includes(program));
   const warm = language.interpreter && machine.kind === "local" && draft.isolation === "NAMESPACES" && draft.runtime === "";

@@ -11,7 +11,10 @@ const OutputURLQuery = graphql(`
   }
 `);
 
-/** DownloadButton downloads the whole output, byte for byte. Its address expires after minutes, so each click requests one. */
+/**
+ * DownloadButton downloads the whole output, byte for byte. Its address expires after minutes, so each click
+ * requests one.
+ */
 export function DownloadButton({ id }: { id: string }) {
   const download = useAction(async () => {
     const { execution } = await request(OutputURLQuery, { id });

@@ -44,7 +44,10 @@ const NowQuery = graphql(`
 type NowParts = NonNullable<NonNullable<ResultOf<typeof NowQuery>["execution"]>["usageNow"]>;
 type Limits = { memoryLimit: number; processLimit: number };
 
-/** Usage shows an execution's resource usage: each second while it runs and the page is visible, then the final usage. */
+/**
+ * Usage shows an execution's resource usage: each second while it runs and the page is visible, then the final
+ * usage.
+ */
 export function Usage({ id, running, final }: { id: string; running: boolean; final: UsageParts | null }) {
   const { data } = useQuery(NowQuery, { id }, { every: 1_000, skip: !running, whileSeen: true });
   const [last, setLast] = useState<{ now: NowParts; limits: Limits | undefined; cpu: Measured }>();

@@ -30,7 +30,10 @@ export function commandOf({ command, args }: Program): string[] {
   return ["sh", "-c", parsed?.places ? line : line + forArguments, "sh", ...values];
 }
 
-/** shownOf returns the command line to show for a shell script; undefined for other commands, or if the server rejects it. */
+/**
+ * shownOf returns the command line to show for a shell script; undefined for other commands, or if the server
+ * rejects it.
+ */
 export function shownOf(program: Program): string | undefined {
   if (commandOf(program)[1] !== "-c") return undefined;
   const line = `${program.command.trim()} ${program.args.trim()}`.trim();
@@ -71,7 +74,9 @@ export function mainOf({ files, command }: Program): number | undefined {
   return undefined;
 }
 
-/** rename renames a file, also in the command, which names it as `from`. An invalid name doesn't change the command. */
+/**
+ * rename renames a file, also in the command, which names it as `from`. An invalid name doesn't change the command.
+ */
 export function rename(program: Program, at: number, name: string, from: string): Program {
   const as = (own: string) => program.files.map((file, other) => (other === at ? { ...file, name: own } : file));
   const files = as(name);
@@ -120,7 +125,9 @@ export function same(one: Program, other: Program): boolean {
   return facts(one) === facts(other);
 }
 
-/** programFrom validates an untrusted value; undefined if it is no program. Links of earlier versions have one file. */
+/**
+ * programFrom validates an untrusted value; undefined if it is no program. Links of earlier versions have one file.
+ */
 export function programFrom(value: unknown): Program | undefined {
   if (typeof value !== "object" || value === null) return undefined;
   const { environment, files, file, text, command, args, stdin } = value as Record<string, unknown>;

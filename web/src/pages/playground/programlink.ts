@@ -5,7 +5,9 @@ import { programFrom, type Program } from "./program";
 export const longest = 30_000;
 const largest = 2_000_000; // characters: a short link can decompress to a large program
 
-/** linkTo returns a link that loads a program. The fragment contains the program; browsers don't send it to a server. */
+/**
+ * linkTo returns a link that loads a program. The fragment contains the program; browsers don't send it to a server.
+ */
 export async function linkTo(program: Program, origin: string): Promise<string> {
   return `${origin}/playground#${await pack(program)}`;
 }

@@ -33,7 +33,10 @@ const SharedQuery = graphql(
 );
 type Shared = NonNullable<ResultOf<typeof SharedQuery>["execution"]>;
 
-/** Share is the page of a shared link: an execution's output log and outcome. It uses the link's grant and no other token. */
+/**
+ * Share is the page of a shared link: an execution's output log and outcome. It uses the link's grant and no other
+ * token.
+ */
 export default function Share({ id, grant }: { id: string; grant: string }) {
   const usable = id !== "" && grant !== "";
   const { data, error, reload } = useQuery(SharedQuery, { id }, { skip: !usable });

@@ -36,7 +36,10 @@ const every = 4_000; // ms between two queries; each counts as a use of the runn
 
 type Asked = { what: "new"; kind: "file" | "directory" } | { what: "edit" | "rename"; path: string } | { what: "delete"; paths: string[] };
 
-/** FilePanel manages a runner's files. Only a live panel refreshes automatically, because each query prolongs the claim. */
+/**
+ * FilePanel manages a runner's files. Only a live panel refreshes automatically, because each query prolongs the
+ * claim.
+ */
 export function FilePanel({ runnerId, live = true, gone = false }: { runnerId: string; live?: boolean; gone?: boolean }) {
   const [directory, setDirectory] = useState(home);
   const { data, error, reload } = useQuery(FilesQuery, { runnerId, path: directory }, { skip: gone, ...(live && { every }) });

@@ -21,7 +21,10 @@ export function wrongName(name: string): string | undefined {
   return undefined;
 }
 
-/** choose returns the selection after a click on a path. With `from` it gives all paths in between the clicked one's new state. */
+/**
+ * choose returns the selection after a click on a path. With `from` it gives all paths in between the clicked one's
+ * new state.
+ */
 export function choose(chosen: ReadonlySet<string>, paths: readonly string[], path: string, from?: string): Set<string> {
   const after = new Set(chosen);
   const ends = [paths.indexOf(from ?? path), paths.indexOf(path)];
