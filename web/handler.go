@@ -38,7 +38,7 @@ var sections = []string{"environments", "new-environment", "runners", "execution
 // cache forever.
 const assets = "assets/"
 
-const notBuilt = `This server was built without its dashboard, which needs node and npm: run "make build" where they are.
+const notBuilt = `This server was built without the dashboard. Install node and npm, and run "make build" again.
 The API is at /graphql.
 `
 

@@ -1,4 +1,4 @@
-// Pictures of every page, light, dark and narrow, and the README's animated one, in docs/screenshots.
+// Writes screenshots of every page, light, dark and narrow, and the animated one of the README, to docs/screenshots.
 import { mkdir } from "node:fs/promises";
 import { launch, open } from "./browser.mjs";
 import { film } from "./film.mjs";
