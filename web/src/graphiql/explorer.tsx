@@ -20,7 +20,7 @@ const fetched = createGraphiQLFetcher({
   enableIncrementalDelivery: false, // the API doesn't support it
   fetch: async (address, init) => {
     const response = await fetch(address, { ...init, headers: { ...(init?.headers as Record<string, string>), ...credentials() } });
-    if (response.status === 401) session.want();
+    if (response.status === 401) session.requireToken();
     return response;
   },
   wsClient: createClient({
@@ -28,7 +28,7 @@ const fetched = createGraphiQLFetcher({
     connectionParams: credentials,
     on: {
       closed: (event) => {
-        if (event instanceof CloseEvent && unauthorized.includes(event.code)) session.want();
+        if (event instanceof CloseEvent && unauthorized.includes(event.code)) session.requireToken();
       },
     },
   }),

@@ -7,7 +7,7 @@ afterEach(() => {
   cleanup();
   vi.unstubAllGlobals();
   vi.useRealTimers();
-  session.without();
+  session.dismiss();
 });
 
 const hello = (tenants: string[], me: object) => ({ data: { version: "1", me: { kind: "TOKEN", name: "n", ...me }, tenants: tenants.map((id) => ({ id })) } });

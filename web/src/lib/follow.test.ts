@@ -139,7 +139,7 @@ test("a stopped follower gets no events and leaves the link", () => {
 
 test("a rejected token is requested, and then the subscription resumes", () => {
   wire.last.sink.error(new CloseEvent("close", { code: 4403, reason: "the token was revoked" }));
-  expect([session.wanted(), failed]).toEqual([true, []]);
+  expect([session.tokenRequired(), failed]).toEqual([true, []]);
   session.set("another", false);
   expect(wire.attempts).toHaveLength(2);
   session.forget();
@@ -150,7 +150,7 @@ test.each([
   ["an error", [{ message: "the grant has expired", extensions: { code: "UNAUTHENTICATED" } }]],
 ])("a rejected grant ends the subscription, by %s", (_, end) => {
   vi.spyOn(session, "hasGrant").mockReturnValue(true);
-  vi.spyOn(session, "want").mockImplementation(() => {});
+  vi.spyOn(session, "requireToken").mockImplementation(() => {});
   wire.last.sink.error(end as never);
   vi.advanceTimersByTime(60_000);
   expect([failed, wire.attempts.length]).toEqual([["UNAUTHENTICATED"], 1]);

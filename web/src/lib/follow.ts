@@ -83,7 +83,7 @@ export function follow<Result, Variables>(
   const lost = (closed: unknown) => {
     if (closed instanceof CloseEvent && unauthorized.includes(closed.code)) {
       if (session.hasGrant()) return fail(new ServerError(closed.reason || "the server rejected this grant", "UNAUTHENTICATED"));
-      session.want();
+      session.requireToken();
       whenKnown();
       return;
     }
@@ -93,7 +93,7 @@ export function follow<Result, Variables>(
 
   const whenKnown = () => {
     const ignore = session.listen(() => {
-      if (session.wanted()) return;
+      if (session.tokenRequired()) return;
       ignore();
       attempt();
     });

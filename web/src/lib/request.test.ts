@@ -46,7 +46,7 @@ test.each([
   session.set("old", false);
   answers(status, body);
   await expect(request(document, {})).rejects.toBeInstanceOf(ServerError);
-  expect(session.wanted()).toBe(true);
+  expect(session.tokenRequired()).toBe(true);
 });
 
 test("an unreachable server is a retryable error", async () => {

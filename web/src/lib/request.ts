@@ -26,7 +26,7 @@ export interface RawError {
 export function serverError(errors: readonly RawError[]): ServerError {
   const first = errors[0];
   const { code, field, retryable } = first?.extensions ?? {};
-  if (code === "UNAUTHENTICATED") session.want();
+  if (code === "UNAUTHENTICATED") session.requireToken();
   return new ServerError(
     first?.message ?? "the server reported an error without a message",
     typeof code === "string" ? code : "",
@@ -104,7 +104,7 @@ async function both<Result>(send: () => Promise<Response>, signal?: AbortSignal)
     if (signal?.aborted) throw error;
     throw unreachable();
   }
-  if (response.status === 401) session.want();
+  if (response.status === 401) session.requireToken();
   try {
     body = (await response.json()) as Answer<Result>;
   } catch (error) {

@@ -4,9 +4,9 @@ import { credentials, session } from "./session";
 afterEach(() => session.forget());
 
 test("a token is stored only for the tab", () => {
-  session.want();
+  session.requireToken();
   session.set("secret", false);
-  expect([session.wanted(), session.token(), localStorage.length]).toEqual([false, "secret", 0]);
+  expect([session.tokenRequired(), session.token(), localStorage.length]).toEqual([false, "secret", 0]);
   expect(credentials()).toEqual({ Authorization: "Bearer secret" });
 });
 
@@ -28,26 +28,26 @@ test("a grant replaces the token in requests, isn't stored, and causes no prompt
   other.session.set("secret", true);
   other.session.actWithGrant("rpg_grant");
   expect(other.credentials()).toEqual({ Authorization: "Bearer rpg_grant" });
-  other.session.want();
-  expect([other.session.wanted(), other.session.hasGrant(), other.session.token()]).toEqual([false, true, "secret"]);
+  other.session.requireToken();
+  expect([other.session.tokenRequired(), other.session.hasGrant(), other.session.token()]).toEqual([false, true, "secret"]);
   expect(JSON.stringify([Object.values(localStorage), Object.values(sessionStorage)])).not.toContain("rpg_");
 });
 
 test("the user can request another token", () => {
   session.set("secret", false);
   session.change();
-  expect([session.wanted(), session.asked()]).toEqual([true, true]);
-  session.without();
-  session.want();
-  expect([session.wanted(), session.asked()]).toEqual([true, false]);
-  session.without();
+  expect([session.tokenRequired(), session.changeRequested()]).toEqual([true, true]);
+  session.dismiss();
+  session.requireToken();
+  expect([session.tokenRequired(), session.changeRequested()]).toEqual([true, false]);
+  session.dismiss();
 });
 
 test("a token that couldn't be stored is still required", () => {
-  session.want();
+  session.requireToken();
   vi.stubGlobal("localStorage", { getItem: () => null, removeItem: () => {}, setItem: () => expect.fail("full") });
   expect(session.set("secret", true)).toBe(false);
-  expect(session.wanted()).toBe(true);
+  expect(session.tokenRequired()).toBe(true);
   vi.unstubAllGlobals();
-  session.without();
+  session.dismiss();
 });

@@ -4,8 +4,8 @@ import { store } from "./store";
 // the user forgets it. It never appears in an address.
 const key = "rockpool.token";
 const listeners = new Set<() => void>();
-let wanted = false;
-let asked = false;
+let required = false;
+let requested = false;
 let grant: string | undefined;
 
 function changed() {
@@ -16,26 +16,26 @@ export const session = {
   token(): string {
     return sessionStorage.getItem(key) ?? localStorage.getItem(key) ?? "";
   },
-  /** Whether a token is required: the server rejected the current one, or the user wants another. */
-  wanted(): boolean {
-    return wanted;
+  /** Whether a token is required: the server rejected the current one, or the user requested another. */
+  tokenRequired(): boolean {
+    return required;
   },
   /** Records that the server requires a token or rejected the current one. Pages that use a grant ignore this. */
-  want() {
-    if (wanted || grant !== undefined) return;
-    wanted = true;
-    asked = false;
+  requireToken() {
+    if (required || grant !== undefined) return;
+    required = true;
+    requested = false;
     changed();
   },
   /** Records that the user wants another token, although the server accepts this one. */
   change() {
-    wanted = true;
-    asked = true;
+    required = true;
+    requested = true;
     changed();
   },
   /** Whether the user, not the server, requested another token. */
-  asked(): boolean {
-    return asked;
+  changeRequested(): boolean {
+    return requested;
   },
   /**
    * Uses only a grant until the page is left. The browser's token stays stored and isn't sent. The grant isn't stored.
@@ -49,15 +49,15 @@ export const session = {
     return grant !== undefined;
   },
   /** Closes the prompt without a token. The next refused request opens it again. */
-  without() {
-    wanted = false;
+  dismiss() {
+    required = false;
     changed();
   },
   /** Stores a token; it returns false if the browser's storage is full. */
   set(token: string, remember: boolean): boolean {
     if (!remember) localStorage.removeItem(key);
     if (!store(sessionStorage, key, token) || (remember && !store(localStorage, key, token))) return false;
-    wanted = false;
+    required = false;
     changed();
     return true;
   },

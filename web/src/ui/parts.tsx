@@ -75,7 +75,7 @@ export function Notice({ kind, children, action }: NoticeProps) {
 
 /** Failure shows an error and what to do. While the prompt for a token is open, UNAUTHENTICATED shows nothing. */
 export function Failure({ error, retry }: { error: ServerError | undefined; retry?: () => void }) {
-  const prompted = useSyncExternalStore(session.listen, session.wanted);
+  const prompted = useSyncExternalStore(session.listen, session.tokenRequired);
   if (!error || (prompted && error.code === "UNAUTHENTICATED")) return null;
   if (error.code === "UNAUTHENTICATED") {
     return (

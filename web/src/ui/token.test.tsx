@@ -10,7 +10,7 @@ afterEach(() => {
   vi.useRealTimers();
   vi.unstubAllGlobals();
   session.forget();
-  session.without();
+  session.dismiss();
   window.history.replaceState(null, "", "/");
 });
 
@@ -105,8 +105,8 @@ test("the dialog for another token keeps a valid token and offers no sign-in", a
   act(() => session.change());
   await waitFor(() => screen.getByText(/To sign in instead/));
   expect(screen.queryByText("Sign in")).toBeNull();
-  act(() => session.without());
-  act(() => session.want()); // the server now rejects it
+  act(() => session.dismiss());
+  act(() => session.requireToken()); // the server now rejects it
   await waitFor(() => screen.getByText("Sign in"));
 });
 
@@ -117,7 +117,7 @@ test("the query for a provider is repeated after a failure", async () => {
   let failing = true;
   vi.stubGlobal("fetch", (address: string, init?: RequestInit) => (failing && address === "/auth/provider" ? Promise.resolve(new Response("busy", { status: 503 })) : answering(address, init)));
   render(<TokenDialog />);
-  await act(async () => session.want());
+  await act(async () => session.requireToken());
   expect(screen.queryByText("Sign in")).toBeNull();
   failing = false;
   await act(() => vi.advanceTimersByTimeAsync(3_000));
@@ -161,7 +161,7 @@ test("a token that the browser can't store is reported", () => {
   const reload = vi.spyOn(window.location, "reload").mockImplementation(() => {});
   serves(undefined);
   render(<TokenDialog />);
-  act(() => session.want());
+  act(() => session.requireToken());
   vi.spyOn(session, "set").mockReturnValue(false);
   fireEvent.change(screen.getByLabelText("Token"), { target: { value: "a-token" } });
   fireEvent.submit(screen.getByLabelText("Token").closest("form")!);
@@ -182,7 +182,7 @@ test.each([true, false])("the dialog that asks for a token offers to sign in, wh
   const asked = serves(undefined, { configured });
   render(<TokenDialog />);
   expect(asked).toEqual([]);
-  act(() => session.want());
+  act(() => session.requireToken());
   await shown("/auth/provider");
   expect(asked).toEqual(["GET /auth/provider"]);
   expect(screen.queryByText("Sign in") !== null).toBe(configured);

@@ -83,16 +83,16 @@ function SignOut() {
 
 /** TokenDialog asks for the token that the server requires, and reloads the page with it. */
 export function TokenDialog() {
-  const wanted = useSyncExternalStore(session.listen, session.wanted);
+  const wanted = useSyncExternalStore(session.listen, session.tokenRequired);
   const [token, setToken] = useState("");
   const [remember, setRemember] = useState(false);
   const [full, setFull] = useState(false);
   const provider = useProvider(wanted);
   const there = session.token() !== "";
-  const valid = there && session.asked();
-  const title = session.asked() ? "Use another token" : there ? "The server rejected this token" : "This server requires a token";
+  const valid = there && session.changeRequested();
+  const title = session.changeRequested() ? "Use another token" : there ? "The server rejected this token" : "This server requires a token";
   return (
-    <Dialog title={title} open={wanted} onClose={session.without}>
+    <Dialog title={title} open={wanted} onClose={session.dismiss}>
       <form
         className="stack"
         onSubmit={(event) => {
