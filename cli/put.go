@@ -47,7 +47,7 @@ type envPut struct {
 	IfRevision       *int   `placeholder:"N" help:"Only if the stored revision is this one; 0: only create."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (*envPut) Help() string {
 	return `What isn't named stays as it is stored, or gets the default in brackets when the environment is new. A flag wins over the file; an empty list in a file clears what is stored, as --no-variables and --no-ports do. Idle runners of the old revision are replaced; claimed ones finish undisturbed.
 

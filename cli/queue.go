@@ -18,7 +18,7 @@ type queueCommand struct {
 	Tenant string `placeholder:"NAME" help:"Only those of this tenant."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (queueCommand) Help() string {
 	return `Lists by environment the claims that wait, the next one first. A claim without a position came a moment ago, or waits until its tenant's quota of runners has room. A token of a tenant sees that tenant's claims.
 
@@ -35,7 +35,7 @@ func (c *queueCommand) Run(s Streams) error {
 	ctx, stop := stoppable()
 	defer stop()
 	all, err := connection.Pages(func(after *string) ([]client.WaitingClaim, client.PageInfo, error) {
-		out, err := client.GetWaitingClaims(ctx, server, unless(c.Tenant), unless(c.Env), connection.PageSize, after)
+		out, err := client.GetWaitingClaims(ctx, server, optional(c.Tenant), optional(c.Env), connection.PageSize, after)
 		if err != nil {
 			return nil, client.PageInfo{}, err
 		}

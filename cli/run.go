@@ -41,7 +41,7 @@ func (c *runCommand) Validate() error {
 
 func (c *runCommand) takeProgram(words []string) { c.program = words }
 
-// Help is what rockpool run --help says beyond the flags.
+// Help returns the description and examples for rockpool run --help.
 func (*runCommand) Help() string {
 	return `Claims a runner (waiting up to 30 s for one), uploads the files to its workspace, runs the program there, copies its output to stdout and stderr byte for byte, and releases the runner.
 
@@ -109,7 +109,7 @@ func (c *runCommand) Run(s Streams, private Private) error {
 			err := run(ctx, server)
 			var unserved *unservedError
 			if errors.As(err, &unserved) {
-				return unserved.alone()
+				return unserved.onPrivate()
 			}
 			return err
 		})

@@ -24,7 +24,7 @@ type runnerCommands struct {
 	Watch   runnerWatch   `cmd:"" help:"Print the changes of a runner's files as they happen."`
 }
 
-// Help is what rockpool runner --help says beyond its commands.
+// Help returns the description and examples for rockpool runner --help.
 func (runnerCommands) Help() string {
 	return `Examples:
 
@@ -45,7 +45,7 @@ type runnerList struct {
 	Label []string              `placeholder:"NAME=VALUE" sep:"none" help:"Only those whose claim has this label; NAME alone: with any value. Can be given more than once: all must match."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (runnerList) Help() string {
 	return `Examples:
 
@@ -68,7 +68,7 @@ func (c *runnerList) Run(s Streams) error {
 		return err
 	}
 	all, err := connection.Pages(func(after *string) ([]client.ListedRunner, client.PageInfo, error) {
-		out, err := client.GetRunners(ctx, server, unless(c.Env), c.State, wanted, connection.LabelledPage, after)
+		out, err := client.GetRunners(ctx, server, optional(c.Env), c.State, wanted, connection.LabelledPage, after)
 		if err != nil {
 			return nil, client.PageInfo{}, err
 		}
@@ -96,17 +96,9 @@ func (c *runnerList) Run(s Streams) error {
 		if r.GoneReason != nil {
 			state += " (" + string(*r.GoneReason) + ")"
 		}
-		t.Rows = append(t.Rows, []string{r.Id, fmt.Sprintf("%s @%d", r.EnvironmentId, r.Revision), state, output.Ago(&r.CreatedAt), expires, labels, told(r.Message)})
+		t.Rows = append(t.Rows, []string{r.Id, fmt.Sprintf("%s @%d", r.EnvironmentId, r.Revision), state, output.Ago(&r.CreatedAt), expires, labels, text(r.Message)})
 	}
 	return c.List(s.Out, s.Err, all, t, "no such runners: `rockpool runner claim ENVIRONMENT` starts one")
-}
-
-// told is a message, if there is one.
-func told(message *string) string {
-	if message == nil {
-		return ""
-	}
-	return *message
 }
 
 type runnerClaim struct {
@@ -121,7 +113,7 @@ type runnerClaim struct {
 	Holder  *string        `xor:"session" placeholder:"TEXT" help:"The same holder claims the same runner as long as that lives, and a new one afterwards."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (runnerClaim) Help() string {
 	return `Examples:
 
@@ -209,7 +201,7 @@ type runnerRelease struct {
 	IDs []string `arg:"" name:"runner" complete:"runner" help:"Their ids."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (runnerRelease) Help() string {
 	return `One that isn't there any more is an error, but the others are released.
 

@@ -53,7 +53,7 @@ func (f searchFlags) executions(ctx context.Context, server client.Sender, of se
 		if of.limit > 0 {
 			size = new(min(left, *size))
 		}
-		out, err := client.GetExecutions(ctx, server, unless(f.Env), unless(f.Runner), of.states, of.outcomes, failed, labels, unless(f.Command), from, size, after, new(true))
+		out, err := client.GetExecutions(ctx, server, optional(f.Env), optional(f.Runner), of.states, of.outcomes, failed, labels, optional(f.Command), from, size, after, new(true))
 		if err != nil {
 			return nil, client.PageInfo{}, err
 		}

@@ -16,7 +16,7 @@ type execShow struct {
 	ID string `arg:"" name:"execution" complete:"execution" help:"Its id."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (execShow) Help() string {
 	return `Its output is what rockpool exec follow prints.
 

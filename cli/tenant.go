@@ -16,7 +16,7 @@ type tenantCommands struct {
 	Delete tenantDelete `cmd:"" help:"Delete tenants that have no environments, and revoke their tokens."`
 }
 
-// Help is what rockpool tenant --help says beyond its commands.
+// Help returns the description and examples for rockpool tenant --help.
 func (tenantCommands) Help() string {
 	return `A tenant is a group of callers that see and use only what is theirs.
 
@@ -29,7 +29,7 @@ type tenantList struct {
 	output.Format
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (tenantList) Help() string {
 	return `Examples:
 
@@ -84,7 +84,7 @@ type tenantPut struct {
 	Subscriptions     *int   `placeholder:"N" help:"Subscriptions at once."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (tenantPut) Help() string {
 	return `Examples:
 
@@ -141,7 +141,7 @@ type tenantDelete struct {
 	IDs []string `arg:"" name:"tenant" help:"Their names."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (tenantDelete) Help() string {
 	return `What the tenants' executions printed is kept as long as others'. One that isn't there is an error, but the others are deleted.
 

@@ -21,7 +21,7 @@ type ticketCommands struct {
 	Cancel ticketCancel `cmd:"" help:"Cancel tickets that wait."`
 }
 
-// Help is what rockpool ticket --help says beyond its commands.
+// Help returns the description and examples for rockpool ticket --help.
 func (ticketCommands) Help() string {
 	return `A ticket is a claim that waits in the background. The server cancels it unless it is shown or watched at least every 30 seconds. Tickets don't survive a restart of the server: claim again then, with the same --key.
 
@@ -37,7 +37,7 @@ type ticketShow struct {
 	ID string `arg:"" name:"ticket" help:"Its id, as rockpool runner claim --ticket prints it."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (ticketShow) Help() string {
 	return `Showing a ticket keeps it for another 30 seconds.
 
@@ -100,7 +100,7 @@ func ended(t client.Ticket) error {
 	case t.State == client.TicketStateClaimed:
 		return fmt.Errorf("the runner of ticket %s is gone: claim again", t.Id)
 	case t.State == client.TicketStateExpired:
-		return fmt.Errorf("ticket %s is EXPIRED: %s; claim again, with a longer --wait", t.Id, told(t.Message))
+		return fmt.Errorf("ticket %s is EXPIRED: %s; claim again, with a longer --wait", t.Id, text(t.Message))
 	case t.Message != nil:
 		return fmt.Errorf("ticket %s is %s: %s", t.Id, t.State, *t.Message)
 	default:
@@ -114,7 +114,7 @@ type ticketWatch struct {
 	ID   string `arg:"" name:"ticket" help:"Its id, as rockpool runner claim --ticket prints it."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (ticketWatch) Help() string {
 	return `Shows position and estimated wait on standard error until the ticket has a runner, and prints that one's id. The server cancels the ticket 30 seconds after the last watcher left.
 
@@ -236,7 +236,7 @@ type ticketCancel struct {
 	IDs []string `arg:"" name:"ticket" help:"Their ids."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (ticketCancel) Help() string {
 	return `If a ticket has a runner that nobody has seen, the runner is released. A ticket that has already ended isn't an error. A ticket whose holder has seen its runner is an error; the other tickets are still cancelled.
 

@@ -20,7 +20,7 @@ type tokenCommands struct {
 	Grant  tokenGrant  `cmd:"" help:"Make a grant: a short-lived right to one execution or runner, to hand to a browser."`
 }
 
-// Help is what rockpool token --help says beyond its commands.
+// Help returns the description and examples for rockpool token --help.
 func (tokenCommands) Help() string {
 	return `Roles, each with all that the ones before it may:
 
@@ -47,7 +47,7 @@ type tokenCreate struct {
 	Expires time.Duration `default:"0s" from:"0" to:"87600h" placeholder:"TIME" help:"Lifetime, up to 87600h; 0: no expiry. (${default})"`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (tokenCreate) Help() string {
 	return `The token is printed here and never again: the server keeps only a hash.
 
@@ -65,7 +65,7 @@ func (c *tokenCreate) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	in := client.CreateTokenInput{Name: c.Name, Role: client.Role(c.Role), Tenant: unless(c.Tenant)}
+	in := client.CreateTokenInput{Name: c.Name, Role: client.Role(c.Role), Tenant: optional(c.Tenant)}
 	if in.ExpiresIn, err = lifetime("--expires", c.Expires); err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ type tokenList struct {
 	Sessions bool `help:"List sessions too: the tokens that signing in with a browser makes."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (tokenList) Help() string {
 	return `Examples:
 
@@ -139,7 +139,7 @@ type tokenRevoke struct {
 	AlsoMade bool     `help:"Revoke also all tokens that were made with them, with those, and so on: for a token that leaked."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (tokenRevoke) Help() string {
 	return `The server refuses a revoked token at once, and ends its subscriptions and grants. A token that had already ended is reported as an error; the others are revoked.
 
@@ -195,7 +195,7 @@ type tokenGrant struct {
 	Expires   time.Duration `default:"1h" from:"1s" to:"720h" placeholder:"TIME" help:"Lifetime, 1s to 720h. (${default})"`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (tokenGrant) Help() string {
 	return `A grant is used as a token is, and can do nothing but what it says. It ends with its time, its object, or the token that made it.
 
@@ -211,7 +211,7 @@ func (c *tokenGrant) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	in := client.CreateGrantInput{ExecutionId: unless(c.Execution), RunnerId: unless(c.Runner)}
+	in := client.CreateGrantInput{ExecutionId: optional(c.Execution), RunnerId: optional(c.Runner)}
 	for _, right := range c.Right {
 		in.Rights = append(in.Rights, client.GrantRight(strings.ToUpper(right)))
 	}

@@ -21,7 +21,7 @@ type topCommand struct {
 	Once bool   `help:"Print one table, and end; so do --json, and an output that is no terminal."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (topCommand) Help() string {
 	return `Shows the executions that run, and what each uses, once a second: elapsed time, processor time in percent of one processor, memory and processes beside what its runner allows, and bytes printed. q or Ctrl-C ends it. A "-" is what nobody can tell, for example while an agent doesn't answer.
 
@@ -76,7 +76,7 @@ func (c *topCommand) Run(s Streams) error {
 // look reads what runs now.
 func (c *topCommand) look(ctx context.Context, server client.Sender, view *top.View) ([]client.RunningExecution, output.Table, error) {
 	all, err := connection.Pages(func(after *string) ([]client.RunningExecution, client.PageInfo, error) {
-		out, err := client.GetRunning(ctx, server, unless(c.Env), connection.LabelledPage, after)
+		out, err := client.GetRunning(ctx, server, optional(c.Env), connection.LabelledPage, after)
 		if err != nil {
 			return nil, client.PageInfo{}, err
 		}

@@ -14,7 +14,7 @@ type whoamiCommand struct {
 	output.Format
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (whoamiCommand) Help() string {
 	return `Shows how the server knows you: by which token or grant, with which role, for which tenant.
 
