@@ -21,9 +21,9 @@ type drainCommand struct {
 
 // Help returns the description and examples for --help.
 func (drainCommand) Help() string {
-	return `Drains the server before maintenance: no runner starts, and new claims are refused. Idle runners are removed
-immediately. Claimed runners and their executions run until they end as usual. The drain lasts until --off, also
-across restarts of the server.
+	return `Drains the server before maintenance: no runner starts. Claims that need one wait as long as they
+allow, then fail. Idle runners are removed immediately. Claimed runners and their executions continue until they end
+as usual. The drain lasts until --off, also across restarts of the server.
 
     rockpool drain
     rockpool drain --wait --timeout 10m && systemctl stop rockpool

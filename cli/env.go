@@ -163,7 +163,7 @@ type envDelete struct {
 	connection.Flags
 	output.Format
 	IDs        []string `arg:"" name:"environment" complete:"environment" help:"Ids of the environments."`
-	EndClaimed bool     `help:"End claimed runners too. Without it, they stay until they are released."`
+	EndClaimed bool     `help:"End claimed runners too. Without it, they continue until they are released or expire."`
 }
 
 // Help returns the description and examples for --help.

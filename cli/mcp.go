@@ -46,7 +46,7 @@ func (c *mcpCommand) Run(s Streams, private Private) error {
 		}
 		return bridge.New(send, s.Out).Run(ctx, s.In)
 	}
-	if alone, err := private.wanted(ctx, c.Flags); err != nil {
+	if alone, err := private.needed(ctx, c.Flags); err != nil {
 		return err
 	} else if alone {
 		return private.Use(ctx, "", "", s, forward)
