@@ -82,7 +82,7 @@ func Execute(grammar any, description string, arguments []string, s Streams, opt
 	case exit >= 0: // kong has printed --help
 		return exit
 	case err != nil:
-		_, _ = fmt.Fprintf(s.Err, "rockpool: %s\nrockpool: see `rockpool %s--help`\n", output.Lines(err.Error()), commandOf(err))
+		_, _ = fmt.Fprintf(s.Err, "rockpool: %s\nrockpool: see `rockpool %s--help`\n", output.Lines(err.Error()), parsedCommand(err))
 		return CodeUsage
 	}
 	return ExitCode(s.Err, selected.Run())
@@ -105,8 +105,8 @@ func isGroup(err error) bool {
 	return errors.As(err, &parse) && parse.Context.Selected() != nil && len(parse.Context.Selected().Children) > 0
 }
 
-// commandOf returns the command that err is about, followed by a space; "": no command.
-func commandOf(err error) string {
+// parsedCommand returns the command that err is about, followed by a space; "": no command.
+func parsedCommand(err error) string {
 	var parse *kong.ParseError
 	if errors.As(err, &parse) && parse.Context != nil {
 		if node := parse.Context.Selected(); node != nil {

@@ -45,7 +45,7 @@ func each(s Streams, f output.Format, ids []string, done string, do func(ctx con
 		case err != nil:
 			failed = append(failed, fmt.Errorf("%s: %w", id, err))
 		case !was:
-			failed = append(failed, fmt.Errorf("%s doesn't exist", id))
+			failed = append(failed, fmt.Errorf("%s doesn't exist or has already ended", id))
 		}
 		all = append(all, map[string]any{"id": id, done: was && err == nil})
 		t.Rows = append(t.Rows, []string{id, map[bool]string{true: "yes", false: "no"}[was && err == nil]})

@@ -53,7 +53,7 @@ func (r *lineRange) UnmarshalText(text []byte) error {
 		}
 	}
 	if err != nil || from < 1 || to < from {
-		return fmt.Errorf("is %q, but must be line numbers from 1 on, such as 120, 120-140 or 120-", text)
+		return fmt.Errorf("%q isn't a range of lines: give line numbers from 1 on, such as 120, 120-140 or 120-", text)
 	}
 	*r = lineRange{from, to}
 	return nil

@@ -22,7 +22,7 @@ func difference(wanted, got []byte) string {
 		case i >= len(w):
 			return fmt.Sprintf("line %d is unexpected: %s", i+1, quote(g[i]))
 		case !bytes.Equal(w[i], g[i]):
-			return fmt.Sprintf("line %d is %s, but should be %s", i+1, quote(g[i]), quote(w[i]))
+			return fmt.Sprintf("line %d is %s, not %s", i+1, quote(g[i]), quote(w[i]))
 		}
 	}
 	return ""

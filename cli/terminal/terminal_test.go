@@ -68,7 +68,7 @@ func TestTerminalIsRestored(t *testing.T) {
 	}
 }
 
-func TestTerminalsAreToldApart(t *testing.T) {
+func TestSameTerminalComparesDevices(t *testing.T) {
 	terminal, _ := onTerminal(t)
 	other, _ := onTerminal(t)
 	if !terminal.same || sameTerminal(terminal.in, other.in) || sameTerminal(terminal.in, &bytes.Buffer{}) {
