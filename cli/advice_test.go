@@ -83,7 +83,8 @@ func TestRefusedCommandsNameTheFlag(t *testing.T) {
 	s.fails("--token-file (or ROCKPOOL_TOKEN_FILE): open missing.token", "env", "list")
 }
 
-// TestEmptyListsSayWhatToDo: for an empty list, stdout is empty for people and [] for scripts; stderr has a hint.
+// TestEmptyListsSayWhatToDo: for an empty list, stdout is empty for people and [] for scripts;
+// stderr has a hint.
 func TestEmptyListsSayWhatToDo(t *testing.T) {
 	s := newServer(t)
 	for command, says := range map[string]string{

@@ -161,8 +161,8 @@ func (r *auditReader) follow(ctx context.Context, errs io.Writer) error {
 	}
 }
 
-// page returns one page of entries. A response can have both entries and an error about missing ones: page keeps
-// that error in r.missing.
+// page returns one page of entries. A response can have both entries and an error about missing
+// ones: page keeps that error in r.missing.
 func (r *auditReader) page(ctx context.Context, first int, after *string, newestFirst bool) (edges []client.AuditEdge, more bool, err error) {
 	read := func(sender client.Sender) (*client.GetAuditLogResponse, error) {
 		return client.GetAuditLog(ctx, sender, optional(r.c.Actor), optional(r.c.Action), optional(r.c.Object), optional(r.c.Failed), r.from, r.to, &first, after, &newestFirst)

@@ -141,7 +141,8 @@ func jsonText(v any) string {
 	return string(text)
 }
 
-// TestAuditEntriesDontControlTheTerminal also checks that an error in addition to a page doesn't hide the page.
+// TestAuditEntriesDontControlTheTerminal also checks that an error in addition to a page doesn't
+// hide the page.
 func TestAuditEntriesDontControlTheTerminal(t *testing.T) {
 	var asked atomic.Int32
 	at := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -104,7 +104,8 @@ func (c *execCancel) Run(s Streams) error {
 	return c.report(s, all)
 }
 
-// confirm asks the user before it cancels several executions. Without a terminal, or with --yes, it only prints the count.
+// confirm asks the user before it cancels several executions. Without a terminal, or with --yes, it
+// only prints the count.
 func (c *execCancel) confirm(ctx context.Context, s Streams, count int) error {
 	if count < 2 {
 		return nil

@@ -1,8 +1,9 @@
-// Package cli implements the commands that use a server, for people and for scripts. They use only the server's API
-// (package client). If a connection breaks, they retry without running anything twice.
+// Package cli implements the commands that use a server, for people and for scripts. They use only
+// the server's API (package client). If a connection breaks, they retry without running anything
+// twice.
 //
-// A command is a struct that kong fills, with a method Run. Its output for people may change between versions. Its
-// output with --json uses the API's names and is stable.
+// A command is a struct that kong fills, with a method Run. Its output for people may change
+// between versions. Its output with --json uses the API's names and is stable.
 package cli
 
 import (
@@ -52,8 +53,8 @@ type ExitError int
 
 func (e ExitError) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
-// Execute parses arguments by a kong grammar, runs the selected command and returns the program's exit code. It prints
-// errors to s.Err.
+// Execute parses arguments by a kong grammar, runs the selected command and returns the program's
+// exit code. It prints errors to s.Err.
 func Execute(grammar any, description string, arguments []string, s Streams, options ...kong.Option) int {
 	arguments, program := splitProgram(arguments)
 	exit := -1
@@ -151,8 +152,8 @@ func hint(errs io.Writer, c advice.Case) {
 	}
 }
 
-// splitProgram cuts arguments at the first "--". The words after it belong to another program: they are never parsed as
-// our flags.
+// splitProgram cuts arguments at the first "--". The words after it belong to another program: they
+// are never parsed as our flags.
 func splitProgram(arguments []string) (ours, program []string) {
 	for i, argument := range arguments {
 		if argument == "--" {

@@ -31,8 +31,8 @@ func stoppable() (context.Context, context.CancelFunc) {
 	return ctx, stop
 }
 
-// each calls do for every id, prints the results, and returns the errors joined. An id for which do reports false
-// doesn't exist, which is an error too.
+// each calls do for every id, prints the results, and returns the errors joined. An id for which do
+// reports false doesn't exist, which is an error too.
 func each(s Streams, f output.Format, ids []string, done string, do func(ctx context.Context, id string) (bool, error)) error {
 	ctx, stop := stoppable()
 	defer stop()
@@ -61,7 +61,8 @@ func text(value *string) string {
 	return *value
 }
 
-// optional returns a pointer to a flag's value for an optional argument of the API; nil if the flag wasn't given.
+// optional returns a pointer to a flag's value for an optional argument of the API; nil if the flag
+// wasn't given.
 func optional[T comparable](flag T) *T {
 	if flag == *new(T) {
 		return nil

@@ -34,8 +34,8 @@ func (c *completionCommand) Run(s Streams) error {
 	return nil
 }
 
-// completeCommand answers the completion scripts. The words after -- are those of the command line; the last one is
-// still being typed.
+// completeCommand answers the completion scripts. The words after -- are those of the command line;
+// the last one is still being typed.
 type completeCommand struct {
 	// Within bounds the wait for the server, since the user has pressed a key. Distant servers need more.
 	Within  time.Duration `hidden:"" env:"ROCKPOOL_COMPLETE_WITHIN" default:"1s"`
@@ -44,8 +44,8 @@ type completeCommand struct {
 
 func (c *completeCommand) takeProgram(words []string) { c.program = words }
 
-// Run prints one candidate per line, each followed by a tab and its description. A line ":files" makes the script
-// complete file names too.
+// Run prints one candidate per line, each followed by a tab and its description. A line ":files"
+// makes the script complete file names too.
 func (c *completeCommand) Run(s Streams, k *kong.Kong) error {
 	candidates, files := completion.Complete(k.Model.Node, c.program, c.Within)
 	for _, candidate := range candidates {

@@ -97,7 +97,8 @@ func (c *drainCommand) Run(s Streams) error {
 // drainEvery is the interval at which drain --wait polls the server.
 const drainEvery = 500 * time.Millisecond
 
-// wait returns when nothing is left, or after Timeout with an exit code. It prints what remains whenever that changes.
+// wait returns when nothing is left, or after Timeout with an exit code. It prints what remains
+// whenever that changes.
 func (c *drainCommand) wait(ctx context.Context, s Streams, server client.Sender) (last client.Cluster, code, err error) {
 	var late <-chan time.Time
 	if c.Timeout > 0 {

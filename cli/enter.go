@@ -73,8 +73,8 @@ The exit code is the shell's own; other codes are those of rockpool run.
     rockpool runner shell "$id" -- python3 -i main.py`
 }
 
-// anyShell is a script for sh that starts bash if it is installed, else sh. Bash controls its jobs through standard
-// error, so that is the terminal too.
+// anyShell is a script for sh that starts bash if it is installed, else sh. Bash controls its jobs
+// through standard error, so that is the terminal too.
 const anyShell = `if command -v bash >/dev/null; then exec bash -i 2>&1; else exec sh -i 2>&1; fi`
 
 // Run opens a shell.

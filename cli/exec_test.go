@@ -66,8 +66,8 @@ func TestRunnerExecRunsInAClaimedRunner(t *testing.T) {
 	}
 	for use, arguments := range map[string][]string{
 		"rockpool runner exec " + id + " -- ls 'a b' (add --stdin": {"runner", "shell", id, "--", "ls", "a b"},
-		"rockpool runner exec " + id + " -- COMMAND":                {"runner", "shell", id},
-		"rockpool run --env e -- ls":                                {"runner", "shell", "--env", "e", "--", "ls"},
+		"rockpool runner exec " + id + " -- COMMAND":               {"runner", "shell", id},
+		"rockpool run --env e -- ls":                               {"runner", "shell", "--env", "e", "--", "ls"},
 	} {
 		if _, errs, code := s.inside("", arguments...); code != CodeOurs || !strings.Contains(errs, use) {
 			t.Errorf("%d %q, not %q", code, errs, use)

@@ -9,7 +9,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Exit codes in addition to a program's own. They follow timeout(1) and the shell; rockpool run --help lists them.
+// Exit codes in addition to a program's own. They follow timeout(1) and the shell; rockpool run
+// --help lists them.
 const (
 	CodeUsage       = 2   // the command line can't be understood
 	codeLimit       = 124 // a limit ended the program

@@ -14,8 +14,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/language"
 )
 
-// readUpload reads a local file. A file below the current directory keeps its relative path; any other file keeps only
-// its name.
+// readUpload reads a local file. A file below the current directory keeps its relative path; any
+// other file keeps only its name.
 func readUpload(path string) (client.FileInput, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -44,8 +44,9 @@ type launch struct {
 	build, command []string // build: empty if nothing is built
 }
 
-// launchOf returns how to run a file with arguments, by the server's languages. The file's extension decides, then its
-// #! line, then the environment. An empty environment means the one that serves the language.
+// launchOf returns how to run a file with arguments, by the server's languages. The file's
+// extension decides, then its #! line, then the environment. An empty environment means the one
+// that serves the language.
 func launchOf(languages []client.Language, environment string, file client.FileInput, arguments []string) (launch, error) {
 	l := launch{environment: environment}
 	set := language.Of(recipes(languages)...)

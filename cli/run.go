@@ -88,9 +88,10 @@ Exit codes (with --cases: 1 if a case or the build failed):
 
 // Private starts temporary servers, each for a single command.
 type Private struct {
-	// Use starts a server, calls use with a client of it, and stops the server. It returns the error of use, of the server,
-	// or both. The server ends use's ctx when it fails. environment is the only environment on the server. If it is "", the
-	// server has one for each language installed here, and one for the language of file if that is installed.
+	// Use starts a server, calls use with a client of it, and stops the server. It returns the
+	// error of use, of the server, or both. The server ends use's ctx when it fails. environment is
+	// the only environment on the server. If it is "", the server has one for each language
+	// installed here, and one for the language of file if that is installed.
 	Use func(ctx context.Context, environment, file string, s Streams, use func(ctx context.Context, server *client.Client) error) error
 }
 
@@ -184,8 +185,8 @@ func newJob(s Streams, server *client.Client) *execution.Job {
 	return &execution.Job{Follower: execution.Follower{Out: s.Out, Err: s.Err, Client: server}, In: s.In}
 }
 
-// runJob runs a job and prints how it ended. On a terminal it also prints a hint, if a rule matches. upload is the flag or
-// command that uploads files to the job's runner, for the hint.
+// runJob runs a job and prints how it ended. On a terminal it also prints a hint, if a rule
+// matches. upload is the flag or command that uploads files to the job's runner, for the hint.
 func runJob(ctx context.Context, j *execution.Job, upload string) error {
 	ended, err := j.Run(ctx)
 	code, words := exitCode(ended)
@@ -207,7 +208,8 @@ func runJob(ctx context.Context, j *execution.Job, upload string) error {
 	return ExitError(code)
 }
 
-// hintAfter prints a hint about a failed program. It fetches the environment first, which some hints depend on.
+// hintAfter prints a hint about a failed program. It fetches the environment first, which some
+// hints depend on.
 func hintAfter(ctx context.Context, j *execution.Job, c advice.Case) {
 	if ctx.Err() != nil || advice.For(c) == "" {
 		return

@@ -117,7 +117,8 @@ func TestCasesAreBuiltByTheRecipe(t *testing.T) {
 	s.fails("--fresh-runners can't be used with a program that is built", "run", "--cases", "cases", "--fresh-runners", "x.built")
 }
 
-// TestBatchCountsIncludeUnexpectedOutputs: the server doesn't know the expected outputs, so the report has its own counts.
+// TestBatchCountsIncludeUnexpectedOutputs: the server doesn't know the expected outputs, so the
+// report has its own counts.
 func TestBatchCountsIncludeUnexpectedOutputs(t *testing.T) {
 	s := speaking(t)
 	if err := os.Mkdir("cases", 0o700); err != nil {

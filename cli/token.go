@@ -169,7 +169,8 @@ func (c *tokenRevoke) Run(s Streams) error {
 	})
 }
 
-// explainID returns the error for an invalid token id. If the id is a token's name, the error says the token's id.
+// explainID returns the error for an invalid token id. If the id is a token's name, the error says
+// the token's id.
 func explainID(ctx context.Context, server client.Sender, id string, err error) error {
 	var refused *client.Error
 	if !errors.As(err, &refused) || refused.Extensions.Code != runtime.CodeInvalidInput {

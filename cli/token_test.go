@@ -170,7 +170,8 @@ func TestGrantCommand(t *testing.T) {
 	s.fails("FORBIDDEN", "token", "grant", "--runner", string(runner.ID))
 }
 
-// TestNamesDontControlTheTerminal: no stored name or label moves the cursor, starts a line, or changes the text direction.
+// TestNamesDontControlTheTerminal: no stored name or label moves the cursor, starts a line, or
+// changes the text direction.
 func TestNamesDontControlTheTerminal(t *testing.T) {
 	s := newServer(t)
 	size := 1

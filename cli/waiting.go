@@ -17,8 +17,8 @@ const (
 	nextWord  = time.Second
 )
 
-// reportWaiting calls do, and prints to errs what do waits for: the errors that do reports, or else that the server hasn't
-// responded about subject yet. It returns do's error.
+// reportWaiting calls do, and prints to errs what do waits for: the errors that do reports, or else
+// that the server hasn't responded about subject yet. It returns do's error.
 func reportWaiting(errs io.Writer, subject string, do func(report func(error)) error) error {
 	reports, done := make(chan string, 1), make(chan error, 1)
 	go func() {

@@ -1,5 +1,5 @@
-// Package advice returns hints about what to do next: after a command's error, and after a program that failed because its
-// environment lacks something. All rules are in one table.
+// Package advice returns hints about what to do next: after a command's error, and after a program
+// that failed because its environment lacks something. All rules are in one table.
 package advice
 
 import (
@@ -41,7 +41,8 @@ func For(c Case) string {
 	return ""
 }
 
-// A rule gives advice about one kind of case. applies can return a name that it found in the case, for the text.
+// A rule gives advice about one kind of case. applies can return a name that it found in the case,
+// for the text.
 type rule struct {
 	name    string
 	applies func(c Case) (found string, ok bool)
@@ -96,8 +97,8 @@ func ended(pattern string) func(Case) (string, bool) {
 	}
 }
 
-// noNetwork matches a failed program in an environment without network access, if it printed a typical error of resolvers
-// or connections.
+// noNetwork matches a failed program in an environment without network access, if it printed a
+// typical error of resolvers or connections.
 func noNetwork(c Case) (string, bool) {
 	if c.Network || c.Environment == "" {
 		return "", false
@@ -140,8 +141,8 @@ func Unknown(ctx context.Context, server client.Sender, environment string, err 
 	return NoEnvironment(ctx, server, environment)
 }
 
-// NoEnvironment returns the error about an environment that doesn't exist. It suggests up to three environments with a
-// similar name that the caller may see.
+// NoEnvironment returns the error about an environment that doesn't exist. It suggests up to three
+// environments with a similar name that the caller may see.
 func NoEnvironment(ctx context.Context, server client.Sender, environment string) error {
 	return fmt.Errorf("environment %q doesn't exist%s", environment, suggestion(ctx, server, environment))
 }
@@ -166,8 +167,8 @@ func suggestion(ctx context.Context, server client.Sender, environment string) s
 	}
 }
 
-// nearest returns up to three ids that resemble a name, the nearest first. An id resembles it if at most a third is
-// mistyped, or if one of the two begins with the other.
+// nearest returns up to three ids that resemble a name, the nearest first. An id resembles it if at
+// most a third is mistyped, or if one of the two begins with the other.
 func nearest(name string, ids []string) []string {
 	const most = 3
 	if name == "" {

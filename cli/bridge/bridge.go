@@ -1,7 +1,8 @@
 // Package bridge connects an MCP client on stdin and stdout with a server's MCP endpoint at /mcp.
 //
-// It inspects messages only as far as the HTTP transport needs: which ones open a session, and which ones expect a response.
-// If the server no longer knows the session, the bridge opens a new one with the client's original message.
+// It inspects messages only as far as the HTTP transport needs: which ones open a session, and
+// which ones expect a response. If the server no longer knows the session, the bridge opens a new
+// one with the client's original message.
 package bridge
 
 import (
@@ -25,7 +26,8 @@ const maxMessage = 64 << 20
 // maxRefusal bounds the body of an HTTP error that is read, in bytes.
 const maxRefusal = 1 << 20
 
-// grace is how long calls may continue after the client has closed stdin. Clients usually wait about that long.
+// grace is how long calls may continue after the client has closed stdin. Clients usually wait
+// about that long.
 const grace = 2 * time.Second
 
 // patience is how long a cancellation waits for the first byte of its call's response.
@@ -55,8 +57,8 @@ func New(send Sender, out io.Writer) *Bridge {
 	return &Bridge{send: send, out: out, begun: map[string]chan struct{}{}}
 }
 
-// Run forwards the client's messages from in until in ends or ctx is cancelled. Then it ends the session. It returns in's
-// read error.
+// Run forwards the client's messages from in until in ends or ctx is cancelled. Then it ends the
+// session. It returns in's read error.
 func (b *Bridge) Run(ctx context.Context, in io.Reader) error {
 	calling, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -147,8 +149,8 @@ func key(id json.RawMessage) string {
 	return string(text)
 }
 
-// malformed returns the error responses for a line that isn't a message; nil if it is one. A batch gets one response for
-// each of its calls.
+// malformed returns the error responses for a line that isn't a message; nil if it is one. A batch
+// gets one response for each of its calls.
 func malformed(m message) (refusals [][]byte) {
 	var batch []json.RawMessage
 	switch {
@@ -206,8 +208,8 @@ func (b *Bridge) hasBegun(m message) {
 	}
 }
 
-// followed returns a channel that is closed when the server has received the call that m cancels. The server would ignore
-// an earlier cancellation. nil: there is nothing to wait for.
+// followed returns a channel that is closed when the server has received the call that m cancels.
+// The server would ignore an earlier cancellation. nil: there is nothing to wait for.
 func (b *Bridge) followed(m message) <-chan struct{} {
 	if m.Method != "notifications/cancelled" {
 		return nil
@@ -239,8 +241,8 @@ func (b *Bridge) open(ctx context.Context, m message) (before string) {
 	return before
 }
 
-// pass sends a message and writes the response to the client. If the server no longer knows the session, it opens a new
-// one and sends the message again.
+// pass sends a message and writes the response to the client. If the server no longer knows the
+// session, it opens a new one and sends the message again.
 func (b *Bridge) pass(ctx context.Context, m message) {
 	id, err := b.deliver(ctx, m, b.write)
 	if errors.Is(err, errForgotten) && m.Method != "initialize" {
@@ -270,8 +272,8 @@ const errForgotten = bridgeError("the server no longer knows the MCP session")
 // errEnded means that the server's response ended without a result.
 const errEnded = bridgeError("the server ended the response before the result; try read_output to get the output")
 
-// deliver sends a message in the current session and calls each for every message of the response. It returns the id of
-// the session that it used.
+// deliver sends a message in the current session and calls each for every message of the response.
+// It returns the id of the session that it used.
 func (b *Bridge) deliver(ctx context.Context, m message, each func(line []byte)) (session string, err error) {
 	opens := m.Method == "initialize"
 	header := http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
@@ -366,8 +368,8 @@ func read(response *http.Response, each func(line []byte)) error {
 	return scanner.Err()
 }
 
-// reopen opens a session with the client's original message, unless another call has already replaced the forgotten one.
-// Of concurrent calls, one opens it and the others wait.
+// reopen opens a session with the client's original message, unless another call has already
+// replaced the forgotten one. Of concurrent calls, one opens it and the others wait.
 func (b *Bridge) reopen(ctx context.Context, forgotten string) error {
 	b.opening.Lock()
 	defer b.opening.Unlock()

@@ -264,7 +264,8 @@ func TestConcurrentCallsOpenOneSession(t *testing.T) {
 	}
 }
 
-// TestCallsWaitForTheClientsSession: a call whose session is forgotten doesn't open one while the client does.
+// TestCallsWaitForTheClientsSession: a call whose session is forgotten doesn't open one while the
+// client does.
 func TestCallsWaitForTheClientsSession(t *testing.T) {
 	d := &door{}
 	called, forgotten := make(chan struct{}), make(chan struct{})
@@ -339,7 +340,8 @@ func TestCancellationsFollowTheirCalls(t *testing.T) {
 	c.sees(`"id":7`)
 }
 
-// TestInvalidLinesAreRefused: without an error the client would wait forever. The server gets none of the lines.
+// TestInvalidLinesAreRefused: without an error the client would wait forever. The server gets none
+// of the lines.
 func TestInvalidLinesAreRefused(t *testing.T) {
 	d := &door{}
 	c := newClient(t, d)

@@ -11,8 +11,8 @@ import (
 // shown is the number of characters of a line that a difference shows.
 const shown = 60
 
-// difference describes the first line in which two outputs differ; "" if they are equal. It ignores white space at line
-// ends and empty lines at the end.
+// difference describes the first line in which two outputs differ; "" if they are equal. It ignores
+// white space at line ends and empty lines at the end.
 func difference(wanted, got []byte) string {
 	w, g := trimmed(wanted), trimmed(got)
 	for i := range max(len(w), len(g)) {

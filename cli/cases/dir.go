@@ -1,5 +1,5 @@
-// Package cases runs a program on a server once for each case in a directory, and compares its output with the expected
-// output.
+// Package cases runs a program on a server once for each case in a directory, and compares its
+// output with the expected output.
 package cases
 
 import (
@@ -25,7 +25,8 @@ type Case struct {
 	Wanted []byte // expected output; nil: any
 }
 
-// Read returns the cases of a directory, sorted by name; numbers in names sort by value. It ignores other files.
+// Read returns the cases of a directory, sorted by name; numbers in names sort by value. It ignores
+// other files.
 func Read(dir string) ([]Case, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -23,8 +23,8 @@ const (
 	cleanupTimeout = 5 * time.Second  // of the last calls
 )
 
-// A Job runs a program once for each case. Every call has an idempotency key or a cursor, so it can be repeated safely if
-// the connection breaks before the response. Use a Job once.
+// A Job runs a program once for each case. Every call has an idempotency key or a cursor, so it can
+// be repeated safely if the connection breaks before the response. Use a Job once.
 type Job struct {
 	Client        *client.Client
 	Out, Err      io.Writer
@@ -80,8 +80,8 @@ func (r Report) count(state runtime.CaseState) (n int) {
 	return n
 }
 
-// Run runs the batch and returns the report. Cancelling ctx cancels the batch. If the batch doesn't end within
-// cancelPatience after that, Run returns context.Canceled.
+// Run runs the batch and returns the report. Cancelling ctx cancels the batch. If the batch doesn't
+// end within cancelPatience after that, Run returns context.Canceled.
 func (j *Job) Run(ctx context.Context) (Report, error) {
 	j.Input.WaitFor, j.Input.IdempotencyKey = new(int(runnerPatience/time.Second)), new(uuid.NewString())
 	j.Input.StopOnFailure = &j.StopOnFailure
@@ -119,8 +119,8 @@ func (j *Job) cancel() {
 	_, _ = client.CancelBatch(ctx, connection.Patient(j.Client, cleanupTimeout), j.batch) // follow sees the result
 }
 
-// follow reads the batch's events to the end. If the connection breaks, it reconnects and continues after the last
-// complete event.
+// follow reads the batch's events to the end. If the connection breaks, it reconnects and continues
+// after the last complete event.
 func (j *Job) follow(ctx context.Context) error {
 	finished := false
 	var local error // an error on this side: reconnecting doesn't help

@@ -1,5 +1,5 @@
-// Package completion completes command lines of a kong grammar, with ids from the server that the command line names. It
-// also has the completion scripts for shells.
+// Package completion completes command lines of a kong grammar, with ids from the server that the
+// command line names. It also has the completion scripts for shells.
 package completion
 
 import (
@@ -22,15 +22,16 @@ var bash string
 //go:embed completion.zsh
 var zsh string
 
-// Script returns the completion script for bash or zsh. The script calls rockpool for every completion, so it never becomes
-// outdated.
+// Script returns the completion script for bash or zsh. The script calls rockpool for every
+// completion, so it never becomes outdated.
 func Script(shell string) string { return map[string]string{"bash": bash, "zsh": zsh}[shell] }
 
 // A Candidate is a possible completion and its description.
 type Candidate struct{ Word, Help string }
 
-// Complete returns the candidates for the last of words, which is still being typed. If the server doesn't respond within
-// the given time, its ids are missing. files reports whether file names complete the word too.
+// Complete returns the candidates for the last of words, which is still being typed. If the server
+// doesn't respond within the given time, its ids are missing. files reports whether file names
+// complete the word too.
 func Complete(root *kong.Node, words []string, within time.Duration) (all []Candidate, files bool) {
 	if len(words) == 0 {
 		words = []string{""}

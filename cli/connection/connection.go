@@ -1,5 +1,5 @@
-// Package connection connects commands to a server: it has their common flags, and clients that retry while the server is
-// unavailable.
+// Package connection connects commands to a server: it has their common flags, and clients that
+// retry while the server is unavailable.
 package connection
 
 import (
@@ -72,9 +72,9 @@ func (f Flags) Patient() (client.Sender, error) {
 	return Patient(c, Patience), nil
 }
 
-// Token returns the caller's token; "" if none is given. The flag --token-file takes precedence over the variable
-// ROCKPOOL_TOKEN, and that over the variable ROCKPOOL_TOKEN_FILE. file is the flag's value, which kong also sets from the
-// last variable.
+// Token returns the caller's token; "" if none is given. The flag --token-file takes precedence
+// over the variable ROCKPOOL_TOKEN, and that over the variable ROCKPOOL_TOKEN_FILE. file is the
+// flag's value, which kong also sets from the last variable.
 func Token(file string) (string, error) {
 	token := os.Getenv("ROCKPOOL_TOKEN")
 	if file == "" || token != "" && file == os.Getenv("ROCKPOOL_TOKEN_FILE") {
@@ -118,8 +118,8 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("lost the connection to the server at %s: %s", e.Server, Cause(e.Err))
 }
 
-// Cause returns the system's message for why a connection broke, for example "connection refused". For other errors it
-// returns the whole message.
+// Cause returns the system's message for why a connection broke, for example "connection refused".
+// For other errors it returns the whole message.
 func Cause(err error) string {
 	if errno := syscall.Errno(0); errors.As(err, &errno) {
 		return errno.Error()
@@ -127,16 +127,18 @@ func Cause(err error) string {
 	return err.Error()
 }
 
-// Persistent returns a Sender for a server that has responded before. It retries operations that are safe to repeat for up
-// to Patience, even when no server listens: it may be restarting. Its errors are those of Lost.
+// Persistent returns a Sender for a server that has responded before. It retries operations that
+// are safe to repeat for up to Patience, even when no server listens: it may be restarting. Its
+// errors are those of Lost.
 func Persistent(c *client.Client) client.Sender {
 	return c.Around(func(ctx context.Context, send func(context.Context) error) error {
 		return Lost(c, client.Persist(ctx, Patience, client.Passing, func() error { return send(ctx) }))
 	})
 }
 
-// Patient returns a Sender for operations that are safe to repeat. It retries them for up to patience while the server
-// listens but doesn't respond. If no server listens, it fails immediately with ErrNoServer.
+// Patient returns a Sender for operations that are safe to repeat. It retries them for up to
+// patience while the server listens but doesn't respond. If no server listens, it fails immediately
+// with ErrNoServer.
 func Patient(c *client.Client, patience time.Duration) client.Sender {
 	return Reporting(c, patience, func(error) {})
 }
@@ -162,9 +164,9 @@ func Reporting(c *client.Client, patience time.Duration, report func(err error))
 	})
 }
 
-// NeedsPrivate reports whether a command should start a temporary server: neither a server nor a token is given, and no
-// server listens at DefaultServer. With a token it returns an error instead: a temporary server would know neither the
-// token's tenant nor its quotas.
+// NeedsPrivate reports whether a command should start a temporary server: neither a server nor a
+// token is given, and no server listens at DefaultServer. With a token it returns an error instead:
+// a temporary server would know neither the token's tenant nor its quotas.
 func (f Flags) NeedsPrivate(ctx context.Context) (bool, error) {
 	return f.needsPrivate(ctx, DefaultServer)
 }

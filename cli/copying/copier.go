@@ -1,5 +1,5 @@
-// Package copying copies files and directories into and out of a runner. It retries after broken connections and shows
-// progress on a terminal.
+// Package copying copies files and directories into and out of a runner. It retries after broken
+// connections and shows progress on a terminal.
 package copying
 
 import (
@@ -43,7 +43,8 @@ func (c *Copier) leaveOut(path, why string) {
 	_, _ = fmt.Fprintf(c.Stderr, "rockpool: couldn't copy %s: %s\n", output.Plain(path), output.Plain(why))
 }
 
-// stat returns the file at path; nil if there is none. It is a copy's first call: if no server listens, it doesn't retry.
+// stat returns the file at path; nil if there is none. It is a copy's first call: if no server
+// listens, it doesn't retry.
 func (c *Copier) stat(ctx context.Context, path string) (*client.DownloadableFile, error) {
 	return c.statBy(ctx, connection.Patient(c.Client, connection.Patience), path)
 }

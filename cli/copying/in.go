@@ -25,8 +25,8 @@ const (
 	batchFiles = 100
 )
 
-// In copies a local file or directory into the runner; from "-" is Stdin. Unreadable files in a directory are left out and
-// make the copy fail at its end.
+// In copies a local file or directory into the runner; from "-" is Stdin. Unreadable files in a
+// directory are left out and make the copy fail at its end.
 func (c *Copier) In(ctx context.Context, from, to string) error {
 	c.progress = newProgress(c.Stderr, c.Quiet)
 	defer c.progress.end()
@@ -111,7 +111,8 @@ func (b *batch) file(ctx context.Context, from, to string) error {
 	return b.add(ctx, file, info, to)
 }
 
-// tree copies the contents of a directory. It leaves out files that can't be read or have disappeared meanwhile.
+// tree copies the contents of a directory. It leaves out files that can't be read or have
+// disappeared meanwhile.
 func (b *batch) tree(ctx context.Context, from, to string) error {
 	root, err := os.OpenRoot(from)
 	if err != nil {
@@ -173,8 +174,8 @@ func (b *batch) entry(ctx context.Context, root *os.Root, name, at string, entry
 	return b.add(ctx, file, info, at)
 }
 
-// mode returns permission bits for a file in the runner. Files there belong to root, so everybody gets the owner's rights to
-// read and execute, and with Writable to write.
+// mode returns permission bits for a file in the runner. Files there belong to root, so everybody
+// gets the owner's rights to read and execute, and with Writable to write.
 func (c *Copier) mode(info fs.FileInfo) string {
 	bits := 0o644
 	if info.IsDir() || info.Mode()&0o100 != 0 {
@@ -231,8 +232,8 @@ func (b *batch) flush(ctx context.Context) error {
 	return nil
 }
 
-// stream sends one file. If the connection breaks, it retries from the file's beginning, unless content can't be read
-// again.
+// stream sends one file. If the connection breaks, it retries from the file's beginning, unless
+// content can't be read again.
 func (c *Copier) stream(ctx context.Context, content io.Reader, size int64, to, mode string) error {
 	file, again := content.(io.ReaderAt)
 	again = again && size >= 0
@@ -256,8 +257,8 @@ func (c *Copier) stream(ctx context.Context, content io.Reader, size int64, to, 
 	return err
 }
 
-// persist repeats an attempt while again allows it: after a broken connection, or while the server is at a limit. It also
-// waits for a restarting server, because the server has responded before.
+// persist repeats an attempt while again allows it: after a broken connection, or while the server
+// is at a limit. It also waits for a restarting server, because the server has responded before.
 func (c *Copier) persist(ctx context.Context, again func(error) bool, attempt func() error) error {
 	said := false
 	err := client.Persist(ctx, connection.Patience, func(err error) bool {

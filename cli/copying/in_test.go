@@ -122,7 +122,8 @@ func (s *starting) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// refusing returns a socket that refuses connections, until the first line is written to errs: handler serves it then.
+// refusing returns a socket that refuses connections, until the first line is written to errs:
+// handler serves it then.
 func refusing(t *testing.T, handler http.HandlerFunc) (socket string, errs *starting) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "s")
@@ -206,8 +207,8 @@ func TestLostUploadsSayWhatToDo(t *testing.T) {
 	})
 }
 
-// TestTreeThatChangesDuringTheCopy changes later files while the first one is sent. The copy doesn't block, and reports the
-// files that it couldn't copy.
+// TestTreeThatChangesDuringTheCopy changes later files while the first one is sent. The copy
+// doesn't block, and reports the files that it couldn't copy.
 func TestTreeThatChangesDuringTheCopy(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

@@ -17,8 +17,9 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// Out copies a file or directory from the runner to this machine; to "-" is Stdout. The program in the runner chooses the
-// names and links there, so Out never writes outside of the destination, whatever they are.
+// Out copies a file or directory from the runner to this machine; to "-" is Stdout. The program in
+// the runner chooses the names and links there, so Out never writes outside of the destination,
+// whatever they are.
 func (c *Copier) Out(ctx context.Context, from, to string) error {
 	c.progress = newProgress(c.Stderr, c.Quiet)
 	defer c.progress.end()
@@ -58,8 +59,8 @@ func (c *Copier) Out(ctx context.Context, from, to string) error {
 	return c.incomplete()
 }
 
-// baseInRunner returns the last name of a path. For the runner's root it returns ".": the contents of the root go into the
-// destination itself.
+// baseInRunner returns the last name of a path. For the runner's root it returns ".": the contents
+// of the root go into the destination itself.
 func baseInRunner(at string) string {
 	if !path.IsAbs(at) {
 		at = path.Join("/workspace", at)
@@ -117,8 +118,8 @@ func (c *Copier) fetchTree(ctx context.Context, root *os.Root, name, from string
 	return nil
 }
 
-// fetch writes to a temporary file in the same directory and then renames it, so that an incomplete file never has the
-// file's name.
+// fetch writes to a temporary file in the same directory and then renames it, so that an incomplete
+// file never has the file's name.
 func (c *Copier) fetch(ctx context.Context, root *os.Root, name, from, mode string) error {
 	bits, err := strconv.ParseUint(mode, 8, 32)
 	if err != nil {
@@ -129,8 +130,8 @@ func (c *Copier) fetch(ctx context.Context, root *os.Root, name, from, mode stri
 			return err
 		}
 	}
-	// The temporary name is short and independent of the file's name, which may already have the maximum of 255 bytes. The
-	// umask applies to the mode.
+	// The temporary name is short and independent of the file's name, which may already have the
+	// maximum of 255 bytes. The umask applies to the mode.
 	part := filepath.Join(filepath.Dir(name), ".rockpool-"+rand.Text()[:12])
 	out, err := root.OpenFile(part, os.O_CREATE|os.O_EXCL|os.O_WRONLY, fs.FileMode(bits)&0o777|0o200)
 	if err != nil {
@@ -152,8 +153,8 @@ type rewinder interface {
 	Truncate(size int64) error
 }
 
-// download copies a file's content. If the connection breaks, it starts again from the beginning. It requests a new URL for
-// each attempt, because URLs are short-lived.
+// download copies a file's content. If the connection breaks, it starts again from the beginning.
+// It requests a new URL for each attempt, because URLs are short-lived.
 func (c *Copier) download(ctx context.Context, from string, out rewinder) error {
 	return c.persist(ctx, client.Passing, func() error {
 		if _, err := out.Seek(0, io.SeekStart); err != nil {
@@ -173,8 +174,8 @@ func (c *Copier) download(ctx context.Context, from string, out rewinder) error 
 	})
 }
 
-// content copies a file's bytes. An error on this side, such as a full disk, is returned as a *client.Error, so that it
-// isn't retried.
+// content copies a file's bytes. An error on this side, such as a full disk, is returned as a
+// *client.Error, so that it isn't retried.
 func (c *Copier) content(ctx context.Context, file *client.DownloadableFile, out, counter io.Writer) error {
 	if file.DownloadUrl == nil {
 		return &client.Error{Message: file.Path + " can't be downloaded"}

@@ -33,8 +33,8 @@ func TestBaseInRunner(t *testing.T) {
 	_ = below.Close()
 }
 
-// TestDownloadsWaitForARestartingServer has a server that is unavailable when a tree is listed, and when a file is
-// fetched.
+// TestDownloadsWaitForARestartingServer has a server that is unavailable when a tree is listed, and
+// when a file is fetched.
 func TestDownloadsWaitForARestartingServer(t *testing.T) {
 	for name, files := range map[string]string{"tree": `[]`, "file": ""} {
 		socket, errs := refusing(t, func(w http.ResponseWriter, r *http.Request) {

@@ -35,8 +35,8 @@ func newProgress(errs io.Writer, quiet bool) *progress {
 	return &progress{out: errs, quiet: quiet || !ok || !term.IsTerminal(int(file.Fd())), began: time.Now(), shown: time.Now()}
 }
 
-// begin starts an attempt to copy a file. It returns the writer that counts the attempt's bytes. Bytes of earlier attempts
-// no longer count.
+// begin starts an attempt to copy a file. It returns the writer that counts the attempt's bytes.
+// Bytes of earlier attempts no longer count.
 func (p *progress) begin(name string, size int64) io.Writer {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -60,8 +60,8 @@ func ClaimLater(ctx context.Context, c *client.Client, r Request) (client.Ticket
 	return out.ClaimRunner.Ticket, nil
 }
 
-// Claim claims a runner and returns its id. If that takes longer than quietPeriod, it prints to errs what it waits for. It
-// also prints a line if the request's holder already had the runner.
+// Claim claims a runner and returns its id. If that takes longer than quietPeriod, it prints to
+// errs what it waits for. It also prints a line if the request's holder already had the runner.
 func Claim(ctx context.Context, errs io.Writer, c *client.Client, r Request) (string, error) {
 	input := r.input()
 	type answer struct {

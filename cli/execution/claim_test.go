@@ -17,8 +17,8 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// TestClaimReportsInOrder: first what it waits for, then the result, even if the result arrives while it requests the
-// reason.
+// TestClaimReportsInOrder: first what it waits for, then the result, even if the result arrives
+// while it requests the reason.
 func TestClaimReportsInOrder(t *testing.T) {
 	asked, answered := make(chan struct{}), make(chan struct{})
 	var claims atomic.Value // the address of the claim's connection

@@ -15,8 +15,8 @@ const typedAhead = 64
 
 const ctrlC = 3
 
-// feed copies standard input to the program until either ends. While the connection is broken, Ctrl-C on a terminal can't
-// reach the program: feed then calls interrupt instead.
+// feed copies standard input to the program until either ends. While the connection is broken,
+// Ctrl-C on a terminal can't reach the program: feed then calls interrupt instead.
 func (j *Job) feed(ctx context.Context, interrupt func()) {
 	pieces := make(chan []byte, typedAhead)
 	var failed error // read after pieces is closed
@@ -62,8 +62,8 @@ func (j *Job) read(ctx context.Context, pieces chan<- []byte, interrupt func()) 
 	}
 }
 
-// send sends a piece of standard input. It retries while the program doesn't read or the server is unreachable. It returns
-// false when the program no longer accepts input.
+// send sends a piece of standard input. It retries while the program doesn't read or the server is
+// unreachable. It returns false when the program no longer accepts input.
 func (j *Job) send(ctx context.Context, input client.WriteStdinInput) bool {
 	input.ExecutionId = j.Execution
 	for {

@@ -39,9 +39,9 @@ func (f *Follower) Say(format string, args ...any) {
 	_, _ = fmt.Fprintf(f.Err, "rockpool: %s%s", strings.ReplaceAll(output.Lines(fmt.Sprintf(format, args...)), "\n", newline), newline)
 }
 
-// Follow copies the output until the execution ends, and returns how it ended. If the connection breaks, it reconnects and
-// continues after the last complete event. It returns an error if it can't reconnect within connection.Patience, if writing
-// fails, or if ctx ends.
+// Follow copies the output until the execution ends, and returns how it ended. If the connection
+// breaks, it reconnects and continues after the last complete event. It returns an error if it
+// can't reconnect within connection.Patience, if writing fails, or if ctx ends.
 func (f *Follower) Follow(ctx context.Context) (ended client.Ending, err error) {
 	finished := false
 	var local error // an error on this side: reconnecting doesn't help

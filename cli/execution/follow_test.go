@@ -16,7 +16,8 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// TestALostServerIsReportedOnce checks that the error says what happens to the runner, and how to find out the program's end.
+// TestALostServerIsReportedOnce checks that the error says what happens to the runner, and how to
+// find out the program's end.
 func TestALostServerIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs bytes.Buffer

@@ -1,5 +1,6 @@
-// Package execution runs programs on a server. It claims a runner, starts the program, connects it to the local input and
-// output, and follows it until it ends. It reconnects after broken connections.
+// Package execution runs programs on a server. It claims a runner, starts the program, connects it
+// to the local input and output, and follows it until it ends. It reconnects after broken
+// connections.
 package execution
 
 import (
@@ -26,8 +27,9 @@ const (
 	abandoned      = 60                     // seconds without use after which the server releases the runner
 )
 
-// A Job is one run of a program on a server, from claim to release. Every call has an idempotency key or an offset, so it
-// can be repeated safely if the connection breaks before the response. Use a Job once.
+// A Job is one run of a program on a server, from claim to release. Every call has an idempotency
+// key or an offset, so it can be repeated safely if the connection breaks before the response. Use
+// a Job once.
 type Job struct {
 	Follower
 	In          io.Reader
@@ -44,9 +46,9 @@ type Job struct {
 	Terminal    *terminal.Terminal // the user's terminal; nil: the program gets none
 }
 
-// Run runs the job and returns how the program ended, or how the build ended if that failed. Cancelling ctx cancels the
-// program. If the program doesn't end within cancelPatience after that, Run returns context.Canceled. Run always releases a
-// runner that it claimed.
+// Run runs the job and returns how the program ended, or how the build ended if that failed.
+// Cancelling ctx cancels the program. If the program doesn't end within cancelPatience after that,
+// Run returns context.Canceled. Run always releases a runner that it claimed.
 func (j *Job) Run(ctx context.Context) (ended client.Ending, err error) {
 	if j.Environment != "" {
 		request := Request{Environment: j.Environment, Timeout: abandoned, Wait: runnerPatience, Labels: j.Labels, brief: true}
@@ -140,8 +142,8 @@ func (j *Job) start(ctx context.Context) (err error) {
 	return err
 }
 
-// Shown returns the command line that the server should show. nil: the server derives it from the command, or what the user
-// typed isn't valid as a command line.
+// Shown returns the command line that the server should show. nil: the server derives it from the
+// command, or what the user typed isn't valid as a command line.
 func (j *Job) Shown() *string {
 	line := j.CommandLine
 	if line == "" && j.Terminal != nil { // Describe may put a script before the command
@@ -167,8 +169,8 @@ func (j *Job) cancel() {
 	_ = client.Cancel(ctx, j.Client, j.Execution) // Follow sees the result
 }
 
-// release releases the runner. It returns ends, the error of the job. If the server is lost, it adds when the server will
-// release the runner.
+// release releases the runner. It returns ends, the error of the job. If the server is lost, it
+// adds when the server will release the runner.
 func (j *Job) release(ends error) error {
 	ctx, end := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer end()

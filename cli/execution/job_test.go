@@ -114,8 +114,8 @@ func (f *fakeServer) stream(w http.ResponseWriter, r *http.Request) {
 	send(fmt.Sprintf(`{"__typename": "ExecutionFinished", "cursor": "end", "execution": {"outcome": "EXITED", "exitCode": %d}}`, f.exit))
 }
 
-// TestJobSurvivesBrokenConnections breaks every response and stream many times. The output is still complete, and nothing
-// was done twice under another key.
+// TestJobSurvivesBrokenConnections breaks every response and stream many times. The output is still
+// complete, and nothing was done twice under another key.
 func TestJobSurvivesBrokenConnections(t *testing.T) {
 	output := make([]byte, 20_000)
 	for i := range output {

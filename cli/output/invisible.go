@@ -2,8 +2,8 @@ package output
 
 import "unicode"
 
-// invisible has the characters that show nothing but change how the text around them reads: directions (as in "Trojan
-// Source"), joiners, tags, fillers.
+// invisible has the characters that show nothing but change how the text around them reads:
+// directions (as in "Trojan Source"), joiners, tags, fillers.
 var invisible = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{Lo: 0x00ad, Hi: 0x00ad, Stride: 1}, // soft hyphen
@@ -28,8 +28,8 @@ var invisible = &unicode.RangeTable{
 	LatinOffset: 1,
 }
 
-// misleads reports whether a character between two others is invisible and can mislead a reader. A joiner within a script
-// that needs it, or between emoji, doesn't mislead: its effect is visible.
+// misleads reports whether a character between two others is invisible and can mislead a reader. A
+// joiner within a script that needs it, or between emoji, doesn't mislead: its effect is visible.
 func misleads(before, r, after rune) bool {
 	if r == 0x200c || r == 0x200d {
 		return before < 0x80 || after < 0x80 || unicode.Is(invisible, before) || unicode.Is(invisible, after)

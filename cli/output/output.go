@@ -1,5 +1,6 @@
-// Package output prints the results of commands: tables for people, JSON and YAML for scripts. Names and texts from other
-// people can't control the terminal: control characters and invisible characters are replaced or escaped.
+// Package output prints the results of commands: tables for people, JSON and YAML for scripts.
+// Names and texts from other people can't control the terminal: control characters and invisible
+// characters are replaced or escaped.
 package output
 
 import (
@@ -36,7 +37,8 @@ type Table struct {
 	Rows [][]string
 }
 
-// List is Print for a list. For an empty list in table format, it prints nothing to out and the text empty to errs.
+// List is Print for a list. For an empty list in table format, it prints nothing to out and the
+// text empty to errs.
 func (f Format) List(out, errs io.Writer, answered any, t Table, empty string) error {
 	if len(t.Rows) > 0 || f.format() != "table" {
 		return f.Print(out, answered, t)
@@ -98,8 +100,9 @@ func (t Table) write(out io.Writer) error {
 	return w.Flush()
 }
 
-// Plain replaces control characters and misleading invisible characters with dots. Names and commands come from other
-// people: they must neither control the terminal nor read differently from what they are.
+// Plain replaces control characters and misleading invisible characters with dots. Names and
+// commands come from other people: they must neither control the terminal nor read differently from
+// what they are.
 func Plain(cell string) string {
 	shown := []rune(cell)
 	for i, r := range shown {
@@ -127,8 +130,9 @@ func Lines(text string) string {
 	return strings.Join(all, "\n")
 }
 
-// Escape escapes the characters that JSON allows unescaped but that control a terminal or mislead a reader. controls reports
-// whether the text has control characters other than line ends and tabs, escaped or not.
+// Escape escapes the characters that JSON allows unescaped but that control a terminal or mislead a
+// reader. controls reports whether the text has control characters other than line ends and tabs,
+// escaped or not.
 func Escape(text []byte) (escaped []byte, controls bool) {
 	for i := 0; i < len(text); i++ {
 		size := 1
@@ -162,7 +166,8 @@ func Escape(text []byte) (escaped []byte, controls bool) {
 	return escaped, controls
 }
 
-// isControl reports whether the text after a backslash encodes a control character other than a line end or a tab.
+// isControl reports whether the text after a backslash encodes a control character other than a
+// line end or a tab.
 func isControl(escape []byte) bool {
 	if strings.ContainsRune("rbf", rune(escape[0])) {
 		return true

@@ -79,7 +79,8 @@ func TestAgo(t *testing.T) {
 	}
 }
 
-// TestScriptOutputDoesntControlTheTerminal checks that control characters are escaped and decode to the same text.
+// TestScriptOutputDoesntControlTheTerminal checks that control characters are escaped and decode to
+// the same text.
 func TestScriptOutputDoesntControlTheTerminal(t *testing.T) {
 	const all = "a\x1b[2J\u009b1m\x7f\u0085\r\n\tb\\u é 🐟"
 	for _, of := range [][2]string{{"json", all}, {"yaml", all}, {"yaml", "x\x1b[31m"}, {"yaml", "x\u009b31m"}, {"yaml", "x\x7f"}, {"yaml", "x\ry"}} {

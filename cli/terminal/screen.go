@@ -11,8 +11,8 @@ import (
 	"golang.org/x/term"
 )
 
-// A Screen is the user's whole terminal in its alternate screen. Close restores the terminal's contents and settings. Ctrl-C
-// still sends SIGINT.
+// A Screen is the user's whole terminal in its alternate screen. Close restores the terminal's
+// contents and settings. Ctrl-C still sends SIGINT.
 type Screen struct {
 	terminal *Terminal
 	out      *os.File
@@ -79,7 +79,8 @@ func (s *Screen) Draw(lines []string) error {
 	return err
 }
 
-// Key returns the next key that is pressed before a time; 0: none, or ctx ended. It returns 'q' if the terminal hung up.
+// Key returns the next key that is pressed before a time; 0: none, or ctx ended. It returns 'q' if
+// the terminal hung up.
 func (s *Screen) Key(ctx context.Context, until time.Time) byte {
 	fds := []unix.PollFd{{Fd: int32(s.terminal.in.Fd()), Events: unix.POLLIN}}
 	for ctx.Err() == nil {

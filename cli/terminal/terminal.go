@@ -1,4 +1,5 @@
-// Package terminal controls the user's terminal while a program in a runner uses it, and restores it afterwards.
+// Package terminal controls the user's terminal while a program in a runner uses it, and restores
+// it afterwards.
 package terminal
 
 import (
@@ -17,8 +18,9 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// A Terminal is the user's terminal. While it is raw, every key goes to the program in the runner, including Ctrl-C. It must
-// be restored before the process ends. Its methods may be called concurrently.
+// A Terminal is the user's terminal. While it is raw, every key goes to the program in the runner,
+// including Ctrl-C. It must be restored before the process ends. Its methods may be called
+// concurrently.
 type Terminal struct {
 	in   *os.File
 	same bool // standard output and standard error are one terminal
@@ -49,8 +51,8 @@ func sameTerminal(a, b io.Writer) bool {
 	return devices[0] == devices[1]
 }
 
-// MakeRaw makes the terminal raw until Restore is called or ctx ends. It restores immediately when ctx ends, because a second
-// signal ends the process without cleanup.
+// MakeRaw makes the terminal raw until Restore is called or ctx ends. It restores immediately when
+// ctx ends, because a second signal ends the process without cleanup.
 func (t *Terminal) MakeRaw(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,8 +89,8 @@ func (t *Terminal) Guard(work func()) {
 	work()
 }
 
-// size returns the number of columns and rows, within the limits of the API. Without a known size, as on a serial line, it
-// returns 80×24.
+// size returns the number of columns and rows, within the limits of the API. Without a known size,
+// as on a serial line, it returns 80×24.
 func (t *Terminal) size() (columns, rows int) {
 	columns, rows, err := term.GetSize(int(t.in.Fd()))
 	if err != nil || columns <= 0 || rows <= 0 {
@@ -112,11 +114,12 @@ func (t *Terminal) Watch(ctx context.Context, changed func(columns, rows int)) {
 	}
 }
 
-// oneTerminal is a script for sh that runs its arguments with standard error on the terminal of standard output. Job control
-// and pagers need it there.
+// oneTerminal is a script for sh that runs its arguments with standard error on the terminal of
+// standard output. Job control and pagers need it there.
 const oneTerminal = `exec "$@" 2>&1`
 
-// Describe adds a terminal like this one to the input of startExecution. It may put a script before the command.
+// Describe adds a terminal like this one to the input of startExecution. It may put a script before
+// the command.
 func (t *Terminal) Describe(input *client.StartExecutionInput) {
 	columns, rows := t.size()
 	input.Terminal = &client.TerminalInput{Columns: columns, Rows: rows}

@@ -1,5 +1,5 @@
-// Package top shows the running executions of a server and their resource use, as top(1) does for a machine. It only
-// computes and formats: the caller reads from the server.
+// Package top shows the running executions of a server and their resource use, as top(1) does for a
+// machine. It only computes and formats: the caller reads from the server.
 package top
 
 import (

@@ -21,8 +21,8 @@ func running(id string, wall, cpu, memory int64) client.RunningExecution {
 	}
 }
 
-// TestCPUUseSinceThePreviousTable: the first table shows the average since the start; later ones the use since the
-// previous table.
+// TestCPUUseSinceThePreviousTable: the first table shows the average since the start; later ones
+// the use since the previous table.
 func TestCPUUseSinceThePreviousTable(t *testing.T) {
 	v := &View{Sort: "cpu"}
 	at := time.Unix(1010, 0)
