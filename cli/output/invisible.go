@@ -2,7 +2,7 @@ package output
 
 import "unicode"
 
-// invisible has the characters that show nothing but change how the text around them reads:
+// invisible has the characters that show nothing themselves and change how the text around them reads:
 // directions (as in "Trojan Source"), joiners, tags, fillers.
 var invisible = &unicode.RangeTable{
 	R16: []unicode.Range16{
