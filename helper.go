@@ -45,11 +45,10 @@ func (helperCommand) Help() string {
     sudo rockpool helper --user rockpool
     sudo -u rockpool rockpool serve --data /var/lib/rockpool --sandbox-helper /run/rockpool/sandbox.sock
 
-It puts its parts into --state and becomes the small program rockpool-sandbox, which takes nothing but ids, names, digests and numbers, from that user alone. Runners outlive its end and its next start, as they do the server's; let both be of the same version. docs/operations.md has units for systemd.`
+It puts its parts into --state and becomes the small program rockpool-sandbox, which takes nothing but ids, names, digests and numbers, from that user alone. Runners outlive its end and its next start, as they do the server's; let both be of the same version. docs/guides/isolation-tiers.md has units for systemd.`
 }
 
-// An imageWorkerCommand is what a helper starts, or an ordinary user's server, to
-// work on an image.
+// An imageWorkerCommand works on an image; a helper, or a server without root, starts it.
 type imageWorkerCommand struct {
 	AwaitUsers bool `hidden:""`
 }
@@ -68,7 +67,7 @@ func (c imageWorkerCommand) Run(cli.Streams) error {
 	return image.Work(context.Background(), conn.(*net.UnixConn), os.NewFile(3, "directory"))
 }
 
-// Run becomes rockpool-sandbox.
+// Run installs the helper's parts, and executes rockpool-sandbox in place of this program.
 func (c *helperCommand) Run(cli.Streams) error {
 	helps, err := c.daemon()
 	if err != nil {
@@ -86,10 +85,10 @@ func (c *helperCommand) Run(cli.Streams) error {
 	}
 	program := filepath.Join(helps.Dir, daemon.Program)
 	err = syscall.Exec(program, []string{daemon.Program, helper.Listen, string(text)}, []string{})
-	return fmt.Errorf("%s can't be executed: let --state be on a file system that isn't mounted noexec: %w", program, err)
+	return fmt.Errorf("%s can't be executed: move --state to a file system that isn't mounted noexec: %w", program, err)
 }
 
-// daemon checks the flags, and returns what they come to.
+// daemon checks the flags, and returns the helper's configuration.
 func (c *helperCommand) daemon() (daemon.Config, error) {
 	uid, err := strconv.ParseUint(c.User, 10, 31)
 	if err != nil {
@@ -102,7 +101,7 @@ func (c *helperCommand) daemon() (daemon.Config, error) {
 		}
 	}
 	if uid == 0 {
-		return daemon.Config{}, &config.Error{Flag: "user", Value: c.User, Allowed: "a user other than root, whose server needs no helper that listens"}
+		return daemon.Config{}, &config.Error{Flag: "user", Value: c.User, Allowed: "a user other than root: a server that runs as root needs no helper"}
 	}
 	for flag, path := range map[string]string{"socket": c.Socket, "state": c.State, "data": c.Data} {
 		if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" {
@@ -114,7 +113,7 @@ func (c *helperCommand) daemon() (daemon.Config, error) {
 		return daemon.Config{}, &config.Error{Flag: "cgroup-parent", Value: c.CgroupParent, Allowed: "rockpool, or a path below it, for example rockpool/test"}
 	}
 	data := c.Data
-	if there, err := filepath.EvalSymlinks(data); err == nil { // no link is followed later
+	if there, err := filepath.EvalSymlinks(data); err == nil { // the daemon follows no links
 		data = there
 	}
 	helps := daemon.Config{Socket: c.Socket, UID: int(uid), Dir: c.State, Images: filepath.Join(data, "local", "images"), Parent: parent}
@@ -143,7 +142,7 @@ func (c *helperCommand) daemon() (daemon.Config, error) {
 	return helps, nil
 }
 
-// install puts the helper and the agent where only root can.
+// install writes the helper and the agent to where only root can write.
 func (c *helperCommand) install() error {
 	agent, err := embedded.Binary(goruntime.GOARCH)
 	if err != nil {
@@ -156,7 +155,7 @@ func (c *helperCommand) install() error {
 	if err := os.MkdirAll(c.State, 0o700); err != nil {
 		return err
 	}
-	if err := roots.Alone(c.State); err != nil { // what is there is executed
+	if err := roots.RootOnly(c.State); err != nil { // these files will be executed
 		return err
 	}
 	for name, data := range map[string][]byte{daemon.Program: program, daemon.Agent: agent} {

@@ -12,7 +12,7 @@ import (
 	"github.com/rockpool/rockpool/cli"
 )
 
-// parseHelper returns what a command line of rockpool helper comes to.
+// parseHelper returns the command of a command line of rockpool helper.
 func parseHelper(t *testing.T, arguments ...string) (helperCommand, error) {
 	t.Helper()
 	var all commands

@@ -32,7 +32,7 @@ func (serveCommand) Help() string {
 
 Runners outlive the server, however it ends, unless it is stopped with --on-stop remove: the next start on the same data takes them over, idle and claimed ones as they were. To end them all, start the server with --on-stop remove and stop it.
 
-With --cluster nomad they are jobs of a Nomad cluster; docs/nomad.md leads there.
+With --cluster nomad they are jobs of a Nomad cluster; docs/guides/nomad.md shows how.
 
 A first start makes environments for what it finds on this machine: shell, and where they are installed python, node and c (none on Nomad). A line on stdout says when the first runner is ready; everything else is logged to stderr.
 
@@ -50,7 +50,7 @@ Exit codes:
     2    the command line or the settings file can't be understood`
 }
 
-// BeforeResolve reads the settings file, for kong.
+// BeforeResolve reads the settings file; kong calls it.
 func (c *serveCommand) BeforeResolve(parsed *kong.Context) error {
 	serve := parsed.Selected()
 	named := ""
@@ -67,7 +67,7 @@ func (c *serveCommand) BeforeResolve(parsed *kong.Context) error {
 	return nil
 }
 
-// Run serves.
+// Run serves until a signal.
 func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 	if err := c.Check(); err != nil {
 		var wrong *config.Error
@@ -89,7 +89,7 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 	ctx, stop := stopOnSignals(context.Background(), s, c.StopWithin, leftover(c.OnStop))
 	defer stop()
 	if c.EndWithStdin {
-		go func() { // until the program ends, since a read can't be given up
+		go func() { // never waited for: a read from stdin can't be cancelled
 			_, _ = io.Copy(io.Discard, s.In)
 			_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
 		}()
@@ -97,9 +97,10 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 	return server.Serve(ctx, c.Config, logger, s.Out)
 }
 
-// stopOnSignals returns a context that the first SIGINT or SIGTERM ends. The
-// second, or the time to stop within after the first, ends the program, which then says what is
-// left. Without any time it ends at once, and stops nothing.
+// stopOnSignals returns a context that the first SIGINT or SIGTERM ends. A second signal, or the
+// time within after the first, ends the program, which then prints left. If within is 0, the first
+// signal ends the program immediately, and nothing is stopped. The returned function ends the
+// watch, and waits for its goroutine.
 func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, left string) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)
@@ -109,7 +110,7 @@ func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, 
 	group.Go(func() {
 		select {
 		case <-signals:
-			if within > 0 { // else nothing is to be stopped
+			if within > 0 { // with 0 nothing is stopped
 				cancel(server.ErrStopping)
 			}
 		case <-done:
@@ -117,11 +118,11 @@ func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, 
 		}
 		select {
 		case <-signals:
-			_, _ = fmt.Fprintln(s.Err, "rockpool: a second signal ended the server at once; "+left)
+			_, _ = fmt.Fprintln(s.Err, "rockpool: a second signal ended the server immediately; "+left)
 		case <-time.After(within):
 			why := "stopping took too long"
 			if within == 0 {
-				why = "ended at once, as --stop-within says"
+				why = "ended immediately because of --stop-within 0s"
 			}
 			_, _ = fmt.Fprintf(s.Err, "rockpool: %s; %s\n", why, left)
 		case <-done:
@@ -137,10 +138,10 @@ func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, 
 	}
 }
 
-// leftover says what becomes of runners when the server ends before it has stopped.
+// leftover says what happens to runners when the server ends before it has stopped.
 func leftover(onStop string) string {
 	if onStop == config.StopRemoves {
-		return "the runners that it hasn't removed go on running. To end them, start the server with --on-stop remove again, and then stop it"
+		return "runners that it hasn't removed keep running. To remove them, start the server with --on-stop remove again, and stop it"
 	}
-	return "the next start takes over what there is"
+	return "the next start takes over its runners"
 }

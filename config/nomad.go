@@ -27,7 +27,7 @@ type Nomad struct {
 	Address       string   `env:"ROCKPOOL_NOMAD_ADDRESS" placeholder:"URL" help:"Nomad's address. ($$NOMAD_ADDR, else http://127.0.0.1:4646; $$${env})"`
 	Namespace     string   `env:"ROCKPOOL_NOMAD_NAMESPACE" placeholder:"NAME" help:"Namespace that has the runners. ($$NOMAD_NAMESPACE, else default; $$${env})"`
 	Region        string   `env:"ROCKPOOL_NOMAD_REGION" placeholder:"NAME" help:"Region that has them. ($$NOMAD_REGION, else the server's own; $$${env})"`
-	TokenFile     string   `env:"ROCKPOOL_NOMAD_TOKEN_FILE" placeholder:"FILE" complete:"file" help:"File with the ACL token; docs/nomad.md has its policy. (the token in $$NOMAD_TOKEN; $$${env})"`
+	TokenFile     string   `env:"ROCKPOOL_NOMAD_TOKEN_FILE" placeholder:"FILE" complete:"file" help:"File with the ACL token; docs/guides/nomad.md has its policy. (the token in $$NOMAD_TOKEN; $$${env})"`
 	CACert        string   `name:"ca-cert" env:"ROCKPOOL_NOMAD_CA_CERT" placeholder:"FILE" complete:"file" help:"Certificate of the authority that Nomad's is by. ($$NOMAD_CACERT; $$${env})"`
 	ClientCert    string   `env:"ROCKPOOL_NOMAD_CLIENT_CERT" placeholder:"FILE" complete:"file" help:"Certificate to show to Nomad. ($$NOMAD_CLIENT_CERT; $$${env})"`
 	ClientKey     string   `env:"ROCKPOOL_NOMAD_CLIENT_KEY" placeholder:"FILE" complete:"file" help:"Its key. ($$NOMAD_CLIENT_KEY; $$${env})"`

@@ -21,7 +21,7 @@ func examineNomad(ctx context.Context, settings config.Config, report func(...fi
 		return
 	}
 	if version, err := store.Examine(ctx, settings.Database); err != nil {
-		report(finding.Failure("database", "see docs/nomad.md, Several servers", "%v", err))
+		report(finding.Failure("database", "see docs/guides/nomad.md, \"Several servers\"", "%v", err))
 	} else {
 		report(finding.Fine("database", "PostgreSQL %s", version))
 	}

@@ -61,7 +61,7 @@ func examineSandbox(ctx context.Context, settings config.Config, accepted bool, 
 			return err
 		}
 		if lost := srv.Lost(); lost != "" {
-			report(finding.Warning("without root", "see docs/operations.md, \"An ordinary user\"", "%s", lost))
+			report(finding.Warning("without root", "see docs/guides/isolation-tiers.md, \"An ordinary user\"", "%s", lost))
 		}
 		p := patient{client: srv.Client(), group: srv.Config().CgroupParent, accepted: accepted}
 		defer p.client.CloseIdle()

@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// brokerBed is a broker that is enabled, in fake time.
+// brokerBed is an enabled broker in fake time.
 type brokerBed struct {
 	*broker
 	created uint64
@@ -44,7 +44,7 @@ func newBrokerBed() *brokerBed {
 	return b
 }
 
-// over returns what was superseded, by what.
+// over returns the superseded evaluations, and what superseded them.
 func (b *brokerBed) over() map[runtime.EvaluationID]runtime.EvaluationID {
 	b.told.Lock()
 	defer b.told.Unlock()
@@ -61,7 +61,7 @@ func (b *brokerBed) add(job, environment string, priority runtime.Priority, t ru
 	return e
 }
 
-// take dequeues what is there; nil if there is nothing.
+// take dequeues a ready evaluation; nil: there is none.
 func (b *brokerBed) take(t interface{ Fatal(...any) }, types ...runtime.EvaluationType) *delivery {
 	if len(types) == 0 {
 		types = Types()
@@ -173,7 +173,7 @@ func TestBrokerSupersedes(t *testing.T) {
 	}
 }
 
-// A woken evaluation that blocks again and is woken at once is queued while it is held.
+// A woken evaluation that blocks again and is woken immediately is queued while it is held.
 func TestBrokerDeliversAgainWhatIsEnqueuedWhileHeld(t *testing.T) {
 	withBroker(t, func(t *testing.T, b *brokerBed) {
 		e := b.add("a", "a", 50, runtime.EvaluationPlace)
@@ -259,8 +259,8 @@ func TestBrokerNeedsTheToken(t *testing.T) {
 	})
 }
 
-// It comes again after 1 s and 4 s, and fails the third time; a silent worker
-// counts as one that gave it back.
+// It is delivered again after 1 s and 4 s, and fails the third time. A silent worker counts like a
+// nack.
 func TestBrokerRedeliversAndFails(t *testing.T) {
 	withBroker(t, func(t *testing.T, b *brokerBed) {
 		e := b.add("a", "a", 50, runtime.EvaluationPlace)
@@ -336,7 +336,7 @@ func TestBrokerPutBackCountsNoDelivery(t *testing.T) {
 				t.Fatal("it isn't there at once")
 			}
 			b.putBack(*d)
-			b.putBack(*d) // nobody's any more
+			b.putBack(*d) // no longer held
 			if d = b.take(t); d == nil {
 				t.Fatal("it isn't there at once")
 			}
@@ -352,9 +352,9 @@ func TestBrokerPutBackCountsNoDelivery(t *testing.T) {
 	})
 }
 
-// Whatever happens, every evaluation is delivered, superseded by a newer one of
-// its job or failed; of a job never two are held; and what comes is of the
-// highest priority that is ready, and of its environment the oldest.
+// Every evaluation is delivered, superseded by a newer one of its job, or failed. Of each job at
+// most one is held. A delivered evaluation has the highest ready priority, and is the oldest of its
+// environment.
 func TestBrokerWalk(t *testing.T) {
 	walks(t, walkBroker)
 }
@@ -364,9 +364,9 @@ func walkBroker(t *rapid.T) {
 	held := map[runtime.RunnerID]delivery{}
 	open := map[runtime.EvaluationID]*Evaluation{} // neither acknowledged nor superseded nor failed
 	settle := func() {
-		synctest.Wait() // what is late or due at this very instant, has happened
+		synctest.Wait() // everything that is due now has happened
 		for id, by := range b.over() {
-			if open[id] != nil && by <= id { // ids count
+			if open[id] != nil && by <= id { // ids are ordered
 				t.Fatalf("%s was superseded by %s", id, by)
 			}
 			delete(open, id)
@@ -442,7 +442,7 @@ func walkBroker(t *rapid.T) {
 		"enable":  func(*rapid.T) { b.enable() },
 	})
 	b.enable()
-	for range maxDeliveries + 1 { // what is held comes back, what is delayed comes
+	for range maxDeliveries + 1 { // held and delayed ones are delivered again
 		time.Sleep(nackAfter + time.Minute)
 		for d := take(t); d != nil; d = take(t) {
 			if err := b.ack(*d); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// TestRecordsAreStored: links that the data directory's owner planted lead root
-// nowhere, and a report replaces that of its own tier only.
+// TestRecordsAreStored checks that links planted by the data directory's owner redirect nothing
+// that root writes, and that a record replaces only the one of its own tier.
 func TestRecordsAreStored(t *testing.T) {
 	data, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")
 	if err := os.WriteFile(victim, []byte("as it was"), 0o600); err != nil {

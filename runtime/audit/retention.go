@@ -8,10 +8,10 @@ import (
 
 const (
 	shortenEvery = time.Hour
-	shortenPiece = 500 // entries in one transaction, during which all other writes wait
+	shortenPiece = 500 // entries per transaction, which blocks all other writes
 )
 
-// shorten deletes entries older than Config.Keep, now and every hour, until ctx ends.
+// shorten deletes entries older than Config.Keep, immediately and every hour, until ctx ends.
 func (l *Log) shorten(ctx context.Context) {
 	tick := time.NewTicker(shortenEvery)
 	defer tick.Stop()

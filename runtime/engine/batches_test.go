@@ -30,7 +30,7 @@ func (b *bed) awaitBatch(t testing.TB, id runtime.BatchID) (ended runtime.Batch)
 	return ended
 }
 
-// cases returns what became of a batch's cases, in words: state, exit status and output.
+// cases describes a batch's cases: state, exit status and output.
 func (b *bed) cases(t testing.TB, of runtime.Batch) (words []string) {
 	t.Helper()
 	all, err := b.BatchCases(t.Context(), of, 0, of.CaseCount, unbounded)
@@ -48,7 +48,7 @@ func (b *bed) cases(t testing.TB, of runtime.Batch) (words []string) {
 	return words
 }
 
-// follow reads a batch's events after a cursor, to the end.
+// follow reads a batch's events after a cursor up to the end.
 func (b *bed) follow(t testing.TB, id runtime.BatchID, after string) (all []batch.Event) {
 	t.Helper()
 	r, err := b.BatchEvents(t.Context(), id, after)
@@ -151,7 +151,7 @@ func TestBatchEventsComeOnceAndInOrder(t *testing.T) {
 	}
 }
 
-func TestHowBatchesEnd(t *testing.T) {
+func TestBatchOutcomes(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 0)
 	cases := func(args ...string) (all []CaseInput) {
@@ -210,7 +210,7 @@ func TestHowBatchesEnd(t *testing.T) {
 	}
 }
 
-// A run's batch has its files and its runner from the beginning to the end.
+// TestRunOfABatch checks that all steps of a run's batch share its files and its runner.
 func TestRunOfABatch(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
@@ -283,7 +283,7 @@ func TestBatchKeys(t *testing.T) {
 	}
 }
 
-func TestBadBatchInput(t *testing.T) {
+func TestInvalidBatchInputIsRefused(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -339,8 +339,8 @@ func TestBadBatchInput(t *testing.T) {
 	}
 }
 
-// TestKilledServersLoseNoCase kills the engine at random moments while batches run. Each
-// case is started once and gets its whole input.
+// TestKilledServersLoseNoCase kills the engine at random moments while batches run. Each case must
+// start once and get its whole input.
 func TestKilledServersLoseNoCase(t *testing.T) {
 	const seed, cases = 5, 40
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -397,7 +397,7 @@ func TestKilledServersLoseNoCase(t *testing.T) {
 	t.Logf("%d kills", kills)
 }
 
-// A batch that was cancelled ends so, also with the next server.
+// TestCancelledBatchStaysCancelled restarts the server after the cancellation.
 func TestCancelledBatchStaysCancelled(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 0)
@@ -417,8 +417,8 @@ func TestCancelledBatchStaysCancelled(t *testing.T) {
 	}
 }
 
-// A case whose fresh runner went before anything began there gets another one.
-func TestFreshRunnerThatWent(t *testing.T) {
+// TestCaseIsRetriedAfterItsFreshRunnerIsGone removes a fresh runner before its case begins there.
+func TestCaseIsRetriedAfterItsFreshRunnerIsGone(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	in := RunInput{EnvironmentID: "a", Command: []string{"sleep", "0"}, WaitFor: ptr(patient)}

@@ -17,7 +17,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-func TestWholePath(t *testing.T) {
+func TestClaimRunAndRelease(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -103,7 +103,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-func TestRunnerGoneEndsItsExecutions(t *testing.T) {
+func TestGoneRunnerEndsItsExecutions(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
 	for name, end := range map[runtime.GoneReason]func(runtime.RunnerID){
@@ -256,7 +256,7 @@ func TestExecute(t *testing.T) {
 	b.await(t, again.ID)
 }
 
-func TestLateAndResumingWatchers(t *testing.T) {
+func TestLateAndResumedSubscribersGetAllEvents(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -358,7 +358,7 @@ func TestPoolsAreWatched(t *testing.T) {
 	}
 }
 
-func TestBadInput(t *testing.T) {
+func TestInvalidInputIsRefused(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")

@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// component returns a part of Health.
+// component returns a component of Health.
 func (b *bed) component(t *testing.T, name string) ComponentHealth {
 	t.Helper()
 	for _, c := range b.Health(t.Context()).Components {
@@ -31,7 +31,7 @@ func (b *bed) wantOutput(t *testing.T, id runtime.ExecutionID, want string) {
 	}
 }
 
-// loseDatabase removes it while no engine runs.
+// loseDatabase removes the database while no engine runs.
 func (b *bed) loseDatabase(t *testing.T) {
 	t.Helper()
 	for _, end := range []string{"", "-wal", "-shm"} {
@@ -50,9 +50,9 @@ func (b *bed) orphaned(t *testing.T) []string {
 	return found
 }
 
-// TestOlderDatabase: one is restored from a backup. What it doesn't know stays, and
-// comes back with the database that does.
-func TestOlderDatabase(t *testing.T) {
+// TestOutputUnknownToAnOlderDatabaseIsMoved restores the database from a backup. Output unknown to
+// it is kept, and is put back under the newer database.
+func TestOutputUnknownToAnOlderDatabaseIsMoved(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -106,8 +106,8 @@ func TestOlderDatabase(t *testing.T) {
 	}
 }
 
-// TestLostDatabase: nothing is left of it.
-func TestLostDatabase(t *testing.T) {
+// TestOutputIsMovedAfterTheDatabaseIsLost deletes the whole database.
+func TestOutputIsMovedAfterTheDatabaseIsLost(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -138,8 +138,8 @@ func TestLostDatabase(t *testing.T) {
 	}
 }
 
-// TestOrphansThatCannotBeMoved are reported, and keep no others where they are.
-func TestOrphansThatCannotBeMoved(t *testing.T) {
+// TestUnmovableOrphansAreReported also checks that they don't prevent others from being moved.
+func TestUnmovableOrphansAreReported(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
@@ -160,8 +160,8 @@ func TestOrphansThatCannotBeMoved(t *testing.T) {
 	})
 }
 
-// TestKilledWhileCollecting: the execution is deleted, its output not yet.
-func TestKilledWhileCollecting(t *testing.T) {
+// TestRetentionResumesAfterAKill deletes the execution but not its output.
+func TestRetentionResumesAfterAKill(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")

@@ -44,9 +44,9 @@ func (c *far) cut(away bool) {
 	}
 }
 
-// An agent that can't be reached for a while is none that didn't do as it was
-// told: its runner stays, and what it tells afterwards counts.
-func TestAgentOutOfReach(t *testing.T) {
+// TestUnreachableAgentKeepsItsRunner checks that an agent that can't be reached for a while isn't
+// treated as disobedient: its runner stays, and its later reports count.
+func TestUnreachableAgentKeepsItsRunner(t *testing.T) {
 	t.Parallel()
 	b := &bed{fake: clustertest.NewFake(), dir: t.TempDir()}
 	c := &far{Fake: b.fake}

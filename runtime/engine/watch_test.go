@@ -154,7 +154,7 @@ func TestRunnersOfADeletedEnvironment(t *testing.T) {
 	}
 }
 
-// TestRunWaitsForSubscribers that take nothing and don't leave: it ends their channels.
+// TestRunWaitsForSubscribers uses subscribers that neither read nor leave. Run ends their channels.
 func TestRunWaitsForSubscribers(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)

@@ -7,7 +7,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// places bound the searches that run at once, and those in one runner: slow runners take few of all places.
+// places limits concurrent searches, in total and per runner, so that slow runners occupy few of
+// the total.
 type places struct {
 	all chan struct{}
 
@@ -17,13 +18,14 @@ type places struct {
 
 type runnerPlaces struct {
 	taken chan struct{}
-	users int // that hold or await one; guarded by places.mu
+	users int // searches that hold or await a place; guarded by places.mu
 }
 
-// enter waits for a place, until leave is called. LIMIT_EXCEEDED: there was none in time.
+// enter waits for a place, which is held until leave is called. It returns LIMIT_EXCEEDED after
+// searchWait.
 func (p *places) enter(ctx context.Context, id runtime.RunnerID) (leave func(), err error) {
 	ours := p.use(id)
-	waiting, cancel := context.WithTimeoutCause(ctx, searchWait, runtime.Errorf(runtime.CodeLimitExceeded, "%d searches of runner %s run: try later", maxSearchesOf, id))
+	waiting, cancel := context.WithTimeoutCause(ctx, searchWait, runtime.Errorf(runtime.CodeLimitExceeded, "%d searches are already running in runner %s: try again later", maxSearchesOf, id))
 	defer cancel()
 	select {
 	case ours.taken <- struct{}{}:
@@ -35,7 +37,7 @@ func (p *places) enter(ctx context.Context, id runtime.RunnerID) (leave func(), 
 		<-ours.taken
 		p.unuse(id, ours)
 	}
-	waiting, cancelAll := context.WithTimeoutCause(ctx, searchWait, runtime.Errorf(runtime.CodeLimitExceeded, "%d searches run on this server: try later", maxSearches))
+	waiting, cancelAll := context.WithTimeoutCause(ctx, searchWait, runtime.Errorf(runtime.CodeLimitExceeded, "%d searches are already running on this server: try again later", maxSearches))
 	defer cancelAll()
 	select {
 	case p.all <- struct{}{}:

@@ -11,12 +11,13 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// unasked are the methods that don't ask who calls: of an object that the caller has got already,
-// or of no object.
+// unasked are the methods that don't check the caller: they concern an object from an earlier
+// checked call, or no object.
 var unasked = []string{"PoolStatus", "StartDurations", "PoolHistory", "ClaimStats", "BatchCases", "BatchBuild", "Usage", "ExecutionUsage", "RunnerUsage", "Go", "Watching", "FailureRecorder"}
 
-// TestEveryMethodAsksWhoCalls before it does anything: here there is no engine that could.
-func TestEveryMethodAsksWhoCalls(t *testing.T) {
+// TestEveryMethodChecksItsCaller calls methods on a guard without an engine, so that anything later
+// than the check panics.
+func TestEveryMethodChecksItsCaller(t *testing.T) {
 	g := reflect.ValueOf(New(nil, nil, nil))
 	kind := g.Type()
 	for i := range kind.NumMethod() {

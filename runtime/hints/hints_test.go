@@ -9,7 +9,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-func TestEveryWatcherIsToldUntilItsEnd(t *testing.T) {
+func TestWatchersGetHintsUntilTheirEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w Watchers
 		w.Send("nobody")

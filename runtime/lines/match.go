@@ -5,16 +5,16 @@ import (
 	"unicode/utf8"
 )
 
-// A matcher finds a text in lines, as they show: escape sequences aren't part of
-// them. It is for one goroutine.
+// A matcher finds a text in lines as they are displayed, without escape sequences. It is for one
+// goroutine.
 type matcher struct {
 	wanted  []byte
-	folds   bool // upper and lower case are alike
+	folds   bool // ignore case
 	shown   []byte
 	lowered []byte
 }
 
-// newMatcher returns nil where every line matches.
+// newMatcher returns nil if every line matches.
 func newMatcher(text string, matchCase bool) *matcher {
 	if text == "" {
 		return nil
@@ -37,7 +37,7 @@ func (m *matcher) in(line []byte) bool {
 	return bytes.Contains(line, m.wanted)
 }
 
-// lower is bytes.ToLower without memory of its own for ASCII.
+// lower is bytes.ToLower without allocating for ASCII.
 func (m *matcher) lower(line []byte) []byte {
 	m.lowered = append(m.lowered[:0], line...)
 	for i, c := range m.lowered {
@@ -56,9 +56,8 @@ const (
 	bell   = 0x07
 )
 
-// appendShown appends a line without its escape sequences: those of ECMA-48 that
-// set colours and move the cursor (CSI), strings such as titles, and those of two
-// characters.
+// appendShown appends a line without its escape sequences: ECMA-48 sequences that set colours and
+// move the cursor (CSI), strings such as titles, and sequences of two characters.
 func appendShown(to, line []byte) []byte {
 	for {
 		before, rest, found := bytes.Cut(line, []byte{escape})

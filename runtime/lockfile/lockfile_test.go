@@ -20,7 +20,7 @@ func open(t *testing.T, path string) *os.File {
 	return file
 }
 
-func TestOneHasTheLock(t *testing.T) {
+func TestOnlyOneProcessHoldsTheLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	first, second := open(t, path), open(t, path)
 	if err := lockfile.Try(first); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// TestContentIsWhatWasPrinted writes logs at random, with gaps, and reads any
-// part of either stream and of both, also while the log grows.
+// TestContentIsWhatWasPrinted writes random logs with gaps, and reads random parts of either stream
+// and of both, also while the log grows.
 func TestContentIsWhatWasPrinted(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-func TestTheLatestRunnersAreRemembered(t *testing.T) {
+func TestTheLatestRunnersAreKept(t *testing.T) {
 	var r Runners
 	if _, ok := r.Find("0"); ok {
 		t.Error("one is known at the beginning")

@@ -7,8 +7,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// An environment that goes to another tenant gives that no runner of the earlier one: idle ones are replaced, before a
-// claim can have them. Claimed ones stay.
+// TestAnotherTenantsRunnersAreReplaced checks that an environment's new tenant gets no runner of
+// the earlier one: idle ones are replaced before a claim can get them, and claimed ones stay.
 func TestAnotherTenantsRunnersAreReplaced(t *testing.T) {
 	run(t, 2, func(t *testing.T, b *bed) {
 		b.want(t, 2, 0)
@@ -37,7 +37,8 @@ func TestAnotherTenantsRunnersAreReplaced(t *testing.T) {
 	})
 }
 
-// A pool takes in no idle runner of another tenant, however new its revision is.
+// TestAnotherTenantsRunnersAreNotAdopted checks that a pool adopts no idle runner of another
+// tenant, whatever its revision.
 func TestAnotherTenantsRunnersAreNotAdopted(t *testing.T) {
 	run(t, 1, func(t *testing.T, b *bed) {
 		b.want(t, 1, 0)
@@ -54,7 +55,7 @@ func TestAnotherTenantsRunnersAreNotAdopted(t *testing.T) {
 	})
 }
 
-// A claim that waits when such a runner is found doesn't get it.
+// TestAnotherTenantsRunnersAreNotHandedOut checks that a waiting claim doesn't get such a runner.
 func TestAnotherTenantsRunnersAreNotHandedOut(t *testing.T) {
 	env := runtime.Environment{ID: "a", Revision: 1, RunnerRevision: 1}
 	o := owner{goal: goal{env: env, making: env}, runners: map[runtime.RunnerID]*entry{}}

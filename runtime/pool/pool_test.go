@@ -37,7 +37,8 @@ func run(t *testing.T, size int, test func(t *testing.T, b *bed)) {
 	runOver(t, size, func(*clustertest.Fake) {}, test)
 }
 
-// runOver is run over a cluster that prepare has changed: a pool may start its runners before test begins.
+// runOver is like run over a cluster that prepare has changed, because a pool may start runners
+// before test begins.
 func runOver(t *testing.T, size int, prepare func(*clustertest.Fake), test func(t *testing.T, b *bed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -76,7 +77,7 @@ func (b *bed) over(cluster Cluster) *Pool {
 	})
 }
 
-// settle lets fake time pass until everything that was begun is done.
+// settle lets fake time pass until everything that began has ended.
 func settle(d time.Duration) {
 	time.Sleep(d) // fake time: nothing waits
 	synctest.Wait()
@@ -305,7 +306,7 @@ func TestRenewalsAreStoredRarely(t *testing.T) {
 	})
 }
 
-func TestFailedMarkBurnsTheRunner(t *testing.T) {
+func TestFailedMarkRemovesTheRunner(t *testing.T) {
 	run(t, 1, func(t *testing.T, b *bed) {
 		settle(time.Second)
 		var burnt runtime.RunnerID
@@ -391,7 +392,7 @@ func TestDeletedPoolEnds(t *testing.T) {
 	})
 }
 
-func TestPoolAdoptsWhatIsThere(t *testing.T) {
+func TestPoolAdoptsExistingRunners(t *testing.T) {
 	run(t, 2, func(t *testing.T, b *bed) {
 		settle(time.Second)
 		r := b.claim(t, Claim{Claim: runtime.Claim{InactivityTimeout: 100 * time.Second}})
@@ -414,8 +415,8 @@ func TestPoolAdoptsWhatIsThere(t *testing.T) {
 	})
 }
 
-// TestNoRunnerTwice claims and releases from a thousand goroutines.
-func TestNoRunnerTwice(t *testing.T) {
+// TestNoRunnerIsClaimedTwice claims and releases from a thousand goroutines.
+func TestNoRunnerIsClaimedTwice(t *testing.T) {
 	run(t, 20, func(t *testing.T, b *bed) {
 		b.fake.StartDelay(time.Millisecond)
 		seen := sync.Map{}

@@ -9,18 +9,18 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// An account is one tenant's.
+// An account counts the use of one tenant.
 type account struct {
 	tenant runtime.TenantID
-	began  time.Time // of the ledger: claims are timed by the monotonic clock from there on
+	began  time.Time // start of the ledger, from which claims are timed by the monotonic clock
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	limits  limits
 	taken   [resources]int64
-	pending int64                // of taken[Runners]: what claims have that wait for a runner
-	waiting [resources]list.List // of chan struct{}: each is closed when it has one; none waits while there is room
+	pending int64                // of taken[Runners]: those of claims that still wait
+	waiting [resources]list.List // of chan struct{}, each closed when served; empty while there is room
 	claims  window
-	day     string // of what follows, in UTC
+	day     string // of cpu and output, in UTC
 	cpu     time.Duration
 	output  int64
 }
@@ -50,7 +50,7 @@ func (a *account) room(r Resource) error {
 	return a.full(r)
 }
 
-// full returns QUOTA_EXCEEDED if no more may be taken. The caller holds mu.
+// full returns QUOTA_EXCEEDED if the limit is reached. The caller holds mu.
 func (a *account) full(r Resource) error {
 	if a.limits.reached(r, a.taken[r]) {
 		return a.exceeded(r, a.held(r), 0)
@@ -58,7 +58,7 @@ func (a *account) full(r Resource) error {
 	return nil
 }
 
-// held is what the tenant has of what is taken. The caller holds mu.
+// held returns how much the tenant really has, without pending runners. The caller holds mu.
 func (a *account) held(r Resource) int64 {
 	if r == Runners {
 		return a.taken[r] - a.pending
@@ -78,13 +78,13 @@ func (a *account) release(r Resource) {
 	a.put(r)
 }
 
-// put gives back one. The caller holds mu.
+// put releases one. The caller holds mu.
 func (a *account) put(r Resource) {
 	a.taken[r] = max(0, a.taken[r]-1)
 	a.serve(r)
 }
 
-// serve lets those that wait have what there is room for. The caller holds mu.
+// serve gives free units to the waiting callers. The caller holds mu.
 func (a *account) serve(r Resource) {
 	for first := a.waiting[r].Front(); first != nil && !a.limits.reached(r, a.taken[r]); first = a.waiting[r].Front() {
 		a.taken[r]++
@@ -109,7 +109,7 @@ func (a *account) wait(ctx context.Context, r Resource, longest time.Duration) e
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	select {
-	case <-served: // at the same moment
+	case <-served: // served at the same moment
 		if ctx.Err() == nil {
 			return nil
 		}
@@ -155,7 +155,7 @@ func (a *account) start() error {
 	return nil
 }
 
-// spend counts what was used if that was today.
+// spend adds usage if it is of today.
 func (a *account) spend(at time.Time, used time.Duration, bytes int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -166,7 +166,7 @@ func (a *account) spend(at time.Time, used time.Duration, bytes int64) {
 	}
 }
 
-// turn begins a new day if it is one. The caller holds mu.
+// turn starts a new day if necessary. The caller holds mu.
 func (a *account) turn(now time.Time) {
 	if day := dayOf(now); day != a.day {
 		a.day, a.cpu, a.output = day, 0, 0

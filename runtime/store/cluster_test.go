@@ -8,8 +8,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// TestUnreadableTimesOfAClaim: who holds a runner keeps it, for a safe while,
-// which is stored so that the next server counts from there.
+// TestUnreadableTimesOfAClaim checks that the holder keeps its runner for a safe time, which is
+// stored for the next server.
 func TestUnreadableTimesOfAClaim(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	claimed := time.Now().UTC().Truncate(time.Second)

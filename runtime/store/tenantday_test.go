@@ -64,7 +64,7 @@ func TestDayUseCountsEachExecutionOnce(t *testing.T) {
 	}
 }
 
-// TestOldDaysAreForgotten, with the first execution of a later day.
+// TestOldDaysAreForgotten checks that the first execution of a later day deletes them.
 func TestOldDaysAreForgotten(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	first := time.Date(2025, 1, 1, 12, 0, 0, 0, time.UTC)

@@ -82,7 +82,7 @@ func TestGateAdmitsByPriorityThenByTurns(t *testing.T) {
 	}
 }
 
-// of returns an environment: tenant/environment, or environment alone.
+// of returns an environment from "tenant/environment", or from an environment alone.
 func of(name string) runtime.Environment {
 	tenant, id, found := strings.Cut(name, "/")
 	if !found {
@@ -93,7 +93,7 @@ func of(name string) runtime.Environment {
 
 var errGaveUp = errors.New("gave up")
 
-// One that is admitted at the moment at which it gives up gives its place back.
+// TestGateLosesNoPlace checks that a pass that is admitted just when it gives up releases its place.
 func TestGateLosesNoPlace(t *testing.T) {
 	gate := NewGate(1)
 	for range 1000 {
@@ -118,7 +118,7 @@ func TestGateLosesNoPlace(t *testing.T) {
 	}
 }
 
-// A runner that starts again has the priority that it was given meanwhile.
+// TestPassKeepsItsPriority checks that a runner that starts again has its latest priority.
 func TestPassKeepsItsPriority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := NewGate(1)

@@ -19,9 +19,9 @@ type item struct {
 	since    int
 }
 
-// Against a plain list: what comes is of the highest priority and the oldest of its key.
-// No tenant comes again before every other one of that priority that waited all the
-// while, however many keys it has. The same holds for the keys of one tenant.
+// TestQueueWalk compares the queue with a plain list. Each item has the highest priority and is the
+// oldest of its key. No tenant is served again before every other waiting one with that priority,
+// however many keys it has. The same holds for the keys of one tenant.
 func TestQueueWalk(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := Queue[string, *item]{Compare: func(a, b *item) int { return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.id, b.id)) }}

@@ -13,8 +13,8 @@ import (
 	"github.com/rockpool/rockpool/test/networktest"
 )
 
-// Where what a sandbox is made around is mounted, only root may put something.
-func TestMountsAreRoots(t *testing.T) {
+// Only root may write to the directory that root directories are mounted in.
+func TestOnlyRootCanWriteToTheMountDirectory(t *testing.T) {
 	if !networktest.Alone(t) {
 		return
 	}

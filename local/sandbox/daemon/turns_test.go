@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 )
 
-// One at a time works on a sandbox; who works on another one doesn't wait.
-func TestTurns(t *testing.T) {
+// Requests for one sandbox are served one at a time; those for another one don't wait.
+func TestRequestsForOneSandboxAreSerialized(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := turns{busy: map[string]chan struct{}{}}
 		end, err := all.take(t.Context(), "a")
