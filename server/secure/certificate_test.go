@@ -84,7 +84,7 @@ func TestRenewedCertificatesAreUsed(t *testing.T) {
 	if got := c.next(); got != "fourth" {
 		t.Errorf("%s after files were written", got)
 	}
-	if n := logs.FilterMessage("the certificate was read again").Len(); n != 3 {
+	if n := logs.FilterMessage("the certificate was reloaded").Len(); n != 3 {
 		t.Errorf("%d log lines", n)
 	}
 	before := c.read
@@ -93,8 +93,8 @@ func TestRenewedCertificatesAreUsed(t *testing.T) {
 	}
 }
 
-// TestABrokenRenewalLeavesTheOldCertificate: the half of one that is under way isn't logged.
-func TestABrokenRenewalLeavesTheOldCertificate(t *testing.T) {
+// TestABrokenRenewalKeepsTheOldCertificate, and a half-finished renewal isn't logged.
+func TestABrokenRenewalKeepsTheOldCertificate(t *testing.T) {
 	c, dir, logs := renewed(t)
 	put(t, dir, "second")
 	rename(t, filepath.Join(dir, "second", "cert.pem"), filepath.Join(dir, "first", "cert.pem"))
@@ -121,7 +121,7 @@ func TestABrokenRenewalLeavesTheOldCertificate(t *testing.T) {
 	}
 }
 
-func TestFilesThatCannotBeUsedAreNamed(t *testing.T) {
+func TestInvalidFilesAreNamed(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := tlstest.New(t).Write(t, dir, "x")
 	for _, test := range []struct {

@@ -68,9 +68,9 @@ func speak(t *testing.T, window uint32, handle http.HandlerFunc) (code http2.Err
 	return code, took
 }
 
-// TestStalledAnswersByHTTP2AreCutOff: a client that answers pings, but takes nothing of one answer,
-// whether its handler goes on or has ended.
-func TestStalledAnswersByHTTP2AreCutOff(t *testing.T) {
+// TestStalledHTTP2ResponsesAreAborted: a client answers pings but reads nothing of one response,
+// whose handler still runs or has ended.
+func TestStalledHTTP2ResponsesAreAborted(t *testing.T) {
 	for name, size := range map[string]int{"an answer that is written at its end": 1, "an answer that is written on": 1 << 20} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -90,8 +90,8 @@ func TestStalledAnswersByHTTP2AreCutOff(t *testing.T) {
 	}
 }
 
-// TestSlowHandlersByHTTP2AreNotCutOff: patience is for what is written.
-func TestSlowHandlersByHTTP2AreNotCutOff(t *testing.T) {
+// TestSlowHTTP2HandlersAreNotAborted: the deadline applies only to writes.
+func TestSlowHTTP2HandlersAreNotAborted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		code, took := speak(t, 1<<16, func(w http.ResponseWriter, _ *http.Request) {
 			for range 2 {

@@ -25,8 +25,8 @@ const (
 	fakeSecret = "the client's secret"
 )
 
-// A fake is a provider that signs in everybody at once, and that can lie. It checks what a real one does: the client's
-// secret, PKCE, and that a code is redeemed once.
+// A fake is a provider that signs in everybody at once, and that can lie. It checks what a real one
+// does: the client's secret, PKCE, and that a code is redeemed once.
 type fake struct {
 	*httptest.Server
 	key   *rsa.PrivateKey

@@ -21,7 +21,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-func TestOnlyATokenForThisSignInIsTaken(t *testing.T) {
+func TestOnlyATokenForThisSignInIsAccepted(t *testing.T) {
 	other, err := rsa.GenerateKey(rand.Reader, 2048) // now: the provider has 10 s for an answer
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestRolesAndTenants(t *testing.T) {
 		"the default tenant": {change: both("default"), role: "CLIENT", tenant: "default"},
 		"one tenant's list":  {change: both([]string{"physics"}), role: "CLIENT", tenant: "physics"},
 		"two tenants":        {change: both([]string{"physics", "default"}), says: "no tenant"},
-		"an unknown tenant":  {change: both("chemistry"), says: "the tenant chemistry, which this server doesn't have"},
+		"an unknown tenant":  {change: both("chemistry"), says: "the tenant chemistry, which doesn't exist on this server"},
 		"an invalid tenant":  {change: both("../x"), says: "no tenant"},
 		"an empty tenant":    {change: both(""), says: "no tenant"},
 		"no tenant":          {change: func(c map[string]any) { roles("staff")(c); delete(c, "tenant") }, says: "no tenant"},
@@ -169,7 +169,7 @@ func TestRolesAndTenants(t *testing.T) {
 	}
 }
 
-func TestNamesAreTextInThePage(t *testing.T) {
+func TestNamesAreEscapedInThePage(t *testing.T) {
 	s, f := withFake(t, func(o *Options) { o.Roles = nil })
 	f.lie(func(c map[string]any) { c["name"] = "<script>alert(1)</script>\n\u202e\x1b[31m" }, nil)
 	b := newBrowser(t)
@@ -234,9 +234,9 @@ func begin(t *testing.T, s *site, f *fake, b *browser) string {
 	return callback
 }
 
-func TestAnAttemptEndsOnceInItsBrowser(t *testing.T) {
+func TestAnAttemptIsCompletedOnceInItsBrowser(t *testing.T) {
 	s, f := withFake(t, func(*Options) {})
-	foreign := "This sign-in didn't begin in this browser"
+	foreign := "This sign-in wasn't started in this browser"
 
 	victim, attacker := newBrowser(t), newBrowser(t)
 	callback := begin(t, s, f, attacker)
@@ -304,7 +304,7 @@ func TestAttemptsExpireAndAreForgotten(t *testing.T) {
 	})
 }
 
-func TestASessionThatCameAlongIsNeverTaken(t *testing.T) {
+func TestASignInNeverReusesASession(t *testing.T) {
 	s, f := withFake(t, func(*Options) {})
 	planted, err := s.sessions.Begin(t.Context(), Identity{Subject: "attacker", Expires: time.Now().Add(time.Hour)})
 	if err != nil {
@@ -331,8 +331,8 @@ func TestASessionThatCameAlongIsNeverTaken(t *testing.T) {
 func TestTheProviderMayRefuse(t *testing.T) {
 	s, f := withFake(t, func(*Options) {})
 	for answer, says := range map[string]string{
-		"error=access_denied":                       "It answered with access_denied.",
-		"error=%3Cscript%3E":                        "It answered with an error.",
+		"error=access_denied":                       "The provider returned the error access_denied.",
+		"error=%3Cscript%3E":                        "The provider returned the error unknown.",
 		"iss=https%3A%2F%2Fevil.example.org&code=x": "It doesn't prove who you are.",
 	} {
 		b := newBrowser(t)
@@ -364,7 +364,7 @@ func TestWithoutSignIn(t *testing.T) {
 	}
 }
 
-// Anybody can cause refusals, and none fills the log.
+// TestRefusalsDoNotFillTheLog: anybody can cause refusals.
 func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logged := observer.New(zap.DebugLevel)
