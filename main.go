@@ -24,18 +24,18 @@ import (
 	"github.com/rockpool/rockpool/server/private"
 )
 
-const description = `Rockpool runs other people's programs, each in an isolated runner that is warm already.
+const description = `Rockpool runs other people's programs, each in an isolated runner that is already warm.
 
-First start a server, then run something on it:
+Start a server, then run a program on it:
 
     rockpool serve
     rockpool run hello.py
 
-Every command has examples in its own help: rockpool COMMAND --help`
+The help of each command has examples: rockpool COMMAND --help`
 
 type commands struct {
-	Serve       serveCommand       `cmd:"" help:"Serve the API, with runners on this machine, which needs root, or on Nomad."`
-	Helper      helperCommand      `cmd:"" help:"Make the sandboxes of a server that isn't root; only this is, then."`
+	Serve       serveCommand       `cmd:"" help:"Serve the API, with runners on this machine (as root) or on Nomad."`
+	Helper      helperCommand      `cmd:"" help:"Make sandboxes for a server without root. Only the helper needs root."`
 	ImageWorker imageWorkerCommand `cmd:"" hidden:""`
 	Doctor      doctor.Command     `cmd:"" help:"Find out, by trying, what this machine can isolate, and what to do where it can't."`
 	cli.Commands
@@ -101,7 +101,7 @@ func usePrivate(ctx context.Context, environment, file string, s cli.Streams, us
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(s.Err, "rockpool: "+format+"\n", args...) }
 	var used error
 	err = private.Run(ctx, settings, logger, say, func(ctx context.Context, srv *server.Server) error {
-		if lost := srv.Lost(); lost != "" {
+		if lost := srv.Limitations(); lost != "" {
 			say("%s", lost)
 		}
 		for _, input := range inputs {

@@ -21,33 +21,33 @@ import (
 
 type serveCommand struct {
 	config.Config `embed:""`
-	File          string      `name:"config" env:"ROCKPOOL_CONFIG" complete:"file" placeholder:"FILE" help:"Read settings from this YAML file. ($$XDG_CONFIG_HOME/rockpool/config.yaml, else /etc/rockpool/config.yaml, where there is one; $$${env})"`
+	File          string      `name:"config" env:"ROCKPOOL_CONFIG" complete:"file" placeholder:"FILE" help:"YAML file with settings. ($$XDG_CONFIG_HOME/rockpool/config.yaml, else /etc/rockpool/config.yaml, if one exists; $$${env})"`
 	EndWithStdin  bool        `hidden:""` // for a program whose server must end with it
 	settings      config.File // that was read
 }
 
-// Help is what rockpool serve --help says beyond the flags.
+// Help returns the long text of rockpool serve --help.
 func (serveCommand) Help() string {
-	return `Serves the GraphQL API at http://ADDRESS/graphql until SIGINT or SIGTERM, which end it within --stop-within; a second one ends it at once.
+	return `Serves the GraphQL API at http://ADDRESS/graphql until it gets SIGINT or SIGTERM. Then it stops within --stop-within. A second signal ends it immediately.
 
-Runners outlive the server, however it ends, unless it is stopped with --on-stop remove: the next start on the same data takes them over, idle and claimed ones as they were. To end them all, start the server with --on-stop remove and stop it.
+On first start it creates an environment for each language that it finds on this machine: shell, and python, node and c if they are installed. On Nomad it creates none. When the first runner is ready, it prints a line to stdout. Everything else is logged to stderr.
 
-With --cluster nomad they are jobs of a Nomad cluster; docs/guides/nomad.md shows how.
+Runners keep running when the server ends, for whatever reason, unless it is stopped with --on-stop=remove. The next start on the same data takes over idle and claimed runners. To remove all runners, start the server with --on-stop=remove and stop it.
 
-A first start makes environments for what it finds on this machine: shell, and where they are installed python, node and c (none on Nomad). A line on stdout says when the first runner is ready; everything else is logged to stderr.
-
-Every setting is a flag, or the variable named beside it, or a key of the settings file with the flag's name; a flag wins over a variable, and that over the file. docs/config.example.yaml has them all.
+With --cluster=nomad, runners are jobs of a Nomad cluster. docs/guides/nomad.md shows how to set it up.
 
     rockpool serve
     rockpool serve --listen 127.0.0.1:9000 --data /srv/rockpool
     rockpool serve --config rockpool.yaml
-    rockpool serve --listen :8080 --token-file token --allowed-hosts pool.example.org
+    rockpool serve --listen :8080 --token-file token --allowed-hosts pool.example.org --behind-proxy
     rockpool serve --cluster nomad --nomad-address http://127.0.0.1:4646 --advertise-url http://127.0.0.1:8080
 
+Each setting is a flag, a variable, or a key of the settings file with the flag's name. A flag overrides a variable, and a variable overrides the file. docs/reference/settings.md explains all settings; docs/config.example.yaml is a file with the defaults.
+
 Exit codes:
-    0    it was asked to end
-    125  it could not start, or failed, or a setting is out of its range; stderr says why
-    2    the command line or the settings file can't be understood`
+    0    a signal stopped it
+    2    the command line or the settings file is invalid
+    125  it couldn't start, a setting is out of range, or it failed; stderr says why`
 }
 
 // BeforeResolve reads the settings file; kong calls it.

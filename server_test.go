@@ -75,7 +75,7 @@ func TestNamedFileIsRead(t *testing.T) {
 		t.Errorf("%+v %v", got.Config, err)
 	}
 	if _, err := parseServe(t, "--config", "/nonesuch.yaml"); err == nil || !strings.Contains(err.Error(), "/nonesuch.yaml") {
-		t.Errorf("a file that isn't there: %v", err)
+		t.Errorf("a missing file: %v", err)
 	}
 }
 

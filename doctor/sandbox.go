@@ -60,7 +60,7 @@ func examineSandbox(ctx context.Context, settings config.Config, accepted bool, 
 		if _, _, err := srv.Engine.PutEnvironment(ctx, env); err != nil {
 			return err
 		}
-		if lost := srv.Lost(); lost != "" {
+		if lost := srv.Limitations(); lost != "" {
 			report(finding.Warning("without root", "see docs/guides/isolation-tiers.md, \"An ordinary user\"", "%s", lost))
 		}
 		p := patient{client: srv.Client(), group: srv.Config().CgroupParent, accepted: accepted}

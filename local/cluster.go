@@ -272,9 +272,9 @@ func gone(id runtime.RunnerID) error {
 	return runtime.Errorf(runtime.CodeRunnerGone, "runner %s doesn't exist or has ended", id)
 }
 
-// Lost describes in one line which isolation features runners lack because the server isn't root;
-// "": none.
-func (c *Cluster) Lost() string { return c.host.Lost() }
+// Limitations describes in one line which isolation features runners lack because the server isn't
+// root; "": none.
+func (c *Cluster) Limitations() string { return c.host.Limitations() }
 
 // Watch implements runtime.Cluster. The first hint, for all environments, comes as soon as it
 // watches. Mark causes no hint: its caller knows of the change.

@@ -82,7 +82,7 @@ func TestDrain(t *testing.T) {
 
 	b.drain(false)
 	if r := b.await(waits, runtime.RunnerIdle); r.State != runtime.RunnerIdle {
-		t.Errorf("what waited: %+v", r)
+		t.Errorf("the queued runner: %+v", r)
 	}
 	if status, err := b.Status(t.Context()); err != nil || status.Draining != nil || len(status.Problems) > 0 || b.Draining() {
 		t.Errorf("afterwards: %+v %v", status, err)

@@ -211,7 +211,7 @@ func TestGVisorLimits(t *testing.T) {
 	group := filepath.Join(tree.Mount, b.privateOf(id).Group)
 	pids, err := cgroup.Processes(group)
 	if err != nil || len(pids) < 3 {
-		t.Errorf("in the group are %v, %v: want the kernel, a gofer and what runs inside", pids, err)
+		t.Errorf("the cgroup has %v, %v: want the kernel, a gofer and the programs inside", pids, err)
 	}
 	scores := map[string]int{} // processes of programs are killed first when memory is full
 	for _, other := range pids {

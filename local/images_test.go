@@ -126,6 +126,6 @@ func TestImageInUseOutlivesItsServer(t *testing.T) {
 	b.wantImage(other)
 	wait.For(t, "there is room for the other image", func() bool { return b.ImageStatus(pin).State == runtime.ImageReady })
 	if s := b.ImageStatus(env.Pin); s.State == runtime.ImageReady {
-		t.Error("what nobody uses any more is still there, without room")
+		t.Error("an unused image is still stored, without room")
 	}
 }

@@ -78,7 +78,7 @@ func TestMark(t *testing.T) {
 		t.Errorf("the runner is %+v", r)
 	}
 	if err := b.Mark(t.Context(), runtime.NewRunnerID(), claims[0]); runtime.CodeOf(err) != runtime.CodeRunnerGone {
-		t.Errorf("a runner that isn't there: %v", err)
+		t.Errorf("a missing runner: %v", err)
 	}
 }
 
@@ -263,7 +263,7 @@ func TestRestoredHelperEndsTheRetries(t *testing.T) {
 	said := b.store.said[id]
 	b.store.mu.Unlock()
 	if r, _ := b.runner(id); r.Message != "" || b.privateOf(id).Task.Restarts != 1 || b.Stats().Tasks.Restarts != 1 || !strings.Contains(said, "rockpool-sandbox") {
-		t.Errorf("while it waited %q was told, and then it is %+v", said, r)
+		t.Errorf("its message was %q while it waited, and now it is %+v", said, r)
 	}
 }
 

@@ -93,12 +93,12 @@ func TestCheckRefusesOtherProcessesAndGroups(t *testing.T) {
 	}{
 		"a process outside":             {os.Getpid(), group, want},
 		"a process of another runner":   {b.agentOf(other), group, want}, // with the same limits
-		"a group that isn't there":      {pid, group + "x", want},
+		"a missing group":               {pid, group + "x", want},
 		"the parent":                    {pid, "/" + b.config.CgroupParent, want},
 		"other memory":                  {pid, group, less(func(l *cgroup.Limits) { l.Memory++ })},
 		"another number of processes":   {pid, group, less(func(l *cgroup.Limits) { l.Processes-- })},
 		"another share of CPU time":     {pid, group, less(func(l *cgroup.Limits) { l.CPUQuota++ })},
-		"a process that isn't there":    {1 << 30, group, want},
+		"a missing process":             {1 << 30, group, want},
 		"the first process of all, too": {1, group, want},
 	} {
 		if _, err := b.host.Trees.Check(check.pid, check.group, check.want); err == nil {
@@ -137,7 +137,7 @@ func TestEscapeIsRefused(t *testing.T) {
 	if err := b.Remove(t.Context(), id); err != nil {
 		t.Error(err)
 	}
-	wait.For(t, "what escaped ends", func() bool { return os.Remove(elsewhere) == nil })
+	wait.For(t, "the escaped process ends", func() bool { return os.Remove(elsewhere) == nil })
 }
 
 func TestMemoryLimit(t *testing.T) {
@@ -334,7 +334,7 @@ func TestSharedLimitsHold(t *testing.T) {
 		}
 	}
 	if len(disks) == 0 || !b.host.Trees.LimitsReads() {
-		need.Lacks(t, "no group can limit what is read from the disk of /usr")
+		need.Lacks(t, "no cgroup can limit reads from the disk of /usr")
 	}
 	// Reading past the cache: at most the rate of the limit, however long it takes.
 	var large string

@@ -74,7 +74,7 @@ func testPolicy(t *testing.T, runtimes oci.Runtimes, with func(runtime.Network) 
 	open := b.begin(with(runtime.Network{Access: true}))
 	none := b.begin(with(runtime.Network{}))
 
-	t.Run("what is public is reached", func(t *testing.T) {
+	t.Run("public addresses are reached", func(t *testing.T) {
 		for to, as := range map[string]string{networktest.Public4: networktest.MachinePublic4, networktest.Public6: networktest.MachinePublic6} {
 			b.tells(open, "tcp", to, networktest.Port, "you are "+as)
 			b.tells(open, "udp", to, networktest.Port, "you are "+as)
@@ -82,7 +82,7 @@ func testPolicy(t *testing.T, runtimes oci.Runtimes, with func(runtime.Network) 
 		b.tells(open, "tcp", "public.example", networktest.Port, "you are "+networktest.MachinePublic4)
 		b.expect(open, "ls /sys/class/net 2>/dev/null; tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' ' | sort", "eth0\nlo")
 	})
-	t.Run("what is denied isn't", func(t *testing.T) {
+	t.Run("denied addresses aren't", func(t *testing.T) {
 		other := b.begin(with(runtime.Network{ExposedPorts: []int{networktest.Port}}))
 		other4, other6, err := network.Pool{V4: network.DefaultPool4, V6: network.DefaultPool6}.Addresses(b.slotOf(other))
 		if err != nil {
@@ -100,7 +100,7 @@ func testPolicy(t *testing.T, runtimes oci.Runtimes, with func(runtime.Network) 
 		b.expect(none, "tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '; cat /etc/resolv.conf", "lo")
 		b.tells(none, "udp", networktest.Public4, networktest.Port, "[Errno 101] Network is unreachable")
 	})
-	t.Run("nobody inside changes it", func(t *testing.T) {
+	t.Run("programs can't change it", func(t *testing.T) {
 		b.expect(open, "ip link set eth0 down 2>/dev/null || echo refused; ip addr add 10.213.0.9/32 dev eth0 2>/dev/null || echo refused; ip route add 1.1.1.1 dev lo 2>/dev/null || echo refused; nft flush ruleset 2>/dev/null || echo refused", "refused\nrefused\nrefused\nrefused")
 		b.expect(open, `python3 -c 'import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)' 2>&1 | tail -1 | cut -d: -f1`, "OSError") // the seccomp filter denies the family
 	})
@@ -262,7 +262,7 @@ func testNextServer(t *testing.T) {
 	b.open()
 	b.run()
 	if r, ok := b.runner(kept); ok {
-		t.Errorf("a runner whose network can't be looked after is %+v", r)
+		t.Errorf("a runner whose network can't be verified is %+v", r)
 	}
 	b.noNetworkLeft()
 }
@@ -357,7 +357,7 @@ func testRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := b.await(id, runtime.RunnerIdle); r.State != runtime.RunnerGone || !strings.Contains(r.Message, "exceeds the limit of 1000") {
-		t.Errorf("what can't be limited is %+v", r)
+		t.Errorf("a runner with too much bandwidth is %+v", r)
 	}
 	b.stop()
 	b.config.Network = nil

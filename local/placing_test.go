@@ -44,7 +44,7 @@ func (b *bench) wish(env runtime.Environment, priority runtime.Priority) (runtim
 func (b *bench) whyWaiting(id runtime.RunnerID) string {
 	b.t.Helper()
 	var r runtime.Runner
-	wait.For(b.t, "it says what it waits for", func() bool { // the scheduler's state alone doesn't show it
+	wait.For(b.t, "it has a reason for waiting", func() bool { // the scheduler's state alone doesn't show it
 		if r, _ = b.runner(id); r.State != runtime.RunnerStarting {
 			b.t.Fatalf("it doesn't wait: %+v", r)
 		}
@@ -71,7 +71,7 @@ func TestRunnersWaitForCapacity(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := b.await(claimed, runtime.RunnerIdle); r.State != runtime.RunnerIdle || r.Message != "" {
-		t.Errorf("what a claim waits for: %+v", r)
+		t.Errorf("the runner that a claim waits for: %+v", r)
 	}
 	if r, _ := b.runner(refill); r.State != runtime.RunnerStarting {
 		t.Errorf("a refill went before: %+v", r)
@@ -97,7 +97,7 @@ func TestRunnersWaitForCapacity(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, there := b.runner(refill); there {
-		t.Error("what was removed while it waited is listed")
+		t.Error("a runner that was removed from the queue is listed")
 	}
 	if used := b.placer.Scheduler.Snapshot().Node().Used.MemoryMiB; used != 2*env.Resources.MemoryMiB {
 		t.Errorf("%d MiB are promised", used)

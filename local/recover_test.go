@@ -177,7 +177,7 @@ func TestInterruptedRestoreEndsNoRunner(t *testing.T) {
 		t.Errorf("New returned %v, %v", c, err)
 	}
 	if said := logs.FilterMessageSnippet("a runner of the last server").All(); len(said) > 0 {
-		t.Errorf("it was said, though nobody knows: %+v", said)
+		t.Errorf("it was logged, although that is unknown: %+v", said)
 	}
 	b.reopened()
 	if r, _ := b.runner(idle); r.State != runtime.RunnerIdle || b.agentOf(idle) != pid {
@@ -474,7 +474,7 @@ func TestNextServerRemovesTheSandboxOfCheck(t *testing.T) {
 		t.Error("the removal that failed left no process")
 	}
 	if held, err := b.host.Ranges.Held(b.host.RunnersDir()); err != nil || len(held) != 1 {
-		t.Errorf("user ids of what is left: %v (%v), want its own", held, err)
+		t.Errorf("user ids of the remaining runner: %v (%v), want its own", held, err)
 	}
 	b.run().reopened()
 	b.noRunnerLeft()

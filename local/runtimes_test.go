@@ -109,7 +109,7 @@ func TestRuntimeOutlivesTheServer(t *testing.T) {
 	other := env
 	other.Runtime = "crun"
 	if err := b.PutEnvironment(t.Context(), other); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(err.Error(), "(runc)") {
-		t.Errorf("crun isn't there: %v", err)
+		t.Errorf("crun is missing: %v", err)
 	}
 	id := b.begin(env)
 	pid := b.agentOf(id)

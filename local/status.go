@@ -27,7 +27,7 @@ func (c *Cluster) Status(context.Context) (runtime.ClusterStatus, error) {
 	}
 	status.Capacity.Take(node.Used)
 	remarks := slices.Clone(c.tiers)
-	if lost := c.host.Lost(); lost != "" {
+	if lost := c.host.Limitations(); lost != "" {
 		remarks = append(remarks, lost)
 	}
 	if why := c.host.Machine.Undivided; why != nil && len(c.host.Machine.Lacks) == 0 {

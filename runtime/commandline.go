@@ -40,6 +40,8 @@ func WithArguments(line string, arguments []string) string {
 	return withArguments(line, arguments, math.MaxInt)
 }
 
+// withArguments appends quoted arguments to beginning, separated by spaces, and cuts the result to
+// most bytes.
 func withArguments(beginning string, arguments []string, most int) string {
 	var line strings.Builder
 	line.WriteString(beginning[:min(len(beginning), most)])

@@ -64,7 +64,7 @@ type Variable struct {
 const (
 	DefaultImage       = "host"
 	DefaultPoolSize    = 2
-	DefaultOutputLimit = 16 << 20
+	DefaultOutputLimit = 16 << 20 // bytes
 	DefaultTimeLimit   = 60 * time.Second
 )
 
@@ -78,10 +78,10 @@ const (
 	MaxPoolSize    = 1000
 	MinMemoryMiB   = 16
 	MaxTimeLimit   = 24 * time.Hour
-	MinOutputLimit = 1 << 10
-	MaxOutputLimit = 1 << 40
+	MinOutputLimit = 1 << 10 // bytes
+	MaxOutputLimit = 1 << 40 // bytes
 	MaxVariables   = 256
-	MaxValueBytes  = 32 << 10
+	MaxValueBytes  = 32 << 10  // of one variable
 	MaxAllValues   = 512 << 10 // bytes of all names and values together
 )
 
@@ -172,6 +172,7 @@ func Between(field string, value, low, high int64, unit string) error {
 	return nil
 }
 
+// variableNames is the POSIX portable form, without which shells drop variables.
 var variableNames = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // ValidateVariables returns INVALID_INPUT below field unless every variable has a portable name

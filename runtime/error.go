@@ -69,6 +69,7 @@ type Exceeded struct {
 	RetryAfter  time.Duration // after which there is room; 0: once something of the tenant ends
 }
 
+// Error returns the field, the message, and the cause, separated by colons.
 func (e *Error) Error() string {
 	text := e.Message
 	if e.Field != "" {

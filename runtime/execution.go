@@ -54,7 +54,7 @@ type Limits struct {
 const (
 	MinOpenFiles = 8 // with fewer, hardly any program starts
 	MaxOpenFiles = 1 << 20
-	MaxFileSize  = 1 << 40
+	MaxFileSize  = 1 << 40 // bytes
 	MaxProcesses = 1 << 16
 )
 
@@ -118,8 +118,8 @@ type End struct {
 // Usage is what an execution used. PeakMemory or PeakProcesses of 0, and nil, mean unknown.
 type Usage struct {
 	Wall        time.Duration `json:"wall"`
-	User        time.Duration `json:"user"`
-	System      time.Duration `json:"system"`
+	User        time.Duration `json:"user"`       // processor time in user mode
+	System      time.Duration `json:"system"`     // processor time in the kernel
 	PeakMemory  int64         `json:"peakMemory"` // bytes
 	OutputBytes int64         `json:"outputBytes"`
 
@@ -140,8 +140,8 @@ type UsageNow struct {
 
 // Marks are the times of an execution's transitions; zero: not yet, or never.
 type Marks struct {
-	QueuedAt      time.Time `json:"queuedAt"`
-	StartedAt     time.Time `json:"startedAt"`
+	QueuedAt      time.Time `json:"queuedAt"`  // accepted and stored
+	StartedAt     time.Time `json:"startedAt"` // the agent started the command
 	FirstOutputAt time.Time `json:"firstOutputAt"`
 	FinishedAt    time.Time `json:"finishedAt"`
 }

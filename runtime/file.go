@@ -9,7 +9,7 @@ type File struct {
 	Path       string // relative to the listed directory, or as requested
 	At         string // absolute path in the runner
 	Type       FileType
-	Size       int64
+	Size       int64 // bytes
 	ModifiedAt time.Time
 	Mode       uint32 // permission bits with setuid, setgid and sticky: 0 to 07777
 	Owner      string // the name from the runner's /etc/passwd, or the number

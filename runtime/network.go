@@ -35,6 +35,7 @@ const (
 	MaxBandwidthMbit = 100_000
 )
 
+// validate checks the network's settings on their own, not whether the cluster can enforce them.
 func (n Network) validate() error {
 	if err := validatePorts(n.ExposedPorts); err != nil {
 		return err
@@ -78,8 +79,10 @@ func ParseNetwork(text string) (netip.Prefix, error) {
 	return p, nil
 }
 
+// domainNames matches a domain name, with *. before it for all names below.
 var domainNames = regexp.MustCompile(`^(\*\.)?([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?$`)
 
+// validatePorts checks that the ports are valid and distinct.
 func validatePorts(ports []int) error {
 	if len(ports) > 64 {
 		return Invalid("network.exposedPorts", "must be at most 64 ports")

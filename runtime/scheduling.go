@@ -184,9 +184,9 @@ func (f SchedulingFilter[Status]) Matches(runner RunnerID, env EnvironmentID, st
 		(len(f.Statuses) == 0 || slices.Contains(f.Statuses, status))
 }
 
-// Cut returns f's page of all, and the number of elements of all. all must contain exactly what f
+// Paginate returns f's page of all, and the number of elements of all. all must contain exactly what f
 // selects, in descending order of id.
-func Cut[T any, Status ~string](all iter.Seq[T], f SchedulingFilter[Status], id func(T) string) (page []T, total int) {
+func Paginate[T any, Status ~string](all iter.Seq[T], f SchedulingFilter[Status], id func(T) string) (page []T, total int) {
 	for row := range all {
 		total++
 		if (f.After == "" || id(row) < f.After) && (f.Limit == 0 || len(page) < f.Limit) {

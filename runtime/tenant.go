@@ -31,6 +31,7 @@ func (id *TenantID) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// tenantNames are valid as DNS labels.
 var tenantNames = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
 // ParseTenant returns the tenant with this name. It returns INVALID_INPUT for field unless the name

@@ -33,6 +33,7 @@ const MaxWarmModules = 64
 // maxModuleBytes bounds the name of a module.
 const maxModuleBytes = 128
 
+// moduleNames matches the dotted name of a Python module.
 var moduleNames = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
 
 // validate returns INVALID_INPUT with the first invalid field.

@@ -47,7 +47,7 @@ type cluster interface {
 
 // Features that only some clusters have.
 type (
-	lossReporter interface{ Lost() string }
+	lossReporter interface{ Limitations() string }
 	tiered       interface {
 		Tiers(ctx context.Context) []tiers.Tier
 	}
@@ -182,10 +182,10 @@ func (s *Server) weight(id runtime.TenantID) int {
 	return max(t.Weight, runtime.DefaultWeight)
 }
 
-// Lost describes what runners on this machine lack because the server doesn't run as root; "": nothing.
-func (s *Server) Lost() string {
+// Limitations describes what runners on this machine lack because the server doesn't run as root; "": nothing.
+func (s *Server) Limitations() string {
 	if here, ok := s.cluster.(lossReporter); ok {
-		return here.Lost()
+		return here.Limitations()
 	}
 	return ""
 }

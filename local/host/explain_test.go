@@ -34,7 +34,7 @@ func TestExplainedHidesPathsAndSaysWhatToDo(t *testing.T) {
 		{&fs.PathError{Op: "mkdir", Path: "/srv/secret", Err: unix.ENOSPC}, "free some space", false},
 		{refusal("mkdir /srv/secret: no space left on device", false), "free some space", false},
 		{&fs.PathError{Op: "fork/exec", Path: "/srv/secret", Err: unix.EAGAIN}, "raise its limits", false},
-		{errors.New("what nobody thought of"), "log says why", false},
+		{errors.New("an unexpected error"), "log says why", false},
 	} {
 		var f *taskrunner.Failure
 		if !errors.As(Explained(test.err), &f) || !strings.Contains(f.Message, test.says) || f.Unrecoverable != test.forGood ||

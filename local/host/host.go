@@ -37,7 +37,7 @@ type Config struct {
 	ImageWorker   string         // without root: a program that runs image.Work for helper.WorkerArgument
 	HelperSocket  string         // socket of a listening sandbox helper, for a server that isn't root; "": none
 	CgroupParent  string         // "": "rockpool"; else a path below it, such as "rockpool/test"
-	MissingLimits bool           // start runners without limits that can't be set; Lost reports them
+	MissingLimits bool           // start runners without limits that can't be set; Limitations reports them
 	Removals      int            // concurrent removals of sandboxes
 	DiskRead      int64          // bytes/s that a runner may read from each disk; 0: no limit; unused with HelperSocket
 	Runtimes      oci.Runtimes   // OCI runtimes by name; unused with HelperSocket: the helper has its own
@@ -69,8 +69,8 @@ type Host struct {
 	offered  *network.Offer // offered by a listening helper
 	rootless rootless
 	lock     *os.File
-	runners  *os.File // the open directory of the runners' directories
-	rootTurn turns.Slots
+	runners  *os.File    // the open directory of the runners' directories
+	rootTurn turns.Slots // capacity 1: held while the root directory is built
 }
 
 // Open locks the directory, and inspects the machine. If something is missing for sandboxes, that

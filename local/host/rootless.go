@@ -36,7 +36,7 @@ func (h *Host) installRootless() {
 	h.Ranges.Dir = filepath.Join(h.config.Dir, "uids")
 	h.Direct.Users = users
 	h.Direct.Config.Rootless = &helper.Rootless{Base: base, Users: users.Count}
-	if lost := h.Lost(); lost != "" {
+	if lost := h.Limitations(); lost != "" {
 		h.config.Logger.Warn(lost)
 	}
 }
@@ -57,8 +57,8 @@ func (h *Host) lacking() string {
 	return fmt.Sprintf("limits of %s can't be set for runners (%s)", strings.Join(lacks, ", "), why)
 }
 
-// Lost describes in one line which features runners lack because the server isn't root; "": none.
-func (h *Host) Lost() string {
+// Limitations describes in one line which features runners lack because the server isn't root; "": none.
+func (h *Host) Limitations() string {
 	all := slices.Clone(h.rootless.losses)
 	if lacking := h.lacking(); lacking != "" && h.config.MissingLimits {
 		all = append([]string{lacking}, all...)

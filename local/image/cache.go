@@ -47,8 +47,7 @@ type Config struct {
 	Alone  bool
 	Logger *zap.Logger
 	// Used returns the digests of the images that environments or runners use; nil: unknown now, so
-	// nothing may be deleted. It is called
-	// without the Cache's lock.
+	// nothing may be deleted. It is called without the Cache's lock.
 	Used func() map[string]bool
 	// Changed is called when the status of an image has changed. It must not block.
 	Changed func(digest string)
@@ -371,8 +370,8 @@ func (c *Cache) restore(s *stored, away string) error {
 	return err
 }
 
-// note stores when images were last used, as the modification times of their records.
-func (c *Cache) note() {
+// storeUse stores when images were last used, as the modification times of their records.
+func (c *Cache) storeUse() {
 	c.mu.Lock()
 	all := maps.Clone(c.images)
 	times := map[string]time.Time{}

@@ -446,7 +446,7 @@ func TestImageIsPulledOnce(t *testing.T) {
 	b.await(pin.Digest, runtime.ImageReady)
 	b.Want(reference, pin.Digest)
 	if n := blobs.Load() - before; n != 2 { // its configuration, and its layer
-		t.Errorf("%d blobs were asked for", n)
+		t.Errorf("%d blobs were requested", n)
 	}
 	b.clean(pin.Digest)
 }

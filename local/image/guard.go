@@ -23,11 +23,11 @@ import (
 // that isn't permitted, even after a redirect. No connection goes to link-local addresses or the
 // machine's own, unless the host is configured.
 type guard struct {
-	plain     []string // hosts with ports, used without TLS
-	permitted []string // hosts, with a port other than 443, or "*." and a domain; none: all hosts
-	stall     time.Duration
+	plain     []string      // hosts with ports, used without TLS
+	permitted []string      // hosts, with the port unless it is 443, or "*." and a domain; none: all hosts
+	stall     time.Duration // see Config.Stall
 	proxy     func(*http.Request) (*url.URL, error)
-	next      *http.Transport
+	next      *http.Transport // dials with guard.dial
 }
 
 // A visit sends the requests for one reference: to its registry, and to the hosts that this
@@ -48,7 +48,7 @@ func (v visit) RoundTrip(q *http.Request) (*http.Response, error) {
 			return nil, fault.Broken(fmt.Sprintf("its registry redirects more than %d times", maxRedirects), nil)
 		}
 	}
-	if err := v.leads(q.URL); err != nil {
+	if err := v.checkRedirect(q.URL); err != nil {
 		return nil, err
 	}
 	via, err := v.proxy(q)
@@ -72,8 +72,8 @@ func (v visit) RoundTrip(q *http.Request) (*http.Response, error) {
 // maxRedirects bounds the redirects of one request.
 const maxRedirects = 10
 
-// leads returns an error if a registry may not redirect to a host.
-func (v visit) leads(to *url.URL) error {
+// checkRedirect returns an error if a registry may not redirect to a host.
+func (v visit) checkRedirect(to *url.URL) error {
 	host := hostOf(to)
 	switch {
 	case strings.ContainsFunc(to.Host, func(r rune) bool { return r > unicode.MaxASCII }): // DNS would get another name
@@ -84,7 +84,7 @@ func (v visit) leads(to *url.URL) error {
 		return fault.Broken("its registry leads to this server's own machine", nil)
 	}
 	if ip, err := netip.ParseAddr(to.Hostname()); err == nil { // a proxy could connect to it
-		return v.connects(host, ip)
+		return v.checkAddress(host, ip)
 	}
 	return nil
 }
@@ -97,11 +97,11 @@ func (g *guard) permits(host string) bool {
 	})
 }
 
-// connects returns an error if a host's name must not resolve to an address.
-func (g *guard) connects(host string, ip netip.Addr) error {
+// checkAddress returns an error if a host's name must not resolve to an address.
+func (g *guard) checkAddress(host string, ip netip.Addr) error {
 	named := slices.Contains(g.plain, host) || slices.Contains(g.permitted, host)
 	own := ip.Unmap().IsLoopback() || ip.Unmap().IsUnspecified()
-	if !isMachines(ip) || own && isLoopback(hostname(host)) || named && !own || slices.Contains(g.plain, host) {
+	if !isLocal(ip) || own && isLoopback(hostname(host)) || named && !own || slices.Contains(g.plain, host) {
 		return nil
 	}
 	return fault.Broken(fmt.Sprintf("%.200s is link-local or an address of the machine itself, which isn't allowed: --image-registries can allow it", host), nil)
@@ -119,7 +119,7 @@ func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, er
 			if err != nil {
 				return err
 			}
-			return g.connects(strings.ToLower(strings.TrimSuffix(address, ":443")), at.Addr())
+			return g.checkAddress(strings.ToLower(strings.TrimSuffix(address, ":443")), at.Addr())
 		}
 	}
 	return dialer.DialContext(ctx, network, address)
@@ -141,9 +141,9 @@ func isLoopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// machines returns the networks that have no registries: the machine itself answers there, or a
-// cloud's metadata service with credentials.
-func machines() []netip.Prefix {
+// localNetworks returns the networks that have no registries: the machine itself answers there, or
+// a cloud's metadata service with credentials.
+func localNetworks() []netip.Prefix {
 	var all []netip.Prefix
 	for _, text := range []string{
 		"0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "192.0.0.0/24", "100.100.100.200/32", "168.63.129.16/32", "224.0.0.0/3",
@@ -154,14 +154,14 @@ func machines() []netip.Prefix {
 	return all
 }
 
-// isMachines reports whether an address is in one of these networks, also as an IPv4 address in
-// IPv6 form.
-func isMachines(ip netip.Addr) bool {
+// isLocal reports whether an address is in one of these networks, also as an IPv4 address in IPv6
+// form.
+func isLocal(ip netip.Addr) bool {
 	ip = ip.WithZone("").Unmap()
 	if bytes := ip.As16(); ip.Is6() && netip.MustParsePrefix("64:ff9b::/96").Contains(ip) {
 		ip = netip.AddrFrom4([4]byte(bytes[12:]))
 	}
-	return slices.ContainsFunc(machines(), func(p netip.Prefix) bool { return p.Contains(ip) })
+	return slices.ContainsFunc(localNetworks(), func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
 // A plainError means that a request would have gone without TLS.

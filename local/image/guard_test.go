@@ -100,7 +100,7 @@ func TestRedirectsOfRegistriesAreGuarded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := visiting(t, c.registry, Config{Registries: c.permitted}).leads(to); (err != nil) != (c.says != "") { // also if a proxy connects
+		if err := visiting(t, c.registry, Config{Registries: c.permitted}).checkRedirect(to); (err != nil) != (c.says != "") { // also if a proxy connects
 			t.Errorf("%s to %s, with %q, before it is connected to: %v", c.registry, c.address, c.permitted, err)
 		}
 	}
@@ -109,7 +109,7 @@ func TestRedirectsOfRegistriesAreGuarded(t *testing.T) {
 		"c.example.org:5000": "*.example.org:5000",
 	} {
 		v := visiting(t, host, Config{Registries: []string{"x.example.net", permitted}})
-		if err := v.leads(&url.URL{Scheme: "https", Host: host}); err != nil {
+		if err := v.checkRedirect(&url.URL{Scheme: "https", Host: host}); err != nil {
 			t.Errorf("%s, with %s: %v", host, permitted, err)
 		}
 	}
@@ -146,13 +146,13 @@ func TestAddressesAreCheckedAtConnect(t *testing.T) {
 		"64:ff9b::7f00:1": true, "64:ff9b::808:808": false, "fd00:ec2::254": true, "fd20:ce::254": true, "100.100.100.200": true, "168.63.129.16": true,
 		"192.0.0.192": true, "224.0.0.1": true, "255.255.255.255": true, "ff02::1": true,
 	} {
-		if err := g.connects("registry.example.org", netip.MustParseAddr(address)); (err != nil) != refused {
+		if err := g.checkAddress("registry.example.org", netip.MustParseAddr(address)); (err != nil) != refused {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
 	named := visiting(t, "", Config{Registries: []string{"metadata.example.org", "*.example.net"}, Plain: []string{"near.example.org:80"}}).guard
 	for host, refused := range map[string]bool{"metadata.example.org": false, "near.example.org:80": false, "a.example.net": true} {
-		if err := named.connects(host, netip.MustParseAddr("169.254.1.1")); (err != nil) != refused {
+		if err := named.checkAddress(host, netip.MustParseAddr("169.254.1.1")); (err != nil) != refused {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
@@ -187,14 +187,14 @@ func TestOnlyPermittedRegistriesAreUsed(t *testing.T) {
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
 	logIn(t, elsewhere.Host, "broken") // neither the file nor a helper is used
 	if _, err := b.Resolve(t.Context(), there); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(imagetest.MessageOf(err), "doesn't use the registry") {
-		t.Errorf("what isn't permitted: %v", err)
+		t.Errorf("a host that isn't permitted: %v", err)
 	}
 	logIn(t, elsewhere.Host, "{}")
 	if _, err := b.Resolve(t.Context(), here); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(imagetest.MessageOf(err), "leads to "+elsewhere.Host) {
-		t.Errorf("what leads elsewhere: %v", err)
+		t.Errorf("a redirect to another host: %v", err)
 	}
 	if len(asked) > 0 {
-		t.Errorf("%s was asked for", <-asked)
+		t.Errorf("%s was requested", <-asked)
 	}
 	both := newBox(t, t.TempDir(), func(c *Config) { c.Registries = []string{leading.Host, elsewhere.Host} })
 	if s := both.want(here); s.State != runtime.ImageReady {

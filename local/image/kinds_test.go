@@ -125,6 +125,6 @@ func TestForeignLayersAreRefused(t *testing.T) {
 	signed := static.NewLayer([]byte("x"), "application/vnd.example.artifact")
 	artifact := imagetest.Of(t, goruntime.GOARCH, v1.Config{}, signed)
 	if s := b.want(registry.Push(artifact, "artifact:1")); s.State != runtime.ImageFailed || !strings.Contains(s.Reason, "layer") {
-		t.Errorf("what isn't an image: %+v", s)
+		t.Errorf("a layer that isn't an image's: %+v", s)
 	}
 }

@@ -138,7 +138,7 @@ func TestCredentialsAreUsedAndNeverShown(t *testing.T) {
 				t.Error(err)
 			}
 			if s := b.Status(pin.Digest); s.State == runtime.ImageFailed {
-				t.Errorf("what is tried again is still %+v", s)
+				t.Errorf("the retried pull is still %+v", s)
 			}
 			b.await(pin.Digest, runtime.ImageReady)
 			b.stop()
@@ -177,7 +177,7 @@ func TestTokenServicesMustBePermitted(t *testing.T) {
 		}
 	}
 	if len(asked) > 0 {
-		t.Errorf("%s was asked for", <-asked)
+		t.Errorf("%s was requested", <-asked)
 	}
 }
 

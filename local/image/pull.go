@@ -125,7 +125,7 @@ func (c *Cache) Run(ctx context.Context) {
 		select {
 		case <-c.wake:
 		case <-ctx.Done():
-			c.note()
+			c.storeUse()
 			return
 		}
 	}

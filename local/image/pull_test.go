@@ -108,7 +108,7 @@ func TestKilledPullLeavesNothing(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		wait.For(t, "it has unpacked what it was sent", func() bool {
+		wait.For(t, "it has unpacked all sent parts", func() bool {
 			begun, _ := filepath.Glob(filepath.Join(dir, tempName, "pull-*", rootName, map[bool]string{true: "a", false: "b"}[i <= parts/2]))
 			return held.Load() > i && (i == 0 || len(begun) > 0)
 		})
@@ -173,7 +173,7 @@ func TestUnusedPullIsCancelled(t *testing.T) {
 	b.Review()
 	wait.For(t, "no pull goes on", func() bool { b.Cache.mu.Lock(); defer b.Cache.mu.Unlock(); return len(b.pulls) == 0 })
 	if n := third.Load(); n > 0 {
-		t.Errorf("%d requests for what nobody wants", n)
+		t.Errorf("%d requests for an unwanted image", n)
 	}
 	b.clean()
 }

@@ -50,7 +50,7 @@ func TestSilentRegistryIsReportedOnce(t *testing.T) {
 	}
 	_ = listener.Close()
 	if n := wait.Receive(t, connections, "no more connections arrive"); n < 1 || n > 2 { // with TLS, and on loopback without
-		t.Errorf("it was asked by %d connections: who waits tries again, and not we", n)
+		t.Errorf("%d connections: the caller retries, not the server", n)
 	}
 }
 
@@ -67,7 +67,7 @@ func TestConnectionErrorsAreExplained(t *testing.T) {
 		": it doesn't answer":                         at(os.ErrDeadlineExceeded),
 		"":                                            at(errors.New("<b>words of the registry")),
 	} {
-		if got := because(err); got != says {
+		if got := reachReason(err); got != says {
 			t.Errorf("%v: %q, not %q", err, got, says)
 		}
 	}

@@ -186,12 +186,12 @@ func (r *registries) explain(ctx context.Context, ref name.Reference, err error)
 	case strings.Contains(err.Error(), "invalid realm in www-authenticate"), strings.Contains(err.Error(), "SSRF protection"): // likewise
 		return fault.Broken(fmt.Sprintf("its registry %s leads to another private address, or to one without TLS, which isn't allowed", host), scrubbed(err))
 	}
-	return runtime.Wrap(runtime.CodeClusterUnavailable, scrubbed(err), "the registry %s is unreachable%s", host, because(err))
+	return runtime.Wrap(runtime.CodeClusterUnavailable, scrubbed(err), "the registry %s is unreachable%s", host, reachReason(err))
 }
 
-// because returns why a registry couldn't be reached, without any text of others; "": only the log
-// says why.
-func because(err error) string {
+// reachReason returns why a registry couldn't be reached, without any text of others; "": only the
+// log says why.
+func reachReason(err error) string {
 	var name *net.DNSError
 	var slow net.Error
 	switch {

@@ -25,7 +25,7 @@ func TestReachable(t *testing.T) {
 		}
 	}
 	if Reachable(netip.Addr{}, pool, nil) || Reachable(netip.MustParseAddr("fe80::1%eth0"), pool, nil) {
-		t.Error("what is no address is reached")
+		t.Error("an invalid address is reachable")
 	}
 }
 

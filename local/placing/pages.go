@@ -17,7 +17,7 @@ func (p *Placer) Evaluations(filter runtime.EvaluationFilter) ([]runtime.Evaluat
 			}
 		}
 	}
-	return runtime.Cut(all, filter, func(e runtime.Evaluation) string { return string(e.ID) })
+	return runtime.Paginate(all, filter, func(e runtime.Evaluation) string { return string(e.ID) })
 }
 
 // Allocations returns a page of the scheduler's allocations, newest first, and how many match the
@@ -30,7 +30,7 @@ func (p *Placer) Allocations(filter runtime.AllocationFilter) ([]runtime.Allocat
 			}
 		}
 	}
-	return runtime.Cut(all, filter, func(a runtime.Allocation) string { return string(a.ID) })
+	return runtime.Paginate(all, filter, func(a runtime.Allocation) string { return string(a.ID) })
 }
 
 // shownEvaluation converts an evaluation for the API.

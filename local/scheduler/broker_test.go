@@ -146,17 +146,17 @@ func TestBrokerSupersedes(t *testing.T) {
 		do   func(b *brokerBed)
 		want runtime.EvaluationID
 	}{
-		"what is ready by a newer one": {func(b *brokerBed) {
+		"a ready one by a newer one": {func(b *brokerBed) {
 			b.add("a", "a", 50, runtime.EvaluationPlace)
 			b.add("a", "a", 50, runtime.EvaluationStop)
 		}, "e0002"},
-		"what comes late by what is there": {func(b *brokerBed) {
+		"a late one by the queued one": {func(b *brokerBed) {
 			b.created = 1
 			b.add("a", "a", 50, runtime.EvaluationPlace)
 			b.created = 0
 			b.add("a", "a", 50, runtime.EvaluationPlace)
 		}, "e0002"},
-		"what has to wait by what needn't": {func(b *brokerBed) {
+		"a delayed one by a ready one": {func(b *brokerBed) {
 			b.add("a", "a", 50, runtime.EvaluationStop)
 			b.enqueue(&Evaluation{ID: "e0002", Job: "a", Type: runtime.EvaluationStop, CreateIndex: 2, WaitUntil: time.Now().Add(time.Minute)})
 		}, "e0001"},
@@ -248,7 +248,7 @@ func TestBrokerNeedsTheToken(t *testing.T) {
 			t.Errorf("nack: %v", err)
 		}
 		if !b.holds(d) || b.holds(wrong) {
-			t.Error("the token isn't what proves the hold")
+			t.Error("a wrong token is accepted")
 		}
 		if err := errors.Join(b.ack(d)); err != nil {
 			t.Error(err)
@@ -333,12 +333,12 @@ func TestBrokerPutBackCountsNoDelivery(t *testing.T) {
 		for range 2 * maxDeliveries {
 			d := b.take(t)
 			if d == nil {
-				t.Fatal("it isn't there at once")
+				t.Fatal("it isn't delivered immediately")
 			}
 			b.putBack(*d)
 			b.putBack(*d) // no longer held
 			if d = b.take(t); d == nil {
-				t.Fatal("it isn't there at once")
+				t.Fatal("it isn't delivered immediately")
 			}
 			b.disable()
 			b.enable()
@@ -386,7 +386,7 @@ func walkBroker(t *rapid.T) {
 			return nil
 		}
 		if other, ok := held[d.Job]; ok && b.holds(other) {
-			t.Fatalf("%s and %s of %s are held at once", other.ID, d.ID, d.Job)
+			t.Fatalf("%s and %s of %s are held concurrently", other.ID, d.ID, d.Job)
 		}
 		for _, e := range ready {
 			if e.Priority > d.Priority {

@@ -41,7 +41,7 @@ const maxCollected = 500
 func (s *Scheduler) collect(d delivery, snap Snapshot) error {
 	began := time.Now()
 	rows := s.config.Collect.old(snap, began)
-	s.stats.took(d.Type, StepSchedule, began)
+	s.stats.observe(d.Type, StepSchedule, began)
 	d.SnapshotIndex = snap.index
 	for len(rows) > 0 {
 		batch := rows[:min(maxCollected, len(rows))]

@@ -13,7 +13,7 @@ func (s *Scheduler) finish(d delivery, short []Shortage) error {
 		return errNotHeld
 	}
 	began := time.Now()
-	defer func() { s.stats.took(d.Type, StepUpdate, began) }()
+	defer func() { s.stats.observe(d.Type, StepUpdate, began) }()
 	if short == nil {
 		if stored := s.state.snapshot().evaluation(d.ID); stored != nil && !stored.Status.Ended() {
 			s.state.write(func(w *write) { complete(w, d, "") })

@@ -53,7 +53,7 @@ func TestLifeOfAnAllocation(t *testing.T) {
 			t.Errorf("job %+v", j)
 		}
 		if s.Deregister("a") || s.Deregister("unknown") {
-			t.Error("what has ended is said to be placed")
+			t.Error("an ended runner is reported as placed")
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -82,7 +82,7 @@ func TestOneAllocationPerJob(t *testing.T) {
 		update(t, s, a.ID, runtime.AllocationRunning)
 		register(t, s, job("a", "env", 80))
 		if s.Deregister("a") {
-			t.Error("what failed is said to be placed")
+			t.Error("a failed runner is reported as placed")
 		}
 		synctest.Wait()
 		sole(t, s, Filter{Job: "a"}) // nothing of that was work
@@ -289,7 +289,7 @@ func TestRefillThatNoClaimWaitsForAnyMore(t *testing.T) {
 		register(t, s, job("refill", "b", runtime.PriorityRefill))
 		synctest.Wait()
 		if placed(s, "refill") {
-			t.Error("it took what the claim lacks")
+			t.Error("it took the room that is kept for the claim")
 		}
 		large.Priority = runtime.PriorityRefill
 		register(t, s, large)
@@ -358,7 +358,7 @@ func TestPauseStopsPlacementsOnly(t *testing.T) {
 		s.Resume()
 		synctest.Wait()
 		if !placed(s, "a") || placed(s, "never") {
-			t.Error("what waited isn't placed, or what isn't wanted is")
+			t.Error("a queued runner isn't placed, or an unwanted one is")
 		}
 	})
 }
@@ -409,7 +409,7 @@ func TestCollect(t *testing.T) {
 			t.Errorf("%d collections are remembered", len(all))
 		}
 		if !placed(s, "blocked") || s.Stats().Collected == 0 {
-			t.Error("what lives was collected")
+			t.Error("a live row was collected")
 		}
 		checkUsed(t, s.Snapshot())
 	})
@@ -434,7 +434,7 @@ func TestTimingsAreInBuckets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStats()
 		for _, took := range []time.Duration{10 * time.Microsecond, 3 * time.Millisecond, 5 * time.Millisecond, time.Minute} {
-			s.took(runtime.EvaluationStop, StepPlan, time.Now().Add(-took))
+			s.observe(runtime.EvaluationStop, StepPlan, time.Now().Add(-took))
 		}
 		got := s.read().Timings[runtime.EvaluationStop][StepPlan]
 		want := []int64{0: 1, 5: 2, 9: 1}

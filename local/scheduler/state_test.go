@@ -69,7 +69,7 @@ func TestBlockingReads(t *testing.T) {
 			t.Errorf("index %d, %v after %v", snap.index, err, time.Since(began))
 		}
 		if snap, err = s.Wait(t.Context(), 0); err != nil || snap.index != at+1 {
-			t.Errorf("what was before: %d, %v", snap.index, err)
+			t.Errorf("the earlier state: %d, %v", snap.index, err)
 		}
 		why := errors.New("why")
 		ctx, cancel := context.WithCancelCause(t.Context())

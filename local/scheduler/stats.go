@@ -89,8 +89,8 @@ func newStats() *stats {
 	return s
 }
 
-// took records the duration of a step from began until now.
-func (s *stats) took(t runtime.EvaluationType, step Step, began time.Time) {
+// observe records the duration of a step from began until now.
+func (s *stats) observe(t runtime.EvaluationType, step Step, began time.Time) {
 	s.timings[t][step].Add(time.Since(began))
 }
 

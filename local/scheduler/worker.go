@@ -114,7 +114,7 @@ func (w *worker) handle(ctx context.Context, d delivery) {
 	if err == nil {
 		began := time.Now()
 		_ = w.s.broker.ack(d)
-		w.s.stats.took(d.Type, StepAck, began)
+		w.s.stats.observe(d.Type, StepAck, began)
 		w.errors.Reset()
 		return
 	}
@@ -139,7 +139,7 @@ func (w *worker) process(ctx context.Context, d delivery) error {
 	for range maxPlans {
 		began := time.Now()
 		made, short := reconcile(snap.job(d.Job), snap.allocations(d.Job), w.s.roomFor(snap, d.Evaluation))
-		w.s.stats.took(d.Type, StepSchedule, began)
+		w.s.stats.observe(d.Type, StepSchedule, began)
 		d.SnapshotIndex = snap.index
 		made.delivery, made.ends = d, short == nil
 		if made.empty() {
@@ -168,7 +168,7 @@ func (s *Scheduler) roomFor(snap Snapshot, e *Evaluation) room {
 // reach waits until the state has reached index, at most reachWithin.
 func (w *worker) reach(ctx context.Context, d delivery, index uint64, step Step) (Snapshot, error) {
 	began := time.Now()
-	defer func() { w.s.stats.took(d.Type, step, began) }()
+	defer func() { w.s.stats.observe(d.Type, step, began) }()
 	if snap := w.s.state.snapshot(); snap.index >= index {
 		return snap, nil
 	}
@@ -180,7 +180,7 @@ func (w *worker) reach(ctx context.Context, d delivery, index uint64, step Step)
 // submit submits a plan; while the planner is disabled, it retries.
 func (w *worker) submit(ctx context.Context, made plan) (planned, error) {
 	began := time.Now()
-	defer func() { w.s.stats.took(made.delivery.Type, StepPlan, began) }()
+	defer func() { w.s.stats.observe(made.delivery.Type, StepPlan, began) }()
 	for {
 		result, err := w.s.planner.submit(ctx, made)
 		if !errors.Is(err, errNoPlanning) || ctx.Err() != nil || !w.s.broker.holds(made.delivery) {

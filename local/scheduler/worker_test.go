@@ -45,7 +45,7 @@ func TestRestore(t *testing.T) {
 			t.Errorf("%d MiB are used", got)
 		}
 		if placed(s, "new") || placed(s, "unplaced") || s.Reason("new") != "runners of the last server are being restored" {
-			t.Errorf("placed before it is known what lives; reason %q", s.Reason("new"))
+			t.Errorf("placed before Restored; reason %q", s.Reason("new"))
 		}
 		update(t, s, "x2", runtime.AllocationLost)
 		time.Sleep(time.Second)
@@ -59,7 +59,7 @@ func TestRestore(t *testing.T) {
 			t.Errorf("stats: %+v", got)
 		}
 		if a := allocation(t, s, "going"); a.Desired != runtime.DesiredStop {
-			t.Errorf("what was being removed: %+v", a)
+			t.Errorf("the runner that was being removed: %+v", a)
 		}
 		if j, _ := s.Snapshot().Job("died"); j.Status != JobDead || len(s.Snapshot().Allocations(Filter{Job: "died"})) != 1 {
 			t.Errorf("a runner that ran comes back empty: %+v", j)
@@ -145,7 +145,7 @@ func TestPlanIsPartlyApplied(t *testing.T) {
 		update(t, s, "0-never", runtime.AllocationLost)
 		synctest.Wait()
 		if e := sole(t, s, Filter{Job: "never"}); e.Trigger != runtime.TriggerDeregister {
-			t.Errorf("what isn't wanted any more made work: %+v", e)
+			t.Errorf("an unwanted runner has evaluations: %+v", e)
 		}
 		if a := s.Snapshot().allocation("0-lost"); a.Desired != runtime.DesiredStop {
 			t.Errorf("not stopped: %+v", a)

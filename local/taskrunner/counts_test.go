@@ -102,14 +102,14 @@ func TestCountsOfRestores(t *testing.T) {
 		}
 		w.unusable = []error{errors.New("its agent doesn't answer")}
 		if restore(w.last()) == nil {
-			t.Error("what can't be used is restored")
+			t.Error("an unusable task is restored")
 		}
 		w.procs[0].end()
 		if restore(w.last()) == nil {
-			t.Error("what has ended is restored")
+			t.Error("an ended task is restored")
 		}
 		if restore(State{Phase: Pending}) == nil { // it never ran, so nothing is lost
-			t.Error("what never ran is restored")
+			t.Error("a task that never ran is restored")
 		}
 		wantStats(t, counts, tasks.Stats{Starts: 1, Restores: 1, Lost: 2})
 	})

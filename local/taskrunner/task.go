@@ -211,7 +211,7 @@ func (t *Task) attempt(ctx context.Context) *Failure {
 		return &Failure{Message: "it got no turn to start", Err: err}
 	}
 	defer release()
-	counts.Took(tasks.Turn, began)
+	counts.Observe(tasks.Turn, began)
 	if err := t.destroy(ctx); err != nil { // left by the attempt before
 		return &Failure{Message: t.state.Waiting, Err: err}
 	}
@@ -221,19 +221,19 @@ func (t *Task) attempt(ctx context.Context) *Failure {
 		f := failureOf(err)
 		return &f
 	}
-	began = counts.Took(tasks.Prestart, began)
+	began = counts.Observe(tasks.Prestart, began)
 	t.dirty = true
 	if t.handle, err = t.config.Driver.Start(ctx, StartRequest{t.state.Values()}); err != nil {
 		f := failureOf(err)
 		return &f
 	}
-	began = counts.Took(tasks.Start, began)
+	began = counts.Observe(tasks.Start, began)
 	t.record(runtime.TaskStarted, "", nil)
 	if err := t.poststart(ctx, false); err != nil {
 		f := failureOf(err)
 		return &f
 	}
-	began = counts.Took(tasks.Poststart, began)
+	began = counts.Observe(tasks.Poststart, began)
 	if ctx.Err() != nil {
 		return &Failure{Err: context.Cause(ctx)}
 	}
@@ -242,7 +242,7 @@ func (t *Task) attempt(ctx context.Context) *Failure {
 	if err := t.move(Running, nil); err != nil {
 		return &Failure{Message: "its start couldn't be stored", Err: err}
 	}
-	counts.Took(tasks.Save, began)
+	counts.Observe(tasks.Save, began)
 	counts.Starts.Add(1)
 	return nil
 }

@@ -98,7 +98,7 @@ func TestStartsThatFail(t *testing.T) {
 		"then not usable":        {starts: []error{broken}, unusable: []error{broken}, phase: Running, attempts: 3, restarts: 2},
 		"always":                 {starts: []error{broken, broken, broken, broken}, phase: Dead, attempts: 3, restarts: 2, message: "broken"},
 		"for good":               {starts: []error{&Failure{Message: "never", Unrecoverable: true, Err: errors.New("x")}}, phase: Dead, attempts: 1, message: "never"},
-		"and nobody knows why":   {starts: []error{errors.New("a"), errors.New("b"), errors.New("c")}, phase: Dead, attempts: 3, restarts: 2, message: "it couldn't be started; the server's log says why"},
+		"for an unknown reason":  {starts: []error{errors.New("a"), errors.New("b"), errors.New("c")}, phase: Dead, attempts: 3, restarts: 2, message: "it couldn't be started; the server's log says why"},
 		"and can't be removed":   {starts: []error{broken}, destroys: []error{errors.New("busy")}, phase: Running, attempts: 2, restarts: 1},
 		"and never removed":      {starts: []error{broken}, destroys: slices.Repeat([]error{errors.New("busy")}, 9), phase: Dead, attempts: 1, restarts: 2, message: "broken"},
 		"to be stored":           {saves: []error{errors.New("full")}, phase: Running, attempts: 2, restarts: 1},
@@ -277,7 +277,7 @@ func TestLeftRunningAndRestored(t *testing.T) {
 		w.procs[0].end()
 		gone := New(w.config(), w.states[saves-1]) // its state while it ran
 		if err := gone.Restore(t.Context()); err == nil {
-			t.Error("what has ended is restored")
+			t.Error("an ended task is restored")
 		}
 		if err := gone.Discard(t.Context(), End{runtime.GoneStoppedOutside, "restarted"}); err != nil {
 			t.Error(err)

@@ -29,6 +29,7 @@ const (
 	Admin    Role = "ADMIN"    // manages tokens; with all tenants also tenants and the server
 )
 
+// roles are in ascending order: each may do all that the previous one may.
 var roles = []Role{Observer, Client, Operator, Admin}
 
 // Roles returns all roles, lowest first.
@@ -108,6 +109,7 @@ func Anonymous() Principal {
 	return Principal{Kind: KindAnonymous, Name: "anonymous", Role: Admin, AllTenants: true}
 }
 
+// key is the context key of the principal.
 type key struct{}
 
 // With returns a context with the principal p.
@@ -151,6 +153,7 @@ func (p Principal) Allow(name Operation) error {
 	return nil
 }
 
+// join lists rights for an error message.
 func join(rights []Right) string {
 	names := make([]string, len(rights))
 	for i, r := range rights {

@@ -90,7 +90,7 @@ func TestAllow(t *testing.T) {
 				t.Errorf("%s, %s: %v, want %q", test.name, op, err, want)
 			}
 			if err == nil && test.who.Kind == "" {
-				t.Errorf("nobody may do %s", op)
+				t.Errorf("a caller without a token may do %s", op)
 			}
 		}
 	}
@@ -186,7 +186,7 @@ func TestActsForAndScope(t *testing.T) {
 		t.Error("all are narrowed")
 	}
 	if _, narrow := (Principal{}).Scope(); !narrow {
-		t.Error("nobody's lists show all")
+		t.Error("lists of a caller without a token show all")
 	}
 }
 

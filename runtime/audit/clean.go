@@ -20,8 +20,10 @@ const (
 )
 
 var (
+	// Names of codes, states and settings.
 	words = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,39}$`)
-	ids   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$`)
+	// IDs, addresses and versions.
+	ids = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$`)
 
 	digests = regexp.MustCompile(`^#[0-9a-f]{12}$`) // of cleanID
 

@@ -19,6 +19,8 @@ const ticks = 1 << 12
 // mostAhead bounds how far ids may run ahead of the time.
 const mostAhead = 100 // milliseconds
 
+// id returns the ID of an entry made at a time: a UUIDv7 that sorts after the previous one, unless
+// the time was set back by more than mostAhead. The caller holds the log's lock.
 func (c *clock) id(at time.Time) string {
 	tick := at.UnixMilli()*ticks + int64(at.Nanosecond()%1e6)*ticks/1e6
 	if tick <= c.last && c.last-tick < mostAhead*ticks {

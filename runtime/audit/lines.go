@@ -17,6 +17,7 @@ const (
 	endWithin  = time.Second // how long end waits for them
 )
 
+// errSlow reports that the queue of lines is full.
 var errSlow = errors.New("copy the audit log: the file or stream accepts lines too slowly, so lines are missing in the copy; the database has all of them")
 
 // lines copies entries to a file or a stream, one per line. The copy misses entries that can't be
@@ -24,9 +25,9 @@ var errSlow = errors.New("copy the audit log: the file or stream accepts lines t
 // see line.
 type lines struct {
 	to      *linefile.File // owned by run
-	failing func(error)
+	failing func(error)    // called with each change of the copy's fault; nil: it works
 
-	copies chan []byte
+	copies chan []byte   // capacity mostCopies; closed by end
 	lost   atomic.Int64  // missing entries that no line counts yet
 	done   chan struct{} // closed by run
 }

@@ -29,7 +29,7 @@ const mostWaiting = 100_000
 
 const (
 	firstPause = 20 * time.Millisecond // between attempts to store entries
-	lastPause  = time.Second
+	lastPause  = time.Second           // each pause is twice the one before, up to this
 
 	attemptWithin = 5 * time.Second // limit of one attempt to store entries, for a database that stalls or is unavailable
 	lastWithin    = 2 * time.Second // how long a log that ends tries to store waiting entries
@@ -63,8 +63,8 @@ type Config struct {
 // A Log is an audit log. Make it with New and call Run. Its methods are safe for concurrent use.
 type Log struct {
 	config Config
-	lines  *lines // nil: none
-	wake   chan struct{}
+	lines  *lines        // nil: none
+	wake   chan struct{} // capacity 1; signals that the queue isn't empty
 
 	refusals refusals
 
@@ -84,10 +84,10 @@ type Log struct {
 type part int
 
 const (
-	storing part = iota
-	deleting
-	copying
-	parts
+	storing  part = iota // entries into the database
+	deleting             // old entries
+	copying              // lines to the file or stream
+	parts                // the number of parts
 )
 
 var (
@@ -96,7 +96,7 @@ var (
 	// ErrFull says that too many entries wait to be stored.
 	ErrFull error = runtime.Errorf(runtime.CodeClusterUnavailable, "the audit log's queue is full: %d entries may wait for the database, half of them of one tenant. Operations that must be recorded are refused until then; see `health` for the reason", mostWaiting)
 
-	errLate = errors.New("the database doesn't answer")
+	errLate = errors.New("the database hasn't responded within 5 s")
 )
 
 // New returns a log, or an error if Lines can't be opened. Call Run.
@@ -143,6 +143,8 @@ func (l *Log) Append(e Entry) {
 	}
 }
 
+// enqueue gives e its time and ID, and adds it to the queue. If the log is closed, it returns true,
+// and the caller stores the entry itself.
 func (l *Log) enqueue(e *Entry) (late bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

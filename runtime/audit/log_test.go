@@ -349,7 +349,7 @@ func TestStalledStore(t *testing.T) {
 		}
 		time.Sleep(attemptWithin)
 		l.Append(Entry{Action: "b"})
-		want := "store the audit log: the database doesn't answer"
+		want := "store the audit log: the database hasn't responded within 5 s"
 		if diff := cmp.Diff([]string{want}, said); diff != "" {
 			t.Error(diff)
 		}
@@ -358,7 +358,7 @@ func TestStalledStore(t *testing.T) {
 			t.Errorf("%v instead of %s", err, want)
 		}
 		began = time.Now()
-		if err := stop(); err == nil || !strings.Contains(err.Error(), "2 entries of the audit log were not stored: store the audit log: the database doesn't answer") || time.Since(began) > attemptWithin {
+		if err := stop(); err == nil || !strings.Contains(err.Error(), "2 entries of the audit log were not stored: store the audit log: the database hasn't responded within 5 s") || time.Since(began) > attemptWithin {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		l.Append(Entry{Action: "c"})
@@ -447,7 +447,7 @@ func TestFailingStoreIsRetried(t *testing.T) {
 		synctest.Wait()
 		m.gate <- away
 		synctest.Wait()
-		go func() { m.gate <- away }() // a stop tries once more
+		go func() { m.gate <- away }() // stopping makes one more attempt
 		if err := stop(); !errors.Is(err, away) || !strings.Contains(err.Error(), "1 entries of the audit log were not stored") {
 			t.Error(err)
 		}

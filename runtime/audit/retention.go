@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	shortenEvery = time.Hour
-	shortenPiece = 500 // entries per transaction, which blocks all other writes
+	shortenEvery = time.Hour // between deletions of old entries
+	shortenPiece = 500       // entries per transaction, which blocks all other writes
 )
 
 // shorten deletes entries older than Config.Keep, immediately and every hour, until ctx ends.
@@ -29,6 +29,8 @@ func (l *Log) shorten(ctx context.Context) {
 	}
 }
 
+// deleteOld deletes the entries older than Keep, in pieces, so that no transaction delays other
+// writes for long.
 func (l *Log) deleteOld(ctx context.Context) error {
 	before := time.Now().Add(-l.config.Keep)
 	for ctx.Err() == nil {

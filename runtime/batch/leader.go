@@ -58,7 +58,7 @@ type Leader struct {
 	next   int                // position at which Run continues
 
 	state     latest.Value[*State]
-	cancel    sync.Once
+	cancel    sync.Once     // closes cancelled
 	cancelled chan struct{} // closed by Cancel
 }
 
@@ -164,6 +164,7 @@ func (l *Leader) step(ctx context.Context, position int) (x runtime.Execution, e
 	return l.host.Await(ctx, x.ID, l.cancelled)
 }
 
+// begin has the host begin the execution at a position, and records it in the batch.
 func (l *Leader) begin(ctx context.Context, position int) (runtime.Execution, error) {
 	b := l.Batch()
 	x, err := l.host.Begin(ctx, b, l.caller, b.First()+position, l.cancelled)
@@ -203,6 +204,7 @@ func (l *Leader) failed(err error) (outcome runtime.BatchOutcome, message string
 	return runtime.BatchFailed, "a case could not be started: " + typed.Message
 }
 
+// isCancelled reports whether the batch was cancelled; it doesn't block.
 func (l *Leader) isCancelled() bool {
 	select {
 	case <-l.cancelled:

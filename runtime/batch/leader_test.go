@@ -55,7 +55,7 @@ func TestEndIsStoredBeforeItIsShown(t *testing.T) {
 		}).New(runtime.Batch{ID: "b", CaseCount: 3, State: runtime.BatchRunning}, "")
 		l.host.Ended = func(l *Leader) {
 			if l.Batch().State == runtime.BatchFinished {
-				t.Error("it is shown before the host knows")
+				t.Error("it is visible before the host is notified")
 			}
 		}
 		l.Run(t.Context())

@@ -23,7 +23,8 @@ type Event struct {
 // A Source gives access to a batch's events.
 type Source struct {
 	State func() (*State, <-chan struct{}) // see Leader.State
-	Open  func(ctx context.Context, id runtime.ExecutionID, after string) (*events.Reader, error)
+	// Open returns a reader of an execution's events after a cursor.
+	Open func(ctx context.Context, id runtime.ExecutionID, after string) (*events.Reader, error)
 }
 
 // A Reader reads the events of a batch: those of its executions, one execution after the other, and

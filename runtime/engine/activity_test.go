@@ -88,7 +88,7 @@ func TestAlertHistory(t *testing.T) {
 	b.fake.OnStart(func(runtime.RunnerID) error { return errors.New("no room") })
 	b.environment(t, "low", 0)
 	leave := b.waits(t, ClaimInput{EnvironmentID: "low"})
-	wait.For(t, "a start fails", func() bool { s, _ := b.PoolStatus("low"); return s.Reason == "no room" }) // else the alert may come first
+	wait.For(t, "a start fails", func() bool { s, _ := b.PoolStatus("low"); return s.Reason == "no room" }) // otherwise the alert may be raised first
 	leave()
 	b.environment(t, "low", 1)
 	history := func() string {

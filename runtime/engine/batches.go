@@ -432,6 +432,8 @@ func (e *Engine) BatchBuild(ctx context.Context, id runtime.BatchID, charge func
 	return &x, nil
 }
 
+// batchExecutions returns the executions of a batch from first up to end by their number. Those
+// that haven't ended are taken from their sessions.
 func (e *Engine) batchExecutions(ctx context.Context, id runtime.BatchID, first, end int, charge func(bytes int) error) (map[int]runtime.Execution, error) {
 	executions, err := e.store.BatchExecutions(ctx, id, first, end, charge)
 	for number, x := range executions {

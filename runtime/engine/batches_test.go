@@ -113,7 +113,7 @@ func TestBatchBuildsAndRunsEachCase(t *testing.T) {
 		t.Errorf("%+v, %v", build, err)
 	}
 	if _, there := b.Runner(r.ID); !there {
-		t.Error("the batch took the caller's runner with it")
+		t.Error("the batch's end removed the caller's runner")
 	}
 	all, total, err := b.Batches(t.Context(), BatchFilter{EnvironmentID: "a"}, 10, "")
 	if err != nil || total != 1 || all[0].ID != ended.ID {
@@ -140,7 +140,7 @@ func TestBatchEventsComeOnceAndInOrder(t *testing.T) {
 		t.Errorf("afterwards: %q, want %q", got, want)
 	}
 	for i, e := range live {
-		rest := want[min(i+1, len(want)-1):] // the end comes again
+		rest := want[min(i+1, len(want)-1):] // the end is repeated
 		if got := inWords(b.follow(t, started.ID, e.Cursor)); !slices.Equal(got, rest) {
 			t.Errorf("after %q: %q, want %q", e.Cursor, got, rest)
 		}
@@ -231,7 +231,7 @@ func TestRunOfABatch(t *testing.T) {
 		runners := map[runtime.RunnerID]bool{}
 		for _, c := range cases {
 			runners[c.Execution.RunnerID] = true
-			wait.For(t, "the runner goes", func() bool { _, there := b.Runner(c.Execution.RunnerID); return !there })
+			wait.For(t, "the runner is removed", func() bool { _, there := b.Runner(c.Execution.RunnerID); return !there })
 		}
 		if want := map[bool]int{false: 1, true: 3}[fresh]; len(runners) != want || ended.FreshRunners() != fresh || first.ID != cases[0].Execution.ID {
 			t.Errorf("fresh %v: %v, %+v", fresh, runners, ended)
@@ -387,7 +387,7 @@ func TestKilledServersLoseNoCase(t *testing.T) {
 					t.Errorf("case %d was started %d times", c.Index, n)
 				}
 			}
-			wait.For(t, "the runner goes", func() bool { _, there := b.Runner(c.Execution.RunnerID); return !there })
+			wait.For(t, "the runner is removed", func() bool { _, there := b.Runner(c.Execution.RunnerID); return !there })
 		}
 	}
 	page, err := b.Executions(t.Context(), ExecutionFilter{}, 1, "", unbounded)

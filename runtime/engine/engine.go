@@ -106,9 +106,9 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		runners:  runners{feed: runnerfeed.New()},
 		sessions: newSessionTable(),
 		batches:  newBatches(),
-		claims:   once.Keeping[runtime.RunnerID](),
+		claims:   once.NewCachingGroup[runtime.RunnerID](),
 		holders:  holders{calls: map[string]*holding{}},
-		runs:     once.Passing[runtime.Execution](),
+		runs:     once.NewGroup[runtime.Execution](),
 	}
 	e.agents = usage.New(func(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
 		return cluster.Dial(runtime.Spare(ctx), id)
@@ -135,6 +135,8 @@ func (e *Engine) Restored() <-chan struct{} { return e.restored.done }
 func (e *Engine) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
+	// These run from the last to the first: end the goroutines, wait for a check of the logs' directory,
+	// refuse new jobs, and wait for the goroutines.
 	defer group.Wait()
 	defer close(e.jobs.stopped)
 	defer e.logs.Close()
@@ -172,8 +174,8 @@ func (e *Engine) Run(ctx context.Context) error {
 
 // jobs starts goroutines that Run waits for.
 type jobs struct {
-	begin   chan func(context.Context)
-	stopped chan struct{} // closed when Run returns
+	begin   chan func(context.Context) // received by Run
+	stopped chan struct{}              // closed when Run returns
 }
 
 // add runs job in a goroutine that Run waits for. The job's context ends when Run has to end. After

@@ -46,7 +46,7 @@ func TestClaimRunAndRelease(t *testing.T) {
 		t.Error(released, err)
 	}
 	if _, there := b.Runner(r.ID); there {
-		t.Error("the released runner is there")
+		t.Error("the released runner still exists")
 	}
 	_, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"true"}})
 	wantCode(t, err, runtime.CodeRunnerGone, "")
@@ -245,7 +245,7 @@ func TestExecute(t *testing.T) {
 	}
 	wait.For(t, "the runner is released", func() bool { _, there := b.Runner(x.RunnerID); return !there })
 	if again, err = b.Execute(t.Context(), in); err != nil || again.ID != x.ID {
-		t.Errorf("the same key, after the runner went: %+v, %v", again, err)
+		t.Errorf("the same key, after the runner was removed: %+v, %v", again, err)
 	}
 	in.Stdin = nil
 	_, err = b.Execute(t.Context(), in)

@@ -244,7 +244,7 @@ func (in PutEnvironmentInput) applyTo(stored runtime.Environment, exists bool) (
 	}
 	env.Revision = stored.Revision + 1
 	if !env.SameRunners(stored) {
-		env.RunnerRevision = env.Revision
+		env.RunnerRevision = env.Revision // the pool replaces idle runners of earlier revisions
 	}
 	return env, nil
 }

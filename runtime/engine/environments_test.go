@@ -23,7 +23,7 @@ func TestEnvironments(t *testing.T) {
 	wantCode(t, err, runtime.CodeConflict, "")
 	env, created, err = put(PutEnvironmentInput{})
 	if err != nil || created || env.Revision != 1 {
-		t.Errorf("a put of nothing: %+v, %v, %v", env, created, err)
+		t.Errorf("a put without changes: %+v, %v, %v", env, created, err)
 	}
 	env, _, err = put(PutEnvironmentInput{PoolSize: ptr(3)})
 	if err != nil || env.Revision != 2 || env.RunnerRevision != 1 {

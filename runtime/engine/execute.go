@@ -86,6 +86,8 @@ func (e *Engine) RunBatch(ctx context.Context, in RunInput, of BatchInput) (runt
 	return e.started(ctx, x, keyError(err))
 }
 
+// claimAndStartBatch claims a runner for a batch, writes the batch's files into it, and starts the
+// batch. If a later step fails, the runner is released.
 func (e *Engine) claimAndStartBatch(ctx context.Context, b runtime.Batch, in RunInput, claim pool.Claim, shared batch.Shared, steps []batch.Step) (runtime.Execution, error) {
 	if err := e.holdings.room(b.Tenant); err != nil {
 		return runtime.Execution{}, err
@@ -113,6 +115,7 @@ type preparedRun struct {
 	claim     pool.Claim
 }
 
+// prepareRun validates all of a run's input before anything is claimed or stored.
 func (e *Engine) prepareRun(in RunInput) (p preparedRun, err error) {
 	p.start = StartInput{Command: in.Command, Shell: in.Shell, CommandLine: in.CommandLine, Labels: in.Labels, Variables: in.Variables, TimeLimit: in.TimeLimit, Stdin: in.Stdin != nil, Key: in.Key, input: in.Stdin}
 	if p.execution, err = p.start.execution(); err != nil {

@@ -15,8 +15,8 @@ import (
 
 // Bounds of commands, below the kernel's (MAX_ARG_STRLEN is 128 KiB).
 const (
-	maxArgBytes     = 128<<10 - 1
-	maxCommandBytes = 1 << 20
+	maxArgBytes     = 128<<10 - 1 // of one argument
+	maxCommandBytes = 1 << 20     // of all arguments
 	maxCommandArgs  = 4096
 	maxPathBytes    = 4096
 )
@@ -35,6 +35,10 @@ func (e *Engine) Start(ctx context.Context, in StartInput) (runtime.Execution, e
 	return e.start(ctx, in, x)
 }
 
+// start stores an execution and runs it in a session. A retry with the same key returns the stored
+// execution. In order, it counts a use of the runner, counts the execution against the tenant's
+// quota, and stores it; each failure undoes the steps before. Once the execution is stored, it runs
+// even if this server stops: the next one starts it.
 func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) (runtime.Execution, error) {
 	if x.Key != "" {
 		if stored, found, err := e.store.ExecutionByKey(ctx, x.Key); err != nil || found {
@@ -239,7 +243,7 @@ func (in StartInput) execution() (runtime.Execution, error) {
 		return x, err
 	}
 	request := in
-	request.Key = ""
+	request.Key = "" // the input identifies what a key was used for, so it excludes the key
 	x.Input = digest(request)
 	return x, nil
 }

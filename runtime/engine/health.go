@@ -192,6 +192,7 @@ func (e *Engine) inspect(ctx context.Context, attacks *attacks.Record) ([]Compon
 	return found, attacks
 }
 
+// clusterHealth returns the cluster's status as that of a component.
 func (e *Engine) clusterHealth(ctx context.Context) (HealthStatus, string) {
 	status, err := e.cluster.Status(ctx)
 	switch {
@@ -204,6 +205,8 @@ func (e *Engine) clusterHealth(ctx context.Context) (HealthStatus, string) {
 	}
 }
 
+// poolHealth returns a pool's component: degraded while its alert stands or it has a reason for
+// missing runners, except while the cluster is being drained.
 func (e *Engine) poolHealth(id runtime.EnvironmentID) ComponentHealth {
 	status, _ := e.PoolStatus(id)
 	c := ComponentHealth{Name: PoolComponent + string(id), Status: HealthOK, Message: status.Reason}

@@ -129,7 +129,7 @@ func TestStalledDiskIsDown(t *testing.T) {
 	b.health.readAttacks = func() (*attacks.Record, error) { return last, nil }
 	dir := t.TempDir()
 	b.logs = logdir.New(dir, logdir.Options{Store: b.store})
-	wait.For(t, "it has what there is", func() bool { return b.Health(t.Context()).Attacks == last }) // a busy disk takes its time
+	wait.For(t, "it has the reason", func() bool { return b.Health(t.Context()).Attacks == last }) // a busy disk takes its time
 	b.logs.Close()
 
 	fifo := filepath.Join(dir, "check") // opening it stalls until it is read

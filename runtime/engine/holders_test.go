@@ -83,7 +83,7 @@ func TestHolderGetsANewRunnerAfterRelease(t *testing.T) {
 		},
 		"crashed": func(r runtime.Runner) {
 			b.fake.Kill(r.ID, runtime.GoneAgentDied)
-			wait.For(t, "it is gone", func() bool { _, there := b.Runner(r.ID); return !there })
+			wait.For(t, "it has ended", func() bool { _, there := b.Runner(r.ID); return !there })
 		},
 		"deleted": func(runtime.Runner) {
 			if _, err := b.DeleteEnvironment(t.Context(), "a", true, seesEnvironment); err != nil {
@@ -108,7 +108,7 @@ func TestHolderGetsANewRunnerAfterRelease(t *testing.T) {
 	in.InactivityTimeout = ptr(1)
 	var last runtime.Runner
 	in.WaitFor = ptr(60)
-	for range 2 { // the second one resumes, unless the first one expired by then
+	for range 2 { // the second one resumes, unless the first one expired before
 		var err error
 		if last, err = b.Claim(t.Context(), in); err != nil {
 			t.Fatal(err)
@@ -143,8 +143,8 @@ func TestHolderGetsANewRunnerIfItsRunnerIsRemovedMeanwhile(t *testing.T) {
 	if _, err := b.Release(t.Context(), first.ID); err != nil {
 		t.Fatal(err)
 	}
-	wait.For(t, "it is gone", func() bool { _, there := b.Runner(first.ID); return !there })
-	b.runners.byID.Store(first.ID, first) // as if that came late
+	wait.For(t, "it has ended", func() bool { _, there := b.Runner(first.ID); return !there })
+	b.runners.byID.Store(first.ID, first) // as if this update arrived late
 	b.runners.recordHolder(first)
 	if next := b.session(t, in, false); next.ID == first.ID {
 		t.Errorf("%s was gone", next.ID)

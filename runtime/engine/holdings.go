@@ -16,14 +16,14 @@ import (
 // ledger before it is made, and released when it ends.
 type holdings struct {
 	ledger *quota.Ledger
-	weight func(runtime.TenantID) int
+	weight func(runtime.TenantID) int // the share of a tenant among those that wait
 	runner func(runtime.RunnerID) (runtime.Runner, bool)
 
 	waiting waiting
 
-	mu     sync.Mutex // guards the fields below, and the state of waiters
-	held   map[runtime.RunnerID]runtime.TenantID
-	shares share.Bound // of waiting claims
+	mu     sync.Mutex                            // guards the fields below, and the state of waiters
+	held   map[runtime.RunnerID]runtime.TenantID // runners that are counted, by the tenant that has them
+	shares share.Bound                           // of waiting claims
 }
 
 // maxWaiting bounds the waiting claims of all tenants together. One tenant gets at most half.

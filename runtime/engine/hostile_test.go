@@ -117,7 +117,7 @@ func TestAgentThatIgnoresLimitsLosesItsRunner(t *testing.T) {
 		if !hello(t, conn) {
 			return
 		}
-		go func() { // reads and ignores what it is told
+		go func() { // reads the server's frames and ignores them
 			frames := agent.NewFrameReader(conn, agent.AgentSide)
 			for {
 				if _, _, err := frames.Next(); err != nil {
@@ -136,7 +136,7 @@ func TestAgentThatIgnoresLimitsLosesItsRunner(t *testing.T) {
 	if x.End.Outcome != runtime.OutcomeOutputLimit || x.Usage.OutputBytes > 1<<20 {
 		t.Errorf("%+v after %d bytes", x.End, x.Usage.OutputBytes)
 	}
-	wait.For(t, "the runner goes", func() bool { _, there := b.Runner(r.ID); return !there })
+	wait.For(t, "the runner is removed", func() bool { _, there := b.Runner(r.ID); return !there })
 }
 
 func TestBrokenStreamsAreReopened(t *testing.T) {
@@ -231,7 +231,7 @@ func TestRunContinuesWithoutItsCaller(t *testing.T) {
 	b.environment(t, "a", 1)
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	for i := range 20 { // which of the two goes on first differs
+	for i := range 20 { // which of the two continues first differs
 		in := RunInput{EnvironmentID: "a", Command: []string{"echo", "x"}, WaitFor: ptr(patient), Key: fmt.Sprint(i)}
 		if _, err := b.Execute(gone, in); err != nil && !errors.Is(err, context.Canceled) {
 			t.Fatal(err)

@@ -181,6 +181,7 @@ func validateSearch(f ExecutionFilter) error {
 	return validateFilter(f.Labels, f.From, f.To)
 }
 
+// matches reports whether all of the filter's conditions hold for r.
 func (f RunnerFilter) matches(r runtime.Runner) bool {
 	if f.Sees != nil && !f.Sees(r) {
 		return false

@@ -40,6 +40,7 @@ type Line struct {
 
 const maxContaining = 1000 // bytes
 
+// parse validates q and fills in its defaults.
 func (q LineQuery) parse() (lines.Query, error) {
 	out := lines.Query{From: 1, First: q.MaxLines, Last: q.Last, Stream: q.Stream, MatchCase: q.MatchCase}
 	if err := runtime.Between("maxLines", int64(q.MaxLines), 1, lines.MaxFirst, "lines"); err != nil {

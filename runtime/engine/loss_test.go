@@ -31,7 +31,7 @@ func (b *bed) causes(t *testing.T, id runtime.ExecutionID) (all []runtime.LossCa
 		if e.Kind == events.Lost {
 			all, lost = append(all, e.Cause), lost+e.Bytes
 			if e.Reason == "" {
-				t.Errorf("%s isn't put into words", e.Cause)
+				t.Errorf("%s has no message", e.Cause)
 			}
 		}
 	}
@@ -196,7 +196,7 @@ func powerCut(t *testing.T, all bool) {
 	b.await(t, x.ID)
 	text, _ := b.events(t, x.ID, "")
 	if causes, lost := b.causes(t, x.ID); text != left+"after" || lost != gone || !slices.Equal(causes, []runtime.LossCause{runtime.LossStorageFull, runtime.LossUnknown}) {
-		t.Errorf("%q is there, %d bytes are lost because of %q", text, lost, causes)
+		t.Errorf("%q exists, %d bytes are lost because of %q", text, lost, causes)
 	}
 }
 
@@ -277,7 +277,7 @@ func TestOutputWritesResumeAfterAFailure(t *testing.T) {
 	d.Lock(t, d.Dir)
 	printed("lost\n", false)
 	wait.For(t, "the loss is counted", func() bool { return b.Stats().OutputLost == 5 })
-	wait.For(t, "it is told", func() bool { return b.component(t, "output").Status != HealthOK })
+	wait.For(t, "the loss is reported", func() bool { return b.component(t, "output").Status != HealthOK })
 	d.Unlock(t, d.Dir)
 	d.Unlock(t, b.logs.Path(x.ID))
 	wait.For(t, "all is well", func() bool { return b.component(t, "output").Status == HealthOK })
@@ -286,7 +286,7 @@ func TestOutputWritesResumeAfterAFailure(t *testing.T) {
 	for range 2 {
 		text, _ := b.events(t, x.ID, "")
 		if causes, lost := b.causes(t, x.ID); text != "before\nafter\n" || lost != 5 || !slices.Equal(causes, []runtime.LossCause{runtime.LossUnwritable}) {
-			t.Errorf("%q is there, %d bytes are lost because of %q", text, lost, causes)
+			t.Errorf("%q exists, %d bytes are lost because of %q", text, lost, causes)
 		}
 		b.stop()
 		b.start(t)

@@ -81,15 +81,15 @@ func TestOutputUnknownToAnOlderDatabaseIsMoved(t *testing.T) {
 	if found := b.orphaned(t)[0]; filepath.Base(found) != string(younger.ID) {
 		t.Errorf("%s was moved away", found)
 	}
-	wait.For(t, "it is counted", func() bool { return strings.Contains(b.component(t, "orphaned output").Message, " Logs: 1 (1 MiB)") })
+	wait.For(t, "it is counted", func() bool { return strings.Contains(b.component(t, "orphaned output").Message, " 1 logs (1 MiB)") })
 	c := b.component(t, "orphaned output")
 	if c.Status != HealthDegraded || !strings.Contains(c.Message, filepath.Join(b.dir, "output", "orphaned-")) || !strings.Contains(c.Message, "older backup") {
 		t.Errorf("%+v", c)
 	}
 	b.wantOutput(t, old.ID, "old\n")
 	b.stop()
-	b.start(t) // it stays, and is told of
-	if c := b.component(t, "orphaned output"); len(b.orphaned(t)) != 1 || c.Status != HealthDegraded || !strings.Contains(c.Message, " Logs: 1 (1 MiB)") {
+	b.start(t) // the output is kept, and health reports it
+	if c := b.component(t, "orphaned output"); len(b.orphaned(t)) != 1 || c.Status != HealthDegraded || !strings.Contains(c.Message, " 1 logs (1 MiB)") {
 		t.Errorf("%+v", c)
 	}
 
@@ -124,7 +124,7 @@ func TestOutputIsMovedAfterTheDatabaseIsLost(t *testing.T) {
 			t.Errorf("%s: %q, %v", path, log, err)
 		}
 	}
-	wait.For(t, "all is counted", func() bool { return strings.Contains(b.component(t, "orphaned output").Message, " Logs: 10 (1 MiB)") })
+	wait.For(t, "all is counted", func() bool { return strings.Contains(b.component(t, "orphaned output").Message, " 10 logs (1 MiB)") })
 	c := b.component(t, "orphaned output")
 	if c.Status != HealthDegraded || !strings.Contains(c.Message, "the database was new") {
 		t.Errorf("%+v", c)
@@ -148,7 +148,7 @@ func TestUnmovableOrphansAreReported(t *testing.T) {
 	}
 	b.stop()
 	b.loseDatabase(t)
-	bad := filepath.Join(b.dir, "output", "!!") // it comes first, and isn't a directory
+	bad := filepath.Join(b.dir, "output", "!!") // it sorts first, and isn't a directory
 	if err := os.WriteFile(bad, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestRetentionResumesAfterAKill(t *testing.T) {
 	}
 	b.stop()
 	b.start(t)
-	wait.For(t, "it goes", func() bool {
+	wait.For(t, "it is removed", func() bool {
 		left, err := b.store.Removals(t.Context())
 		if err != nil {
 			t.Fatal(err)

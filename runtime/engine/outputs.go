@@ -54,13 +54,13 @@ func (e *Engine) BatchEvents(ctx context.Context, id runtime.BatchID, after stri
 
 // Bounds of a page of output.
 const (
-	maxPageBytes = 16 << 20
-	maxChunks    = 4096
-	chunkBytes   = 100 // charge for each chunk in addition to its data, since programs may print tiny ones
+	maxPageBytes = 16 << 20 // of data, for maxBytes
+	maxChunks    = 4096     // events in a page
+	chunkBytes   = 100      // charge for each chunk in addition to its data, since programs may print tiny ones
 )
 
 // Output returns the events of output, and of its loss, that exist after a cursor. They have about
-// maxBytes in total. There are at most 4096 of them, and at least one if any exists. next is the
+// maxBytes in total. There are at most 4096 of them, and at least one if any exists. Next is the
 // cursor after them. end says that the execution has ended and this is its last output. It calls
 // charge with the data of each output event. An error of charge ends the page, and is returned only
 // if the page is empty.

@@ -79,13 +79,13 @@ func TestUnreachableAgentKeepsItsRunner(t *testing.T) {
 	}
 	b.exited(t, r.ID, x.ID)
 	if x, err := b.Execution(t.Context(), x.ID, session.AgentLate+2*time.Second); err != nil || x.State == runtime.ExecutionFinished {
-		t.Errorf("nobody can know its end, and it is %s: %+v, %v", x.State, x.End, err)
+		t.Errorf("its end can't be known, and it is %s: %+v, %v", x.State, x.End, err)
 	}
 	c.cut(false)
 	if x := b.await(t, x.ID); x.End.Outcome != runtime.OutcomeExited {
 		t.Errorf("%+v", x.End)
 	}
 	if _, there := b.Runner(r.ID); !there {
-		t.Error("its runner went")
+		t.Error("its runner was removed")
 	}
 }

@@ -278,7 +278,7 @@ func TestClosedStdinStaysClosedAfterARestart(t *testing.T) {
 func TestRunContinuesAfterARestart(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
-	text := strings.Repeat("0123456789abcdef", 64<<10) // more than the agent takes at once
+	text := strings.Repeat("0123456789abcdef", 64<<10) // more than one message to the agent holds
 	in := RunInput{EnvironmentID: "a", Command: []string{"cat"}, Stdin: &text, WaitFor: ptr(patient), Key: "k"}
 	x, err := b.Execute(t.Context(), in)
 	if err != nil {
@@ -295,7 +295,7 @@ func TestRunContinuesAfterARestart(t *testing.T) {
 	if output, _ := b.events(t, x.ID, ""); output != text {
 		t.Errorf("%d bytes", len(output))
 	}
-	wait.For(t, "its runner goes", func() bool { _, there := b.Runner(x.RunnerID); return !there })
+	wait.For(t, "its runner is removed", func() bool { _, there := b.Runner(x.RunnerID); return !there })
 }
 
 // TestRunnerOfAnEndedRunIsReleasedAfterARestart kills the server between storing the end and the release.
@@ -319,7 +319,7 @@ func TestRunnerOfAnEndedRunIsReleasedAfterARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.start(t)
-	wait.For(t, "its runner goes", func() bool { _, there := b.Runner(x.RunnerID); return !there })
+	wait.For(t, "its runner is removed", func() bool { _, there := b.Runner(x.RunnerID); return !there })
 }
 
 // TestUseKeepsTheClaim checks that a used runner doesn't expire, even across restarts, and that it

@@ -62,7 +62,7 @@ func TestOldExecutionsAreCollected(t *testing.T) {
 	defer reading.Close()
 	b.endStdin(t, x.ID)
 	wait.For(t, "it is collected", func() bool { return b.collected(t, x.ID) })
-	wait.For(t, "its output goes", func() bool { _, err := os.Stat(file); return errors.Is(err, os.ErrNotExist) })
+	wait.For(t, "its output is removed", func() bool { _, err := os.Stat(file); return errors.Is(err, os.ErrNotExist) })
 
 	var kinds []events.Kind
 	for {
@@ -163,7 +163,7 @@ func TestOutputBeyondTheQuotaIsReportedAsLost(t *testing.T) {
 	}
 	lost, data := lossAndData(x.ID)
 	if lost+data != size || data == 0 || lost == 0 || b.outputBytes(t) > limit {
-		t.Errorf("%d lost and %d there of %d; %d on the disk", lost, data, size, b.outputBytes(t))
+		t.Errorf("%d lost and %d stored of %d; %d on the disk", lost, data, size, b.outputBytes(t))
 	}
 	all, _, end, err := b.Output(t.Context(), x.ID, "", 4<<20, free)
 	lost, data = 0, 0
@@ -171,7 +171,7 @@ func TestOutputBeyondTheQuotaIsReportedAsLost(t *testing.T) {
 		lost, data = lost+e.Bytes, data+int64(len(e.Data))
 	}
 	if lost+data != size || lost == 0 || !end || err != nil {
-		t.Errorf("a page tells of %d lost and %d there, %v", lost, data, err)
+		t.Errorf("a page has %d lost and %d stored, %v", lost, data, err)
 	}
 	told := false
 	for _, c := range b.Health(t.Context()).Components {
@@ -219,7 +219,7 @@ func TestLossCausesSurviveARestart(t *testing.T) {
 		at += e.Bytes + int64(len(e.Data))
 	}
 	if at != int64(len(want)) || losses == 0 {
-		t.Errorf("%d bytes told of %d, %d losses", at, len(want), losses)
+		t.Errorf("%d bytes reported of %d, %d losses", at, len(want), losses)
 	}
 }
 
@@ -268,7 +268,7 @@ func TestFullDisk(t *testing.T) {
 		t.Error("Health doesn't say that the store is full")
 	}
 	if n, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: running.ID, Data: []byte("x"), Close: true}); n != 1 || err != nil {
-		t.Errorf("what runs takes no stdin: %d, %v", n, err)
+		t.Errorf("the running execution accepts no stdin: %d, %v", n, err)
 	}
 	if err := errors.Join(file.Close(), os.Remove(ballast)); err != nil {
 		t.Fatal(err)
@@ -308,7 +308,7 @@ func TestUnremovableOutputStaysInTheQuota(t *testing.T) {
 	d.Unlock(t, filepath.Dir(b.logs.Path(x.ID)))
 	wait.For(t, "all is well", func() bool { return b.component(t, "retention").Status == HealthOK })
 	if _, err := os.Stat(b.logs.Path(x.ID)); !errors.Is(err, os.ErrNotExist) {
-		t.Error("its output is there", err)
+		t.Error("its output still exists", err)
 	}
 	if used, _ := b.logs.Quota().Used(); used != 0 {
 		t.Errorf("%d bytes are counted", used)

@@ -25,7 +25,7 @@ import (
 const (
 	defaultInactivity = 10 * time.Minute
 	maxInactivity     = 30 * 24 * time.Hour
-	maxWait           = time.Hour
+	maxWait           = time.Hour // WaitFor
 	maxKeyBytes       = 255
 )
 
@@ -126,7 +126,8 @@ func (e *Engine) claimIn(ctx context.Context, id runtime.EnvironmentID, claim po
 }
 
 // claimBy is like claimIn; spawn starts the goroutine in which a claim with a key or a holder runs.
-// first reports that this call claimed the runner, not another one with the same key or holder.
+// The result first reports that this call claimed the runner, not another one with the same key or
+// holder.
 func (e *Engine) claimBy(ctx context.Context, spawn func(func(context.Context)) error, id runtime.EnvironmentID, claim pool.Claim) (r runtime.Runner, first bool, err error) {
 	began, held := time.Now(), claim.Claim.Holder != ""
 	defer func() {

@@ -38,6 +38,7 @@ func (t *sessionTable) add(s *session.Session) {
 	}
 }
 
+// remove forgets a session that has ended.
 func (t *sessionTable) remove(s *session.Session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -71,7 +71,7 @@ func TestOnlyReadersWithResizesGetTerminalSizes(t *testing.T) {
 	}
 	for i, cursor := range cursors {
 		got, rest := b.sizes(t, x.ID, cursor, true)
-		b.sizes(t, x.ID, cursor, false) // any cursor is one for who doesn't ask, too
+		b.sizes(t, x.ID, cursor, false) // a caller that doesn't request sizes gets any cursor too
 		if len(cursors) > i+1 && !slices.Equal(rest, cursors[i+1:]) || len(got) > len(want) {
 			t.Errorf("after event %d: %q", i, got)
 		}

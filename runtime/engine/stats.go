@@ -64,6 +64,7 @@ func (e *Engine) Stats() Stats {
 	return s
 }
 
+// poolStats returns the status of each pool, in order of the environment.
 func (e *Engine) poolStats() []PoolStats {
 	pools, _ := e.catalog.allPools()
 	all := make([]PoolStats, len(pools))
@@ -166,8 +167,8 @@ func (c *counts) claimed(id runtime.EnvironmentID, began time.Time, err error) {
 	of.results[result].Add(1)
 }
 
-// Watching counts a subscription until left is called.
-func (e *Engine) Watching(kind WatchKind) (left func()) {
+// CountSubscription counts a subscription until left is called.
+func (e *Engine) CountSubscription(kind WatchKind) (left func()) {
 	e.counts.watchers[kind].Add(1)
 	return func() { e.counts.watchers[kind].Add(-1) }
 }

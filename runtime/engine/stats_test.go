@@ -67,7 +67,7 @@ func TestClaimsAreCounted(t *testing.T) {
 		t.Errorf("%+v", took)
 	}
 
-	// Names that nobody gave to an environment make no series of their own.
+	// Names of environments that don't exist make no series of their own.
 	for i := range 10 {
 		_, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: runtime.EnvironmentID(fmt.Sprint("made up ", i))})
 		wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
@@ -126,7 +126,7 @@ func TestExecutionsAreCounted(t *testing.T) {
 	}
 	s := b.Stats()
 	if lost == 0 || s.OutputLost != lost || s.Output+s.OutputLost != 3145728 {
-		t.Errorf("%d and %d lost were counted; %d were told to be lost", s.Output, s.OutputLost, lost)
+		t.Errorf("%d and %d lost were counted; %d were reported", s.Output, s.OutputLost, lost)
 	}
 	if s.Collected != 5 { // all that had ended, for room
 		t.Errorf("%d collected", s.Collected)
@@ -163,7 +163,7 @@ func TestWatchersAreCounted(t *testing.T) {
 	if _, err := b.WatchTicket(ctx, waits.ID); err != nil {
 		t.Fatal(err)
 	}
-	left := b.Watching(WatchExecution)
+	left := b.CountSubscription(WatchExecution)
 	counted := func(want map[WatchKind]int64) func() bool {
 		return func() bool { return cmp.Equal(want, b.Stats().Watchers) }
 	}

@@ -143,7 +143,7 @@ func TestKilledServersLoseNothing(t *testing.T) {
 	t.Logf("%d executions, %d kills", len(all), rounds)
 }
 
-// atSomeMoment returns within 30 ms. Its randomness is intended, because a kill can come at any moment.
+// atSomeMoment returns within 30 ms. Its randomness is intended, because a kill can happen at any moment.
 func atSomeMoment(random *rand.Rand) {
 	<-time.After(time.Duration(random.IntN(30_000)) * time.Microsecond)
 }

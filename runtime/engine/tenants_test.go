@@ -47,7 +47,7 @@ func TestNameOfADeletedTenantIsFreeOnceItsObjectsAreGone(t *testing.T) {
 		if _, err := b.Release(t.Context(), r.ID); err != nil {
 			t.Fatal(err)
 		}
-		wait.For(t, "the runner goes", func() bool { _, there := b.Runner(r.ID); return !there })
+		wait.For(t, "the runner is removed", func() bool { _, there := b.Runner(r.ID); return !there })
 		b.await(t, x.ID)
 		ended, err := b.Execution(t.Context(), x.ID, 0)
 		if err != nil {
@@ -100,7 +100,7 @@ func TestNewTenantDoesNotInheritIdempotencyKeys(t *testing.T) {
 		if _, err := b.Release(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
-		wait.For(t, "the runner goes", func() bool { _, there := b.Runner(id); return !there })
+		wait.For(t, "the runner is removed", func() bool { _, there := b.Runner(id); return !there })
 	}
 	var collected []runtime.ExecutionID
 	live := func() []runtime.RunnerID {

@@ -79,7 +79,7 @@ func (e *Engine) WatchTicket(ctx context.Context, id runtime.TicketID) (<-chan t
 	out := make(chan ticket.Ticket)
 	return out, e.Go(ctx, func(ctx context.Context) {
 		defer close(out)
-		defer e.Watching(WatchTickets)()
+		defer e.CountSubscription(WatchTickets)()
 		_ = e.tickets.Watch(ctx, id, out) // ends with ctx or with the ticket
 	})
 }

@@ -42,7 +42,7 @@ func (b *bed) laterWaits(t *testing.T, in ClaimInput) ticket.Ticket {
 	return got
 }
 
-// laterFails returns a ticket's error, which on a busy machine comes a moment after ClaimLater returns.
+// laterFails returns a ticket's error, which on a busy machine arrives shortly after ClaimLater returns.
 func (b *bed) laterFails(t *testing.T, in ClaimInput) error {
 	t.Helper()
 	got, err := b.ClaimLater(t.Context(), in, nil)

@@ -54,9 +54,9 @@ type waiting struct {
 
 // A waiter is a claim that may have to wait.
 type waiter struct {
-	claim WaitingClaim // without its position
-	place func(context.Context) pool.Place
-	free  bool // not counted against quotas
+	claim WaitingClaim                     // without its position
+	place func(context.Context) pool.Place // its position in the pool's queue
+	free  bool                             // not counted against quotas
 
 	waits, answered bool // guarded by holdings.mu
 }

@@ -62,7 +62,7 @@ func TestWaitingClaims(t *testing.T) {
 			env      runtime.EnvironmentID
 			position int
 		}
-		wait.For(t, "the places are known", func() bool { // when one has just come, its place or those of others aren't
+		wait.For(t, "the places are known", func() bool { // a claim that has just arrived may have no place yet, nor may others
 			all, total = b.WaitingClaims(t.Context(), filter, first, after)
 			places := map[place]bool{}
 			for _, c := range all {

@@ -92,6 +92,7 @@ func (e *Engine) Activity(ctx context.Context, tenant *runtime.TenantID) runtime
 	return a
 }
 
+// poolAlert returns the alert of an environment's pool; it is zero if there is none.
 func (e *Engine) poolAlert(id runtime.EnvironmentID) runtime.PoolAlert {
 	p := e.catalog.pool(id)
 	if p == nil {
@@ -128,7 +129,7 @@ func watchPools[T any](ctx context.Context, e *Engine, id runtime.EnvironmentID,
 	out := make(chan T)
 	return out, e.Go(ctx, func(ctx context.Context) {
 		defer close(out)
-		defer e.Watching(kind)()
+		defer e.CountSubscription(kind)()
 		follow := func(p *pool.Pool) {
 			followPool(ctx, p, out, look, func(value T) bool { return stands(value) && sees(e.environmentOf(p)) }, func() bool { return sees(e.environmentOf(p)) })
 		}
@@ -234,7 +235,7 @@ func (e *Engine) WatchRunners(ctx context.Context, id runtime.EnvironmentID, see
 	out := make(chan runnerfeed.Event)
 	err := e.Go(ctx, func(ctx context.Context) {
 		defer close(out)
-		defer e.Watching(WatchRunners)()
+		defer e.CountSubscription(WatchRunners)()
 		defer e.runners.feed.Remove(w)
 		w.Send(ctx, ended, out)
 	})

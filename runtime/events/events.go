@@ -262,6 +262,8 @@ func (r *Reader) lost(until int64, behind bool) Event {
 	return event
 }
 
+// end returns the event after all stored output: the loss of the rest if output is missing, then
+// that the execution has finished.
 func (r *Reader) end() (Event, error) {
 	x := r.execution()
 	if r.at.offset < x.Usage.OutputBytes {

@@ -62,13 +62,13 @@ type Exit struct {
 
 // Limits are for messages.
 type Limits struct {
-	Time      time.Duration
-	CPU       time.Duration
-	Output    int64
+	Time      time.Duration // of wall time
+	CPU       time.Duration // of processor time
+	Output    int64         // bytes
 	MemoryMiB int
-	Processes int // of the runner
-	FileSize  int64
-	Own       int // process limit of the execution, if that was reached; 0: it wasn't
+	Processes int   // of the runner
+	FileSize  int64 // bytes of one file
+	Own       int   // process limit of the execution, if that was reached; 0: it wasn't
 }
 
 // Decide returns the outcome that the facts support, with a message. The cause of the end counts,
@@ -109,6 +109,7 @@ func Decide(f Facts) runtime.End {
 	}
 }
 
+// limitEnd returns the end of an execution that a limit or a cancellation stopped.
 func limitEnd(outcome runtime.Outcome, l Limits) runtime.End {
 	end := runtime.End{Outcome: outcome}
 	switch outcome {

@@ -49,9 +49,9 @@ func TestDecide(t *testing.T) {
 			runtime.End{Outcome: runtime.OutcomeProcessLimit, Message: "it ran into its runner's limit of 32 processes"}},
 		"runner gone": {Facts{Gone: runtime.GoneAgentDied},
 			runtime.End{Outcome: runtime.OutcomeRunnerGone, GoneReason: runtime.GoneAgentDied, Message: "its runner is gone: the agent inside it died"}},
-		"exit before the runner went": {Facts{Exit: &Exit{}, Gone: runtime.GoneAgentDied}, runtime.End{Outcome: runtime.OutcomeExited, Message: "exited with code 0"}},
-		"no evidence":                 {Facts{}, runtime.End{Outcome: runtime.OutcomeLost, Message: "no evidence of its end survived"}},
-		"refused":                     {Facts{Refused: "nonesuch: not found"}, runtime.End{Outcome: runtime.OutcomeFailed, Message: "nonesuch: not found"}},
+		"exit before the runner ended": {Facts{Exit: &Exit{}, Gone: runtime.GoneAgentDied}, runtime.End{Outcome: runtime.OutcomeExited, Message: "exited with code 0"}},
+		"no evidence":                  {Facts{}, runtime.End{Outcome: runtime.OutcomeLost, Message: "no evidence of its end survived"}},
+		"refused":                      {Facts{Refused: "nonesuch: not found"}, runtime.End{Outcome: runtime.OutcomeFailed, Message: "nonesuch: not found"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.facts.Limits = limits

@@ -145,6 +145,7 @@ func validateTarget(field, p string) error {
 	return nil
 }
 
+// validatePath checks the path of a file in a runner.
 func validatePath(field, p string) error {
 	if p == "" || len(p) > maxPathBytes || strings.ContainsRune(p, 0) {
 		return runtime.Invalid(field, "must be 1 to %d bytes without NUL", maxPathBytes)
@@ -246,6 +247,8 @@ func (a *Access) translate(id runtime.RunnerID, err error) error {
 	return runtime.Wrap(runtime.CodeClusterUnavailable, err, "the agent of runner %s doesn't answer", id)
 }
 
+// fileError gives an agent's error the code and the field that callers get. An unknown code is an
+// internal error.
 func fileError(err *agent.Error) error {
 	switch err.Code {
 	case agent.ErrInvalid:
@@ -270,6 +273,7 @@ func fileError(err *agent.Error) error {
 	}
 }
 
+// file returns an agent's description of a file as the runtime's.
 func file(id runtime.RunnerID, info agent.FileInfo) runtime.File {
 	types := map[string]runtime.FileType{"file": runtime.FileRegular, "directory": runtime.FileDirectory, "link": runtime.FileLink}
 	kind, ok := types[info.Type]

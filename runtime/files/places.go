@@ -10,15 +10,16 @@ import (
 // places limits concurrent searches, in total and per runner, so that slow runners occupy few of
 // the total.
 type places struct {
-	all chan struct{}
+	all chan struct{} // holds a token for each running search
 
-	mu sync.Mutex
+	mu sync.Mutex // guards of
 	of map[runtime.RunnerID]*runnerPlaces
 }
 
+// runnerPlaces limit the searches in one runner.
 type runnerPlaces struct {
-	taken chan struct{}
-	users int // searches that hold or await a place; guarded by places.mu
+	taken chan struct{} // holds a token for each search in the runner
+	users int           // searches that hold or await a place; guarded by places.mu
 }
 
 // enter waits for a place, which is held until leave is called. It returns LIMIT_EXCEEDED after
@@ -51,6 +52,7 @@ func (p *places) enter(ctx context.Context, id runtime.RunnerID) (leave func(), 
 	}, nil
 }
 
+// use returns the runner's places, and counts the caller as one of their users until unuse.
 func (p *places) use(id runtime.RunnerID) *runnerPlaces {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,6 +68,7 @@ func (p *places) use(id runtime.RunnerID) *runnerPlaces {
 	return ours
 }
 
+// unuse ends a use. The last one deletes the runner's places.
 func (p *places) unuse(id runtime.RunnerID, ours *runnerPlaces) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -31,6 +31,7 @@ type Search struct {
 	MaxMatches *int   // 1 to 1000; nil: 100
 }
 
+// check validates a search and returns the most matches that it returns.
 func (s Search) check() (matches int, err error) {
 	if s.Path != "" {
 		if err := validatePath("path", s.Path); err != nil {

@@ -42,6 +42,7 @@ type download struct {
 	done    func() // nil once closed
 }
 
+// Read returns the agent's errors with the codes that callers get.
 func (d *download) Read(p []byte) (int, error) {
 	n, err := d.content.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -50,6 +51,7 @@ func (d *download) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Close ends the transfer and the use of the runner. It may be called again.
 func (d *download) Close() error {
 	err := d.content.Close()
 	if d.done != nil {
@@ -134,6 +136,8 @@ type boundedReader struct {
 	tooMuch error
 }
 
+// Read reads one byte more than allowed, so that it can tell content of exactly the limit from
+// content that exceeds it.
 func (r *boundedReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p[:min(int64(len(p)), r.left+1)])
 	if r.left -= int64(n); r.left < 0 {

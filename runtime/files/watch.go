@@ -16,10 +16,10 @@ const (
 
 // A Watch is a subscription to the changes of files. It is for one goroutine. Close it.
 type Watch struct {
-	changes chan runtime.FileChange
-	err     error // why it ended; valid after changes is closed
+	changes chan runtime.FileChange // closed when the watch has ended
+	err     error                   // why it ended; valid after changes is closed
 	stop    context.CancelFunc
-	ended   chan struct{}
+	ended   chan struct{} // closed when all its goroutines have ended; Close waits for it
 }
 
 // WatchFiles reports changes in a directory of a claimed runner, BEGAN first; "" is the workspace.

@@ -189,7 +189,7 @@ func TestCloseOfAWatchWaitsForItsGoroutines(t *testing.T) {
 		close(slow.let)
 		synctest.Wait()
 		if len(ended) != 1 {
-			t.Error("it goes on")
+			t.Error("it continues")
 		}
 	})
 }

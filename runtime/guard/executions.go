@@ -64,6 +64,8 @@ func (g *Guard) Execute(ctx context.Context, in engine.RunInput) (x runtime.Exec
 	return x, noEnvironment(err, asked, in.EnvironmentID)
 }
 
+// running checks that the caller may run programs, and sets the input's tenant, environment and key
+// space.
 func (g *Guard) running(ctx context.Context, in engine.RunInput) (engine.RunInput, error) {
 	p, err := g.caller(ctx, "run")
 	if err == nil {

@@ -108,8 +108,8 @@ func scope(p access.Principal) *runtime.TenantID {
 	return nil
 }
 
-// narrowed returns the only tenant whose objects a list contains, or nil for all tenants. asked is
-// the tenant in the request. sees is false if the caller sees nothing of that tenant, so that its
+// narrowed returns the only tenant whose objects a list contains, or nil for all tenants. The
+// tenant in the request is asked. If the caller sees nothing of that tenant, sees is false, and its
 // list is empty.
 func narrowed(p access.Principal, asked *runtime.TenantID) (tenant *runtime.TenantID, sees bool) {
 	if asked == nil {
@@ -121,5 +121,7 @@ func narrowed(p access.Principal, asked *runtime.TenantID) (tenant *runtime.Tena
 // Go runs f in a goroutine that the engine waits for; see [engine.Engine.Go].
 func (g *Guard) Go(ctx context.Context, f func(context.Context)) error { return g.engine.Go(ctx, f) }
 
-// Watching counts a subscription; see [engine.Engine.Watching].
-func (g *Guard) Watching(kind engine.WatchKind) (left func()) { return g.engine.Watching(kind) }
+// CountSubscription counts a subscription; see [engine.Engine.CountSubscription].
+func (g *Guard) CountSubscription(kind engine.WatchKind) (left func()) {
+	return g.engine.CountSubscription(kind)
+}

@@ -16,6 +16,7 @@ type Watchers struct {
 	all []*watcher // never changed in place
 }
 
+// A watcher is a pointer to a function, because functions can't be compared.
 type watcher struct{ hint func(runtime.EnvironmentID) }
 
 // Send hints to all watchers that an environment's runners, or any for "", may have changed.

@@ -60,7 +60,7 @@ type Book struct {
 	nobody *liveToken // of callers without a token; ends when the first token is made
 	grants grants
 	quotas Quotas
-	free   func(ctx context.Context, id runtime.TenantID) error
+	free   func(ctx context.Context, id runtime.TenantID) error // Config.Free
 	logger *zap.Logger
 
 	changing sync.Mutex // serializes changes, which are stored before they change memory
@@ -95,6 +95,7 @@ func New(c Config) *Book {
 	return b
 }
 
+// newLive returns a token with a context that ends when the token is revoked or expires.
 func newLive(t access.Token) *liveToken {
 	live := &liveToken{Token: t}
 	if !t.LastUsedAt.IsZero() {
@@ -131,7 +132,7 @@ func (b *Book) Load(ctx context.Context) error {
 	b.tokens, b.tenants = map[string]*liveToken{}, map[runtime.TenantID]runtime.Tenant{}
 	for _, t := range tokens {
 		if known := old[t.ID]; known != nil && known.RevokedAt.Equal(t.RevokedAt) {
-			b.tokens[t.ID] = known
+			b.tokens[t.ID] = known // unchanged: its context goes on, and with it the calls that depend on it
 			delete(old, t.ID)
 			continue
 		}
@@ -210,6 +211,8 @@ func (b *Book) Run(ctx context.Context) error {
 	}
 }
 
+// flush stores the last use of the tokens that were used since the previous flush. Those that could
+// not be stored are tried again at the next one.
 func (b *Book) flush(ctx context.Context) {
 	used := map[string]time.Time{}
 	b.mu.RLock()

@@ -64,14 +64,14 @@ func TestExpiredTokenCancelsItsRequests(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if cause := context.Cause(ctx); !errors.Is(cause, errExpired) {
-			t.Errorf("it goes on: %v", cause)
+			t.Errorf("it continues: %v", cause)
 		}
 		_, err = b.Authenticate(text)
 		wantCode(t, "an expired token", err, runtime.CodeUnauthenticated)
 	})
 }
 
-// TestBoundContextEndsWithItsParent also checks that nothing of its token is held after release.
+// TestBoundContextEndsWithItsParent also checks that release drops all references to its token.
 func TestBoundContextEndsWithItsParent(t *testing.T) {
 	b, _ := newBook(t)
 	_, text := b.make(t, NewToken{Role: access.Observer, Tenant: "physics"})
@@ -208,7 +208,7 @@ func TestLoadReadsChangesOfOtherServers(t *testing.T) {
 	made, text := b.make(t, NewToken{Role: access.Observer, Tenant: "physics"})
 	gone, goneText := b.make(t, NewToken{Role: access.Observer, Tenant: "physics"})
 	if _, err := other.Authenticate(text); err == nil {
-		t.Fatal("the other server knows it already")
+		t.Fatal("the other server has it already")
 	}
 	bind := func(text string) context.Context {
 		t.Helper()
@@ -296,7 +296,7 @@ func TestFirstTokenOfAnOpenServer(t *testing.T) {
 		wantCode(t, shown, err, runtime.CodeUnauthenticated)
 	}
 	if _, err := b.ByID(""); err == nil {
-		t.Error("what nobody's token signed still holds")
+		t.Error("a grant made without a token is still valid")
 	}
 	if _, err := b.Authenticate(text); err != nil {
 		t.Error(err)

@@ -42,6 +42,7 @@ func unauthenticated(format string, args ...any) *runtime.Error {
 	return runtime.Errorf(runtime.CodeUnauthenticated, format, args...)
 }
 
+// errUnknown is the same for all invalid tokens, so that it doesn't reveal which ones exist.
 var errUnknown = unauthenticated("the token is unknown to this server, revoked or expired")
 
 // Authenticate returns the caller with a token or a grant; "" is a caller without either. It

@@ -31,11 +31,13 @@ const (
 	MaxGrantLife     = 30 * 24 * time.Hour
 )
 
+// grants sign grants and verify their signatures.
 type grants struct {
-	key    []byte
+	key    []byte // for verification; derived from the server's key
 	signer jose.Signer
 }
 
+// newGrants returns grants signed with a key that is derived from key.
 func newGrants(key []byte) grants {
 	derived := derive(key, "rockpool grants")
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: derived}, nil)
@@ -56,6 +58,7 @@ type grantClaims struct {
 	Rights     []access.Right      `json:"rights"`
 }
 
+// Why a grant is rejected.
 var (
 	errGrant        = unauthenticated("the grant wasn't signed by this server")
 	errGrantExpired = unauthenticated("the grant has expired: make a new one with createGrant")

@@ -65,7 +65,7 @@ func TestForgedGrantsAreRefused(t *testing.T) {
 		}
 	}
 	if known, err := b.Authenticate(good().text()); err != nil || known.Grant.Execution != "x" {
-		t.Fatalf("what is forged below isn't near a grant: %v", err)
+		t.Fatalf("the text that is changed below isn't a valid grant: %v", err)
 	}
 	none := func(string) []byte { return nil }
 	for what, change := range map[string]func(*forge){
@@ -111,7 +111,7 @@ func TestForgedGrantsAreRefused(t *testing.T) {
 			t.Errorf("%s: %+v, %v", what, caller.Principal, err)
 		}
 	}
-	// What was signed can't be changed.
+	// A changed grant doesn't match its signature.
 	text := good().text()
 	for what, other := range map[string]string{
 		"another object":     swap(t, text, `"x"`, `"y"`),

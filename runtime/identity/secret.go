@@ -21,6 +21,7 @@ const (
 	secretBytes = 32
 )
 
+// newSecret makes a token: its ID, its text, which contains the ID, and the hash that is stored.
 func newSecret() (id, text string, hash []byte) {
 	made := uuid.Must(uuid.NewV7())
 	raw := slices.Concat(made[:], make([]byte, secretBytes))

@@ -101,6 +101,7 @@ func (b *Book) count(with access.Token) (live, all int) {
 	return live, all
 }
 
+// validate checks the input, except for whether its tenant exists.
 func (in NewToken) validate() error {
 	if err := validateName("name", in.Name); err != nil {
 		return err
@@ -288,7 +289,7 @@ func (b *Book) PutTenant(ctx context.Context, id runtime.TenantID, weight *int, 
 		if full {
 			return t, false, runtime.Errorf(runtime.CodeLimitExceeded, "there are already %d tenants, which is the limit: delete some", maxTenants)
 		}
-		if b.free != nil {
+		if b.free != nil { // a deleted tenant of this ID must not leave objects to the new one
 			if err := b.free(ctx, id); err != nil {
 				return t, false, err
 			}

@@ -39,7 +39,7 @@ func TestTenantAdminManagesOnlyItsTenantsTokens(t *testing.T) {
 		for _, id := range []string{all.ID, foreign.ID, never, ""} {
 			_, err := b.RevokeToken(t.Context(), admin, id, false)
 			wantCode(t, "revoke "+id, err, runtime.CodeInvalidInput)
-			if err == nil || !strings.HasSuffix(err.Error(), "no token "+id) {
+			if err == nil || !strings.HasSuffix(err.Error(), "token "+id+" doesn't exist") {
 				t.Errorf("%v", err)
 			}
 		}
@@ -117,7 +117,7 @@ func TestDeletedTenantsTokensAreRevoked(t *testing.T) {
 			for {
 				_, _, err := b.CreateToken(t.Context(), access.Server(), NewToken{Kind: access.KindToken, Name: "late", Role: access.Client, Tenant: "physics"})
 				if err != nil {
-					return // there is no such tenant any more
+					return // the tenant no longer exists
 				}
 				select {
 				case begun <- struct{}{}:
@@ -194,7 +194,7 @@ func TestCallersSeeOnlyTheirTenant(t *testing.T) {
 	}
 	zero := access.Principal{}
 	if len(b.Tenants(zero)) != 0 || len(b.Tokens(zero, true)) != 0 {
-		t.Error("nobody sees something")
+		t.Error("a caller without a token sees something")
 	}
 }
 

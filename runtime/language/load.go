@@ -63,6 +63,7 @@ func Load(file string) (*Set, error) {
 	return Default().extend(file, text)
 }
 
+// unreadable returns the error of a file that can't be read, without repeating its path.
 func unreadable(file string, err error) *Error {
 	var of *fs.PathError
 	if errors.As(err, &of) {
@@ -88,6 +89,7 @@ type entry struct {
 	Limits          *limits                  `yaml:"limits"`
 }
 
+// limits are the limits that a file sets; nil: unchanged.
 type limits struct {
 	MemoryMiB    *int `yaml:"memoryMiB"`
 	Processes    *int `yaml:"processes"`
@@ -156,6 +158,7 @@ func override[T any](to *T, from *T) {
 	}
 }
 
+// The valid names of languages, and file extensions.
 var (
 	ids        = regexp.MustCompile(`^[a-z0-9][a-z0-9+._-]{0,31}$`)
 	extensions = regexp.MustCompile(`^\.[A-Za-z0-9+_-]{1,16}$`)

@@ -108,6 +108,7 @@ func expand(template []string, p Program) []string {
 	return command
 }
 
+// places matches the placeholders within an argument.
 var places = regexp.MustCompile(`\{[A-Za-z]+\}`)
 
 // lists are the placeholders that become any number of arguments.
@@ -127,6 +128,8 @@ var values = map[string]func(Program) string{
 	"{class}":     Program.class,
 }
 
+// class returns the name of the program's class; by default it is the file's name without its
+// extension.
 func (p Program) class() string {
 	if p.Class != "" {
 		return p.Class

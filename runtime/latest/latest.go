@@ -7,6 +7,7 @@ import "sync/atomic"
 // A Value is a published value. Only one goroutine may call Set, and it must do so before any Get.
 type Value[T comparable] struct{ version atomic.Pointer[version[T]] }
 
+// A version is a value until the next one is set.
 type version[T comparable] struct {
 	value   T
 	changed chan struct{} // closed when there is a newer version

@@ -78,6 +78,7 @@ func (c *collector) begin(at place, stream runtime.Stream, since time.Duration) 
 	c.data[stream] = c.data[stream][:0]
 }
 
+// add appends a piece of a stream's open line, up to what the page needs of it.
 func (c *collector) add(stream runtime.Stream, data []byte) {
 	if !c.open[stream] {
 		return
@@ -96,6 +97,7 @@ func (c *collector) add(stream runtime.Stream, data []byte) {
 	}
 }
 
+// end closes a stream's open line. A carriage return before the newline isn't part of it.
 func (c *collector) end(stream runtime.Stream, newline bool) {
 	if !c.open[stream] {
 		return

@@ -42,7 +42,7 @@ type Source struct {
 	ID     runtime.ExecutionID
 	Tenant runtime.TenantID
 	Open   func(position int64) (*output.Reader, error)
-	Ended  bool
+	Ended  bool          // no more output follows
 	Bytes  int64         // output bytes, once it has ended
 	After  time.Duration // its duration, once it has ended
 }
@@ -63,6 +63,7 @@ type tenant struct {
 	calls int         // guarded by Book.mu
 }
 
+// An entry is the cached index of one execution.
 type entry struct {
 	id     runtime.ExecutionID
 	tenant runtime.TenantID
@@ -152,6 +153,7 @@ func (b *Book) Read(ctx context.Context, source Source, q Query) (page Page, err
 	return page, err
 }
 
+// forget deletes the kept places of an execution.
 func (b *Book) forget(id runtime.ExecutionID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,6 +163,7 @@ func (b *Book) forget(id runtime.ExecutionID) {
 	}
 }
 
+// page finds where to begin, and reads the page from there.
 func (e *entry) page(ctx context.Context, source Source, q Query) (Page, error) {
 	at, tail, all, err := e.find(ctx, source, &q)
 	if err != nil {

@@ -195,7 +195,7 @@ func TestPagesCoverAllLines(t *testing.T) {
 		cut := rapid.SampledFrom([]int{1, 7, 100, 4096, output.MaxData}).Draw(rt, "cut")
 		ended := rapid.Bool().Draw(rt, "ended")
 		for n := len(printed); n > 0 && printed[n-1].stream == 0 && !ended; n-- {
-			printed = printed[:n-1] // nobody knows yet
+			printed = printed[:n-1] // whether the line is complete isn't known yet
 		}
 		for i := 1; i < len(printed); i++ { // two losses that meet are one
 			if printed[i].stream == 0 && printed[i-1].stream == 0 {
@@ -267,7 +267,7 @@ func TestPagesCoverAllLines(t *testing.T) {
 	})
 }
 
-// distinct drops open lines that came again.
+// distinct drops open lines that were returned again.
 func distinct(lines []Line) []Line {
 	slices.SortStableFunc(lines, func(a, b Line) int { return int(a.Number - b.Number) })
 	return slices.CompactFunc(lines, func(a, b Line) bool { return a.Number == b.Number && a.Open })
@@ -465,7 +465,7 @@ func TestTenantsTakeTurns(t *testing.T) {
 			go call(id)
 			synctest.Wait()
 		}
-		for range 4 { // two that read, and two that come next
+		for range 4 { // two that read, and two that wait
 			let <- struct{}{}
 			synctest.Wait()
 		}

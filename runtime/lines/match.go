@@ -26,6 +26,8 @@ func newMatcher(text string, matchCase bool) *matcher {
 	return m
 }
 
+// in reports whether a line contains the text, as a terminal shows the line: escape sequences don't
+// count.
 func (m *matcher) in(line []byte) bool {
 	if bytes.IndexByte(line, escape) >= 0 {
 		m.shown = appendShown(m.shown[:0], line)
@@ -51,9 +53,10 @@ func (m *matcher) lower(line []byte) []byte {
 	return m.lowered
 }
 
+// Control characters of escape sequences.
 const (
 	escape = 0x1b
-	bell   = 0x07
+	bell   = 0x07 // ends an operating system command, as a title
 )
 
 // appendShown appends a line without its escape sequences: ECMA-48 sequences that set colours and

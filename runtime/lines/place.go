@@ -56,6 +56,7 @@ func (p *place) advance(r output.Record, to sink) {
 	}
 }
 
+// split advances the place over a record, and passes its lines to a sink, if there is one.
 func (p *place) split(r output.Record, to sink) {
 	for data := r.Data; len(data) > 0; {
 		if p.open[r.Stream] == 0 {

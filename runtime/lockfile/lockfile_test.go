@@ -38,7 +38,7 @@ func TestOnlyOneProcessHoldsTheLock(t *testing.T) {
 	go func() { waited <- lockfile.Wait(t.Context(), second) }()
 	_ = first.Close()
 	if err := <-waited; err != nil {
-		t.Errorf("nobody has it: %v", err)
+		t.Errorf("it isn't locked: %v", err)
 	}
 }
 

@@ -31,7 +31,7 @@ type Dir struct {
 	path    string
 	store   *store.Store
 	logger  *zap.Logger
-	keep    time.Duration
+	keep    time.Duration // how long executions are kept after their end
 	quota   *output.Quota // nil: none
 	failing func(err error)
 

@@ -81,11 +81,11 @@ func TestUnlistableRemovalsAreRetried(t *testing.T) {
 	group.Go(func() { d.Collect(ctx) })
 	defer group.Wait()
 	defer cancel()
-	wait.For(t, "it is told", failing.Load)
+	wait.For(t, "it is reported", failing.Load)
 	all()
 	wait.For(t, "all is well", func() bool { return !failing.Load() })
 	if _, err := os.Stat(d.Path(id)); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("its output is there:", err)
+		t.Error("its output still exists:", err)
 	}
 	if left, err := d.store.Removals(t.Context()); err != nil || len(left) > 0 {
 		t.Errorf("%q are left, %v", left, err)
@@ -181,6 +181,6 @@ func TestUnreadableOutputIsNotEmpty(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("it is forgotten, and there:", err)
+		t.Error("it is forgotten, but exists:", err)
 	}
 }

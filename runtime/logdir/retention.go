@@ -137,7 +137,7 @@ func (d *Dir) listRemovals(ctx context.Context) error {
 // remove removes a log that is stored in a file.
 func (d *Dir) remove(id runtime.ExecutionID) error {
 	if d.store.Shared() {
-		return nil // Store.Removed deletes it
+		return nil // Store.MarkOutputRemoved deletes it
 	}
 	return os.Remove(d.Path(id))
 }
@@ -157,7 +157,7 @@ func (d *Dir) removeLogs(ctx context.Context) error {
 		d.unremoved[id] = 0
 		removed = append(removed, id)
 	}
-	if err := d.store.Removed(ctx, removed); err != nil {
+	if err := d.store.MarkOutputRemoved(ctx, removed); err != nil {
 		return errors.Join(unlisted, failed, err)
 	}
 	for _, id := range removed {

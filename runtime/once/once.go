@@ -10,7 +10,7 @@ import (
 // ErrInput says that a key was used with a different input.
 var ErrInput = errors.New("the key was used with a different input")
 
-// A Group runs functions once per key. Make it with Passing or Keeping. Its methods are safe for
+// A Group runs functions once per key. Make it with NewGroup or NewCachingGroup. Its methods are safe for
 // concurrent use.
 type Group[V any] struct {
 	keep bool
@@ -27,13 +27,13 @@ type call[V any] struct {
 	err   error
 }
 
-// Passing returns a group that forgets a key when its call has ended. All callers that joined
+// NewGroup returns a group that forgets a key when its call has ended. All callers that joined
 // meanwhile get the same value and error.
-func Passing[V any]() *Group[V] { return &Group[V]{calls: map[string]*call[V]{}} }
+func NewGroup[V any]() *Group[V] { return &Group[V]{calls: map[string]*call[V]{}} }
 
-// Keeping returns a group that keeps each value until Forget. Only the first caller gets an error;
-// the others try themselves.
-func Keeping[V any]() *Group[V] { return &Group[V]{keep: true, calls: map[string]*call[V]{}} }
+// NewCachingGroup returns a group that keeps each value until Forget. Only the first caller gets an
+// error; the others try themselves.
+func NewCachingGroup[V any]() *Group[V] { return &Group[V]{keep: true, calls: map[string]*call[V]{}} }
 
 // Do returns the result of f for a key. Only the first call for a key runs f, in a goroutine
 // started by spawn, which continues if the caller gives up; first reports whether this call did. It

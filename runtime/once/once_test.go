@@ -29,7 +29,7 @@ func (r running) do(ctx context.Context, input string, f func() (int, error)) (i
 
 // TestCallContinuesWithoutItsCaller also checks that callers that joined get the result.
 func TestCallContinuesWithoutItsCaller(t *testing.T) {
-	for name, group := range map[string]func() *Group[int]{"passing": Passing[int], "keeping": Keeping[int]} {
+	for name, group := range map[string]func() *Group[int]{"passing": NewGroup[int], "keeping": NewCachingGroup[int]} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := running{group(), &sync.WaitGroup{}}
@@ -60,7 +60,7 @@ func TestCallContinuesWithoutItsCaller(t *testing.T) {
 func TestKeepingKeepsValuesUntilForget(t *testing.T) {
 	failure := errors.New("a failure")
 	one, two := func() (int, error) { return 1, nil }, func() (int, error) { return 2, nil }
-	r := running{Keeping[int](), &sync.WaitGroup{}}
+	r := running{NewCachingGroup[int](), &sync.WaitGroup{}}
 	defer r.Wait()
 	want := func(value int, first bool, f func() (int, error), failed error) {
 		t.Helper()
@@ -82,7 +82,7 @@ func TestKeepingKeepsValuesUntilForget(t *testing.T) {
 	}
 	want(1, true, one, nil)
 
-	r.Group = Passing[int]()
+	r.Group = NewGroup[int]()
 	want(1, true, one, nil)
 	want(2, true, two, nil)
 }
@@ -95,7 +95,7 @@ func TestErrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		group func() *Group[int]
 		runs  int64
-	}{"passing": {Passing[int], 1}, "keeping": {Keeping[int], callers}} {
+	}{"passing": {NewGroup[int], 1}, "keeping": {NewCachingGroup[int], callers}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := running{test.group(), &sync.WaitGroup{}}

@@ -42,6 +42,8 @@ func OpenContent(ctx context.Context, at Place, stream runtime.Stream) (*Content
 	return newContent(ctx, at, size, stream)
 }
 
+// newContent returns the content of a stream in the first size bytes of a log. It reads the whole
+// log once, for the content's size and what is missing.
 func newContent(ctx context.Context, at Place, size int64, stream runtime.Stream) (*Content, error) {
 	reader, err := newReader(at, 0, func() (int64, bool, <-chan struct{}) { return size, true, nil })
 	if err != nil {
@@ -54,6 +56,7 @@ func newContent(ctx context.Context, at Place, size int64, stream runtime.Stream
 	return c, nil
 }
 
+// count adds up the stream's size and the lost bytes, then rewinds the reader.
 func (c *Content) count(ctx context.Context) error {
 	for {
 		record, err := c.reader.TryNext()

@@ -87,7 +87,7 @@ func TestContentOfAnEndedLog(t *testing.T) {
 	if err := iotest.TestReader(c, []byte("onetwothree")); err != nil {
 		t.Error(err)
 	}
-	// What was counted and isn't there any more is an error, never a short end.
+	// A file shorter than its counted size is an error, never an early end.
 	if err := os.Truncate(path, 60); err != nil {
 		t.Fatal(err)
 	}

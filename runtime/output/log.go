@@ -91,6 +91,7 @@ func Recover(at Place) (*Log, error) {
 		}
 		l.size, l.end = r.Position(), record.End()
 	}
+	// An interrupted write left part of a record. The agent still has that output.
 	if size, err := at.Size(); err == nil {
 		l.torn = size > l.size
 	}
@@ -176,6 +177,7 @@ func (l *Log) Flush() error {
 	return nil
 }
 
+// write appends the encoded records to the file, which the first write creates.
 func (l *Log) write() error {
 	if l.file == nil {
 		file, err := l.place.Create()

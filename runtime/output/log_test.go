@@ -293,7 +293,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := l.Flush(); err == nil {
-		t.Fatal("a full disk took it")
+		t.Fatal("a full disk accepted it")
 	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)

@@ -22,9 +22,14 @@ type Reader struct {
 	backing  []byte
 	peeked   Record // the record at position, decoded and checked
 	size     int    // its size on disk; 0: not decoded yet
-	limit    func() (size int64, ended bool, changed <-chan struct{})
+	// limit returns how many bytes may be read, whether they are all of the log, and a channel that
+	// is closed when this changes.
+	limit func() (size int64, ended bool, changed <-chan struct{})
 }
 
+// newReader returns a reader from a position, which must be a record's beginning or the end. limit
+// returns how far the log may be read, whether that is its end, and a channel that is closed when
+// this changes.
 func newReader(at Place, position int64, limit func() (int64, bool, <-chan struct{})) (*Reader, error) {
 	size, _, _ := limit()
 	switch {
@@ -128,15 +133,16 @@ func (r *Reader) peek() (Record, int, error) {
 			return Record{}, 0, io.EOF
 		case r.position == size:
 			return Record{}, 0, ErrWait
-		default:
+		default: // bytes that were announced are missing or damaged
 			return Record{}, 0, errTorn
 		}
 	}
 }
 
+// Sizes of a reader's buffer, in bytes.
 const (
-	smallBuffer = 4 << 10
-	largeBuffer = 2 * (headerSize + MaxData)
+	smallBuffer = 4 << 10                    // for subscribers that follow the output
+	largeBuffer = 2 * (headerSize + MaxData) // for at least one whole record
 )
 
 // fill reads on into the buffer, not past size, until it has need bytes or there are no more. A

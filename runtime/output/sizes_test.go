@@ -17,7 +17,7 @@ import (
 )
 
 func TestLogsWithoutSizesAreRead(t *testing.T) {
-	// "one" and, after a gap, "two", as a server wrote them that knew no sizes.
+	// "one" and, after a gap, "two", as servers before the sizes wrote them.
 	old, err := hex.DecodeString("3d5a0de903000000010000000000000000dc050000000000006f6e65" + "0f66e8ff03000000020a0000000000000080841e000000000074776f")
 	if err != nil {
 		t.Fatal(err)

@@ -47,7 +47,7 @@ func TestAlarmUpdate(t *testing.T) {
 	}
 }
 
-// TestAlarmIsRaisedOnTime checks that an alarm that is updated only when it asks for that raises
+// TestAlarmIsRaisedOnTime checks that an alarm that is updated only when it requests it raises
 // the alert at the same moment as one that is updated all the time.
 func TestAlarmIsRaisedOnTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -27,6 +27,7 @@ type waiter struct {
 	waits         bool    // admit left it waiting
 }
 
+// claimed is the result of a claim.
 type claimed struct {
 	runner runtime.Runner
 	err    error
@@ -195,6 +196,7 @@ func (o *owner) draining() bool {
 	return o.pool.options.Draining != nil && o.pool.options.Draining()
 }
 
+// noRunner returns the error of a claim that got no runner, with the best known reason.
 func (o *owner) noRunner() error {
 	reason := o.failures.Reason
 	switch {

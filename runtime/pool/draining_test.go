@@ -52,9 +52,9 @@ func testDraining(t *testing.T, size int) {
 	if size > 0 {
 		runners, _ := fake.Runners(ctx, "")
 		fake.Kill(runners[0].ID, runtime.GoneDrained)
-		settle(firstPause / 2) // the fake cluster starts another at once
+		settle(firstPause / 2) // the fake cluster starts another immediately
 		if s := p.Status(); s.Idle != size || s.Starting != 0 {
-			t.Errorf("after one went: %+v", s)
+			t.Errorf("after one was removed: %+v", s)
 		}
 	}
 	claimed := make(chan error, 1)

@@ -16,7 +16,7 @@ func TestAnotherTenantsRunnersAreReplaced(t *testing.T) {
 		b.want(t, 2, 1)
 		env := b.env
 		env.Tenant, env.Shared = "t", false
-		env.Revision++ // RunnerRevision alone doesn't do it: it begins anew where the environment was deleted in between
+		env.Revision++ // RunnerRevision alone is not enough: it starts again if the environment was deleted in between
 		if err := b.SetEnvironment(t.Context(), env); err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestAnotherTenantsRunnersAreReplaced(t *testing.T) {
 		}
 		for _, r := range runners {
 			if mine := r.Environment.Tenant == "t"; mine == (r.ID == held.ID) {
-				t.Errorf("%s is there: %+v", r.ID, r)
+				t.Errorf("%s still exists: %+v", r.ID, r)
 			}
 		}
 	})

@@ -11,7 +11,7 @@ type goal struct {
 	env        runtime.Environment
 	making     runtime.Environment // revision that runners are made from now; see resolve
 	image      runtime.ImageStatus // of env's image
-	awaiting   bool                // no runner can be made until the image is there
+	awaiting   bool                // no runner can be made until the image is available
 	deleted    bool
 	endClaimed bool
 }

@@ -136,7 +136,7 @@ func TestPreviousRevisionIsServed(t *testing.T) {
 		b.mu.Lock()
 		b.images["two"] = runtime.ImageStatus{Digest: "two", State: runtime.ImagePulling}
 		b.asked = func(string) {
-			if asks++; asks == 2 { // the owner goes on slowly
+			if asks++; asks == 2 { // the owner continues slowly
 				<-goOn
 			}
 		}

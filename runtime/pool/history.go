@@ -38,6 +38,7 @@ func (h *history) claim(took time.Duration, warm bool, err error) {
 	h.claimed++
 }
 
+// sample adds a sample, and drops the oldest one if the history is full.
 func (h *history) sample(now time.Time, status runtime.PoolStatus) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 )
 
 // crowded runs a pool of this size whose idle runners are used up, while three more claims of the
-// tenant "many" wait: one of one caller, two of another. ready makes one more runner idle; served
-// counts the answered claims of "many".
+// tenant "many" wait: one of one caller, two of another. The function ready makes one more runner
+// idle. The answered claims of "many" are counted in served.
 func crowded(t *testing.T, env runtime.Environment, waitsFor string, test func(t *testing.T, p *Pool, ready func(), served *atomic.Int32)) {
 	t.Helper()
 	run(t, 0, func(t *testing.T, b *bed) {

@@ -44,7 +44,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	o := &owner{pool: p, spawn: spawn, goal: goal{env: p.Environment()}, runners: map[runtime.RunnerID]*entry{}, changes: changes{removed: map[runtime.RunnerID]int{}}}
 	defer func() {
 		o.publish(true)
-		o.refuse(errEnded(), nil)
+		o.refuse(errEnded(), nil) // before ended is closed, so that waiting claims get this error
 		close(p.ended)
 		cancel()
 		workers.Wait()
@@ -52,7 +52,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	if p.known != nil {
 		o.reconcile(p.known, 0)
 	}
-	for id, uses := range p.options.Busy {
+	for id, uses := range p.options.Busy { // executions that continue from an earlier server
 		if e := o.runners[id]; e != nil {
 			e.busy = uses
 		}
@@ -94,14 +94,14 @@ func (o *owner) settle(now time.Time) time.Time {
 	wake = earlier(wake, o.expireWaiters(now))
 	o.admit()
 	o.pace.wait(now, o.waiting.length())
-	if !o.listing.listed() {
+	if !o.listing.listed() { // Plan must know all runners, or it would start too many
 		return earlier(wake, o.watchIdle(now, o.publish(false)))
 	}
 	o.members = o.members[:0]
 	for _, e := range o.runners {
 		m := Member{ID: e.ID, State: e.State, Revision: e.Environment.Revision, Foreign: o.goal.foreign(e.Environment), ExpiresAt: e.Claim.ExpiresAt}
 		if e.busy > 0 {
-			m.ExpiresAt = time.Time{}
+			m.ExpiresAt = time.Time{} // a runner in use doesn't expire
 			wake = earlier(wake, o.keep(e, now))
 		}
 		o.members = append(o.members, m)
@@ -111,7 +111,7 @@ func (o *owner) settle(now time.Time) time.Time {
 		o.stop(o.runners[s.ID], s.Reason, "")
 	}
 	if o.goal.awaiting {
-		actions.Start = 0
+		actions.Start = 0 // the image isn't available yet
 	}
 	for range actions.Start {
 		o.start(now)

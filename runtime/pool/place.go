@@ -14,7 +14,7 @@ type Place struct {
 
 // A Waiting tracks one claim in the queue. Its methods are safe for concurrent use.
 type Waiting struct {
-	began    chan struct{}
+	began    chan struct{} // closed by begin
 	waits    atomic.Bool
 	position atomic.Int64 // as last computed
 }
@@ -77,11 +77,12 @@ func (o *owner) place(now time.Time) {
 
 // A pace is the mean time between turns while claims wait, in which the latest pacedTurns count most.
 type pace struct {
-	mean  time.Duration
+	mean  time.Duration // between turns
 	turns int
 	since time.Time // last turn, or beginning of the wait; zero: no claim waits
 }
 
+// pacedTurns is how many turns the mean mostly consists of.
 const pacedTurns = 16
 
 // wait records how many claims wait now.

@@ -70,9 +70,9 @@ type Pool struct {
 	options Options
 	env     atomic.Pointer[runtime.Environment]
 	known   []runtime.Runner
-	inbox   chan func(*owner)
-	hints   chan struct{} // capacity 1
-	ended   chan struct{} // closed when Run returns
+	inbox   chan func(*owner) // messages to the owner, which calls them one by one
+	hints   chan struct{}     // capacity 1; a pending hint absorbs later ones
+	ended   chan struct{}     // closed when Run returns
 
 	status  latest.Value[runtime.PoolStatus]
 	alert   latest.Value[runtime.PoolAlert]
@@ -159,7 +159,7 @@ type Claim struct {
 	Waits func() error
 }
 
-// ErrUnwanted, as the cause of a claim's ctx, says that no retry of the claim's key will want its
+// ErrUnwanted is the cause of a claim's ctx if no retry of the claim's key will want its
 // runner either.
 var ErrUnwanted = errors.New("the claim is no longer wanted")
 
@@ -217,6 +217,7 @@ func (p *Pool) Renew(ctx context.Context, id runtime.RunnerID) (runtime.Runner, 
 	})
 }
 
+// use changes a claimed runner's number of uses, and renews the claim.
 func (p *Pool) use(ctx context.Context, id runtime.RunnerID, change int) (runtime.Runner, error) {
 	if ctx.Err() != nil {
 		return runtime.Runner{}, context.Cause(ctx)

@@ -209,7 +209,7 @@ func TestClaimWaitsAndGivesUp(t *testing.T) {
 		if runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable || time.Since(began) != 3*time.Second {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
-		synctest.Wait() // the answer comes before the status
+		synctest.Wait() // the answer is sent before the status is published
 		if s := b.Status(); s.Reason != "no room" || s.Waiting != 0 {
 			t.Errorf("status %+v", s)
 		}
@@ -244,7 +244,7 @@ func TestFailingStartsBackOff(t *testing.T) {
 	}
 	runOver(t, 5, breaks, func(t *testing.T, b *bed) {
 		settle(time.Hour)
-		// 5 at once, then 1 after 1, 2, 4 … s and then every minute.
+		// 5 immediately, then 1 after 1, 2, 4 … s and then every minute.
 		if n := b.fake.Starts(); n < 50 || n > 80 {
 			t.Errorf("%d starts in an hour", n)
 		}
@@ -481,7 +481,7 @@ func TestCancelledCallsLeaveNothingBehind(t *testing.T) {
 				}
 			})
 			group.Go(cancel)
-			// Answered or not: nobody holds what a cancelled claim got.
+			// Answered or not, a cancelled claim's runner isn't held.
 			group.Go(func() {
 				if _, err := b.Claim(ctx, Claim{}); err == nil {
 					cancel()

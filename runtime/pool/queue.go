@@ -26,6 +26,7 @@ type callers = turns.Lanes[string, line]
 // A line is the list of one caller's waiting claims. It is never empty.
 type line struct{ first, last *waiter }
 
+// The queue's instances of the types of turns.
 type (
 	flow = turns.Flow[runtime.TenantID, callers]
 	lane = turns.Lane[string, line]

@@ -22,7 +22,7 @@ func TestQueueWalk(t *testing.T) {
 		var q queue
 		var model []*waiter
 		callers := passes[string]{}           // by tenant and caller
-		tenants := passes[runtime.TenantID]{} // likewise
+		tenants := passes[runtime.TenantID]{} // the same, of tenants
 		start := time.Unix(1000, 0)
 		tenant := func(w *waiter) runtime.TenantID { return w.claim.Claim.Tenant }
 		caller := func(w *waiter) string { return string(tenant(w)) + "/" + w.claim.Caller }
@@ -45,7 +45,7 @@ func TestQueueWalk(t *testing.T) {
 				return nil
 			}
 			if at := slices.IndexFunc(model, func(o *waiter) bool { return caller(o) == caller(w) }); model[at] != w {
-				t.Fatalf("a claim of %q came before an older one", caller(w))
+				t.Fatalf("a claim of %q was served before an older one", caller(w))
 			}
 			for other, times := range callers.served(caller(w)) {
 				if strings.HasPrefix(other, string(tenant(w))+"/") && times > 1 {
@@ -178,7 +178,7 @@ func TestQueueOfOneAllocatesNothing(t *testing.T) {
 	got := testing.AllocsPerRun(1000, func() {
 		q.push(w)
 		if q.pop() != w {
-			t.Fatal("another claim came")
+			t.Fatal("another claim was served")
 		}
 	})
 	if got != 0 {
@@ -254,7 +254,7 @@ func TestCallersTakeTurns(t *testing.T) {
 		var order []string
 		for len(order) < 7 {
 			select {
-			case gate <- struct{}{}: // a runner is ready, unless it isn't wanted any more
+			case gate <- struct{}{}: // a runner is ready, unless it is no longer needed
 				settle(time.Second)
 			case <-time.After(time.Hour):
 				t.Fatal("no runner starts")

@@ -113,6 +113,7 @@ func (o *owner) watchIdle(now time.Time, status runtime.PoolStatus) time.Time {
 	return wake
 }
 
+// publishAlert publishes the pool's alert if it stands or has just been resolved.
 func (o *owner) publishAlert(now time.Time, status runtime.PoolStatus) {
 	old, _ := o.pool.alert.Get()
 	rule := o.pool.options.Alert

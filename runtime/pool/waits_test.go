@@ -168,7 +168,7 @@ func TestPlaces(t *testing.T) {
 			}
 			first = left
 		}
-		settle(5 * time.Minute) // nothing comes: what is known gets worse
+		settle(5 * time.Minute) // no turn ends: the estimate grows
 		if _, turn := places(); turn < time.Minute || turn > 2*time.Minute {
 			t.Errorf("after a long time a turn takes %v", turn)
 		}
@@ -213,7 +213,7 @@ func TestPace(t *testing.T) {
 		p.served(now)
 	}
 	p.wait(now, 0)
-	if got := p.turn(now.Add(time.Hour)); got != 4*time.Second { // nobody waited: it says nothing
+	if got := p.turn(now.Add(time.Hour)); got != 4*time.Second { // nobody waited: the time doesn't count
 		t.Errorf("%v", got)
 	}
 	now = now.Add(time.Hour)

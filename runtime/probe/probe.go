@@ -19,12 +19,12 @@ var ErrLate = errors.New("it has not responded for 4 s")
 
 // A Probe tries one thing. Its methods are safe for concurrent use. Close it.
 type Probe struct {
-	try func() error
+	try func() error // may block for long; at most one runs at a time
 
 	mu     sync.Mutex // guards the fields below
 	last   *attempt   // nil: none yet
 	closed bool
-	tries  sync.WaitGroup
+	tries  sync.WaitGroup // Close waits for them
 }
 
 // An attempt is one try.

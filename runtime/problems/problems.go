@@ -32,6 +32,7 @@ func (l *List) Report(subject, message string) {
 	}
 }
 
+// put sets the problem of a subject. It reports whether the message is new.
 func (l *List) put(subject, message string) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,11 +20,12 @@ type account struct {
 	pending int64                // of taken[Runners]: those of claims that still wait
 	waiting [resources]list.List // of chan struct{}, each closed when served; empty while there is room
 	claims  window
-	day     string // of cpu and output, in UTC
-	cpu     time.Duration
-	output  int64
+	day     string        // of cpu and output, in UTC
+	cpu     time.Duration // processor time used on that day
+	output  int64         // bytes printed on that day
 }
 
+// set replaces the limits, and admits the waiting callers that now fit.
 func (a *account) set(q runtime.Quotas) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -34,6 +35,7 @@ func (a *account) set(q runtime.Quotas) {
 	}
 }
 
+// acquire counts one use of a resource, or returns QUOTA_EXCEEDED.
 func (a *account) acquire(r Resource) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -92,6 +94,8 @@ func (a *account) serve(r Resource) {
 	}
 }
 
+// wait waits until a caller may acquire the resource, in order of arrival, for at most longest.
+// After that, it returns QUOTA_EXCEEDED.
 func (a *account) wait(ctx context.Context, r Resource, longest time.Duration) error {
 	served := make(chan struct{})
 	a.mu.Lock()
@@ -129,6 +133,7 @@ func (a *account) adopt(r Resource, n int) {
 	a.taken[r] += int64(n)
 }
 
+// claim counts a claim of the last minute, or returns QUOTA_EXCEEDED with when the next one fits.
 func (a *account) claim() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -141,6 +146,7 @@ func (a *account) claim() error {
 	return nil
 }
 
+// start returns QUOTA_EXCEEDED if the day's processor time or output is used up.
 func (a *account) start() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -173,6 +179,7 @@ func (a *account) turn(now time.Time) {
 	}
 }
 
+// usage returns what the tenant uses now, with its limits.
 func (a *account) usage() Usage {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 // A Ledger has an account for each tenant. A tenant without SetTenant is counted but not limited.
 // All methods are safe for concurrent use, and only Load does I/O.
 type Ledger struct {
-	began time.Time
+	began time.Time // start of the time line of claims; see account
 
 	mu       sync.RWMutex // guards accounts
 	accounts map[runtime.TenantID]*account

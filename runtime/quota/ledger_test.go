@@ -220,7 +220,7 @@ func TestWaitersNeverExceedTheQuota(t *testing.T) {
 			t.Errorf("%d are taken at the end, %d were at once", u, most.Load())
 		}
 		if served.Load() == 0 || left.Load() == 0 || late.Load() == 0 {
-			t.Errorf("%d were served, %d left, %d came too late", served.Load(), left.Load(), late.Load())
+			t.Errorf("%d were served, %d left, %d were too late", served.Load(), left.Load(), late.Load())
 		}
 	})
 }
@@ -361,7 +361,7 @@ func TestUsage(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := l.Load(t.Context(), days(nil)); err == nil {
-			t.Error("nothing could be read, and all is well")
+			t.Error("a failed read returned no error")
 		}
 		for range 5 {
 			l.Adopt("a", Runners, 1)
@@ -390,7 +390,7 @@ func TestUsage(t *testing.T) {
 // TestConcurrentCallersNeverExceedTheQuota lets 100 callers acquire, hold and release, while the
 // quota is set again and again.
 func TestConcurrentCallersNeverExceedTheQuota(t *testing.T) {
-	const limit = 1 // so that most of them come at the moment of the last one
+	const limit = 1 // so that most of them arrive while the last one is released
 	l := New()
 	tenant := runtime.Tenant{ID: "a", Quotas: quotasOf(limit)}
 	l.SetTenant(tenant)
@@ -426,7 +426,7 @@ func TestConcurrentCallersNeverExceedTheQuota(t *testing.T) {
 		t.Errorf("%d claims", n)
 	}
 	for r := range resources {
-		// What is left is exactly the limit.
+		// Exactly the limit can be acquired afterwards.
 		for range limit {
 			if err := l.Acquire("a", r); err != nil {
 				t.Error(err)

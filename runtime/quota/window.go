@@ -2,6 +2,7 @@ package quota
 
 import "time"
 
+// minute is the length of the window of claims.
 const minute = 60 * time.Second
 
 // mostUnlimited bounds the remembered claims of a tenant without a limit, to 800 kB. Its usage

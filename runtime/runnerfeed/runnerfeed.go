@@ -60,8 +60,8 @@ func (f *Feed) Report(r runtime.Runner, isNew bool) {
 // A Watcher is one receiver with its queue of events.
 type Watcher struct {
 	environment runtime.EnvironmentID
-	sees        func(runtime.Runner) bool
-	wake        chan struct{} // capacity 1; signals that the queue isn't empty
+	sees        func(runtime.Runner) bool // whether the caller may see the runner
+	wake        chan struct{}             // capacity 1; signals that the queue isn't empty
 
 	mu      sync.Mutex // guards the fields below
 	queue   list.List  // of *waitingEvent, in order of delivery
@@ -75,6 +75,7 @@ type report struct {
 	message string
 }
 
+// A waitingEvent is an event in a watcher's queue.
 type waitingEvent struct {
 	Event
 	isNew bool // nothing was sent about the runner before
@@ -87,6 +88,9 @@ func newWatcher(id runtime.EnvironmentID) *Watcher {
 	}
 }
 
+// put queues an event for the watcher. It replaces the runner's event that still waits, so the
+// queue holds at most one per runner. A runner that the caller may no longer see is reported as
+// handed over.
 func (w *Watcher) put(event Event, isNew bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -20,7 +20,7 @@ func TestNoStateIsSentTwice(t *testing.T) {
 			got = append(got, event.Runner.State)
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("told %v instead of %v", got, want)
+			t.Errorf("received %v, want %v", got, want)
 		}
 	}
 	put("a", runtime.RunnerClaimed, "")

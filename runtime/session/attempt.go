@@ -18,7 +18,7 @@ const openWithin = 10 * time.Second
 // An attempt is one stream to the agent. One worker runs it; the owner reads its result afterwards.
 type attempt struct {
 	*Session
-	began  time.Time
+	began  time.Time    // when the dial began
 	attach bool         // attach to an execution that the agent knows; otherwise start it
 	dialed atomic.Int64 // nanoseconds until the stream was open; 0: not open
 

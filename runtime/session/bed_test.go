@@ -79,7 +79,7 @@ func (b *bed) run(s *Session) (stop func()) {
 
 func (b *bed) end(s *Session, x runtime.Execution) {
 	if b.ended.Add(1); s.Execution().State == runtime.ExecutionFinished || x.State != runtime.ExecutionFinished {
-		b.t.Errorf("%s is seen as %+v before the host knows", x.State, s.Execution())
+		b.t.Errorf("%s is seen as %+v before the host is notified", x.State, s.Execution())
 	}
 }
 

@@ -40,7 +40,7 @@ func TestReachFollowsAttempts(t *testing.T) {
 		away, back bool
 	}{
 		"none":                        {nil, false, false},
-		"dialed at once":              {[]*attempt{at(1)}, false, false},
+		"dialed immediately":          {[]*attempt{at(1)}, false, false},
 		"not dialed yet":              {[]*attempt{at(0)}, true, false},
 		"dialed after a short while":  {[]*attempt{at(0), at(checkEvery / 2)}, false, false},
 		"dialed after a longer while": {[]*attempt{at(0), at(0), at(2 * checkEvery)}, false, true},

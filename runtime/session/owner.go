@@ -17,18 +17,18 @@ import (
 const (
 	killGrace  = 300 * time.Millisecond // from SIGTERM to SIGKILL of a cancelled execution
 	goneGrace  = 200 * time.Millisecond // for the last output of a runner that is gone
-	firstPause = 20 * time.Millisecond
-	lastPause  = 2 * time.Second
+	firstPause = 20 * time.Millisecond  // between attempts to reach the agent
+	lastPause  = 2 * time.Second        // each pause is twice the one before, up to this
 )
 
 // An owner is the state of Run. Only that goroutine uses it.
 type owner struct {
 	*Session
 	pool    Pool
-	workers sync.WaitGroup
-	reports chan func()   // of workers
-	over    chan struct{} // closed when reports are no longer received
-	end     *result       // nil: not ended
+	workers sync.WaitGroup // Run waits for them
+	reports chan func()    // of workers
+	over    chan struct{}  // closed when reports are no longer received
+	end     *result        // nil: not ended
 
 	tries    tries
 	killed   kill

@@ -98,7 +98,7 @@ func (r *record) add(ctx context.Context, stream *agent.Session, record output.R
 
 // flush writes what was added and acknowledges it. It first removes finished executions if room is
 // needed. Output that a full disk refuses is recorded as lost, and readers of the log see that.
-// flush returns false if ctx ended before there was room, or if another server leads. Then the
+// If ctx ended before there was room, or if another server leads, flush returns false. Then the
 // agent still has the output, for the next server.
 func (r *record) flush(ctx context.Context, stream *agent.Session) bool {
 	if r.log.Pending() == 0 {
@@ -162,6 +162,7 @@ func (s *stall) excuses(now time.Time) bool {
 	return began != 0 && now.Sub(time.Unix(0, began)) > stalledAfter || now.Sub(time.Unix(0, s.ended.Load())) < AgentLate
 }
 
+// stalledAfter is how long a write may take before the disk counts as stalled.
 const stalledAfter = time.Second
 
 // maxLosses bounds the recorded losses of an execution.
@@ -187,6 +188,8 @@ func (r *record) wrote(ctx context.Context, from int64) {
 	}
 }
 
+// putLosses stores the execution's losses if they changed. The change is visible even if the store
+// fails.
 func (r *record) putLosses(ctx context.Context, losses []runtime.OutputLoss) {
 	if slices.Equal(losses, r.session.Execution().Losses) {
 		return

@@ -68,7 +68,7 @@ func TestStoppingServerLosesNoOutput(t *testing.T) {
 		}
 		s.record.unwritten = 1
 		if went := s.record.flush(ctx, nil); went == kept || b.lost.Load() == 1 == kept {
-			t.Errorf("stopping %t: it went %t, %d bytes were lost", kept, went, b.lost.Load())
+			t.Errorf("stopping %t: it continued %t, %d bytes were lost", kept, went, b.lost.Load())
 		}
 	}
 }
@@ -92,7 +92,7 @@ func TestOutputUnwritableHereIsLeftToTheNextLeader(t *testing.T) {
 	wait.Receive(t, b.taken, "that it asks who leads")
 	select {
 	case <-went:
-		t.Error("it goes on although it still runs")
+		t.Error("it continues although it still runs")
 	default:
 	}
 	stop()

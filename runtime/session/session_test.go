@@ -28,7 +28,7 @@ func TestAnExecutionIsLedToItsEnd(t *testing.T) {
 func TestKillIsStoredFirst(t *testing.T) {
 	b := newBed(t)
 	s := b.session(nil, "sleep", "1000")
-	s.RunnerGone("") // may come at any time, and never waits
+	s.RunnerGone("") // may be called at any time, and never blocks
 	for range 3 {
 		s.hintKill(runtime.OutcomeCancelled)
 		s.RunnerGone(runtime.GoneReleased)
@@ -69,7 +69,7 @@ func TestEndIsStoredBeforeItIsPublished(t *testing.T) {
 		t.Error("what was stopped ended")
 	default:
 	}
-	stopped.Kill(t.Context(), runtime.OutcomeCancelled) // nobody is left to store it: it doesn't wait
+	stopped.Kill(t.Context(), runtime.OutcomeCancelled) // nothing runs that could store it: it doesn't block
 }
 
 // TestMissingRunnerEndsTheExecution checks that the reason stored by an earlier server is used.

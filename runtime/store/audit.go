@@ -30,6 +30,7 @@ const auditColumns = 8
 // MostAuditRows bounds the rows of one AppendAudit.
 const MostAuditRows = mostParameters / auditColumns
 
+// insertAudit is followed by the parameters of the rows.
 const insertAudit = "INSERT INTO audit (id, tenant, actor, action, object, at, failed, value) VALUES "
 
 // AppendAudit stores at most MostAuditRows rows: all or none. Rows that are stored already stay

@@ -131,7 +131,7 @@ func TestAuditOfEarlierServersFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = open(t, path)
-	// What is stored with the column, that says it, whatever the value.
+	// Rows that are stored with the column keep its value, whatever it is.
 	rows = append(rows, auditRows(5)[3:]...)
 	appendRows(t, s, rows[3:])
 	for failed, want := range map[bool][]string{false: {rows[0].ID, rows[2].ID, rows[3].ID}, true: {rows[1].ID, rows[4].ID}} {

@@ -58,6 +58,8 @@ func (s *Store) tryWrite() error {
 	})
 }
 
+// check returns why the database can't be written, or nil. It writes with write, and examines the
+// file, the checkpoints and the disk.
 func (d *sqliteDB) check(write func() error) error {
 	if err := d.intact(); err != nil {
 		return err

@@ -124,7 +124,7 @@ func TestCheckReportsAStalledDisk(t *testing.T) {
 		<-hangs
 		time.Sleep(patience)
 		if err := s.Check(t.Context()); err != nil {
-			t.Error("the checkpoint may take so long, and", err)
+			t.Error("the checkpoint hasn't taken too long, but the check fails:", err)
 		}
 		time.Sleep(patience)
 		if err := s.PutRunner(t.Context(), runtime.Runner{ID: "r"}, nil); err != nil {
@@ -180,7 +180,7 @@ func TestCheckRecovers(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.wantBroken(t, path, "replaced", "restore")
-		// What is stored meanwhile isn't written into the other file.
+		// Writes meanwhile don't reach the other file.
 		if err := s.PutRunner(t.Context(), runtime.Runner{ID: "meanwhile"}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -197,7 +197,7 @@ func TestCheckRecovers(t *testing.T) {
 			return unreadable
 		})
 		if err != nil || !found {
-			t.Error("what was stored meanwhile isn't there", err)
+			t.Error("what was stored meanwhile is missing", err)
 		}
 	})
 	t.Run("locked by another program", func(t *testing.T) {

@@ -147,6 +147,7 @@ func readClaim(text []byte, now time.Time) (claim runtime.Claim, safe bool, err 
 	return claim, true, nil
 }
 
+// putClaim replaces the claim of a stored runner.
 func (s *Store) putClaim(ctx context.Context, id runtime.RunnerID, claim runtime.Claim) error {
 	value, err := json.Marshal(claim)
 	if err != nil {
@@ -187,6 +188,7 @@ func (s *Store) MarkRunner(ctx context.Context, id runtime.RunnerID, claim runti
 		return err
 	}
 	return s.write(ctx, "store a claim", func(tx *transaction) error {
+		// The epoch decides between concurrent claims: only one of them finds the previous epoch.
 		result, err := tx.Exec(`UPDATE runners SET epoch = $1, claim = $2 WHERE id = $3 AND epoch = $1 - 1`,
 			claim.Epoch, value, id)
 		if err != nil {
@@ -206,7 +208,7 @@ func (s *Store) MarkRunner(ctx context.Context, id runtime.RunnerID, claim runti
 		if err := json.Unmarshal(stored, &have); err != nil {
 			return err
 		}
-		if !have.Equal(claim) {
+		if !have.Equal(claim) { // an equal one was stored by an earlier attempt whose answer was lost
 			return runtime.Errorf(runtime.CodeConflict, "runner %s is at epoch %d of its claim", id, have.Epoch)
 		}
 		return nil

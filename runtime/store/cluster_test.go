@@ -51,7 +51,7 @@ func TestUnreadableTimesOfAClaim(t *testing.T) {
 					t.Errorf("%s: its times are %v, %v", id, c.InactivityTimeout, c.ExpiresAt)
 				}
 				if again == 1 && !c.Equal(first) {
-					t.Errorf("%s: it isn't what was stored: %+v, %+v", id, first, c)
+					t.Errorf("%s: it differs from what was stored: %+v, %+v", id, first, c)
 				}
 				first = c
 				return nil

@@ -10,7 +10,7 @@ import (
 type connector struct {
 	sqlite driver.Driver
 	source string
-	intact func() error
+	intact func() error // why the file at the path isn't the one that the store opened; nil: it is
 }
 
 // openReads returns connections for reading. Each is opened by path when it is needed. If another

@@ -243,6 +243,7 @@ type SpentKey struct {
 	Expires time.Time
 }
 
+// putSpentKey replaces the entry of a key that is spent again.
 const putSpentKey = `INSERT INTO spent_keys (key, input, runner, expires) VALUES ($1, $2, $3, $4)
 	ON CONFLICT (key) DO UPDATE SET input = excluded.input, runner = excluded.runner, expires = excluded.expires`
 

@@ -104,6 +104,7 @@ func addTerms(tx *transaction, ids []runtime.ExecutionID) error {
 	return nil
 }
 
+// storedTerms returns the search terms of those stored executions that can be read.
 func storedTerms(tx *transaction, ids []runtime.ExecutionID) (all []terms, err error) {
 	these, args := among(ids)
 	rows, err := tx.Query("SELECT id, value FROM executions WHERE id"+these, args...)

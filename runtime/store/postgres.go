@@ -128,6 +128,7 @@ func limitUnacknowledged(_, _ string, conn syscall.RawConn) error {
 	})
 }
 
+// migrate brings the schema up to date. Only one server at a time migrates.
 func (d *postgresDB) migrate(ctx context.Context) error {
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 60)) // other servers may be starting too
 	if err != nil {
@@ -141,6 +142,8 @@ func (d *postgresDB) migrate(ctx context.Context) error {
 	return err
 }
 
+// lead makes this server the only one whose writes are committed: each transaction checks the
+// epoch.
 func (d *postgresDB) lead(ctx context.Context) error {
 	var epoch int64
 	// This waits for the running transaction of the previous leader.
@@ -243,6 +246,7 @@ func (d *postgresDB) again(ctx context.Context, since time.Duration, err error) 
 	return isLost(err) && since < readWithin && backoff.Sleep(ctx, 50*time.Millisecond) == nil
 }
 
+// stalls returns the message about a database that stores nothing, with the last error.
 func (d *postgresDB) stalls() string {
 	text := "PostgreSQL has stored nothing for 4 s: it is unreachable or doesn't respond; writes wait"
 	if why := d.last.Load(); why != nil {
@@ -251,6 +255,7 @@ func (d *postgresDB) stalls() string {
 	return text
 }
 
+// check returns why the database can't be written, or nil.
 func (d *postgresDB) check(write func() error) error {
 	err := write()
 	if code := runtime.CodeOf(err); err == nil || code == runtime.CodeStorageFull || code == runtime.CodeClusterUnavailable {

@@ -104,7 +104,7 @@ func TestOnlyTheLeaderWritesOnPostgreSQL(t *testing.T) {
 	}
 	select {
 	case <-first.Taken():
-		t.Error("nothing was written, and it knows")
+		t.Error("it reports a problem before any write")
 	default:
 	}
 	if _, _, err := first.AddExecution(t.Context(), execution(2), []byte("start")); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
@@ -207,7 +207,7 @@ func TestUnansweredCommitIsNotRepeatedOnPostgreSQL(t *testing.T) {
 	if err := d.attempt(led, writes, results, &sent); err != nil || !sent {
 		t.Fatal(err, sent)
 	}
-	// What follows where nothing was heard of that.
+	// The caller didn't learn that the transaction was committed.
 	if err := d.attempt(led, writes, results, &sent); !errors.Is(err, errCommitted) || done != 1 {
 		t.Errorf("%v; it was done %d times", err, done)
 	}
@@ -324,7 +324,7 @@ func TestOutputInPostgreSQL(t *testing.T) {
 	if _, err := s.FinishExecution(t.Context(), finished, int64(len(all))); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(s.DeleteExecutions(t.Context(), []runtime.ExecutionID{"x"}, time.Now()), s.Removed(t.Context(), []runtime.ExecutionID{"x"})); err != nil {
+	if err := errors.Join(s.DeleteExecutions(t.Context(), []runtime.ExecutionID{"x"}, time.Now()), s.MarkOutputRemoved(t.Context(), []runtime.ExecutionID{"x"})); err != nil {
 		t.Fatal(err)
 	}
 	if size, err := s.OutputSize(t.Context(), "x"); err != nil || size != 0 {

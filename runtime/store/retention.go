@@ -129,8 +129,9 @@ func (s *Store) Removals(ctx context.Context) ([]runtime.ExecutionID, error) {
 	return s.ids(ctx, "list output to be removed", "SELECT execution FROM removals WHERE NOT EXISTS (SELECT 1 FROM executions WHERE id = execution)")
 }
 
-// Removed records that the output of deleted executions was removed. In a shared database it deletes it.
-func (s *Store) Removed(ctx context.Context, ids []runtime.ExecutionID) error {
+// MarkOutputRemoved records that the output of deleted executions was removed. In a shared database
+// it deletes it.
+func (s *Store) MarkOutputRemoved(ctx context.Context, ids []runtime.ExecutionID) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -173,6 +174,7 @@ func (s *Store) Unknown(ctx context.Context, ids []runtime.ExecutionID) ([]runti
 	return slices.DeleteFunc(slices.Clone(ids), func(id runtime.ExecutionID) bool { return known[id] }), nil
 }
 
+// ids returns the executions that a statement selects. In an error, doing says what for.
 func (s *Store) ids(ctx context.Context, doing, statement string, args ...any) ([]runtime.ExecutionID, error) {
 	rows, err := s.reads.QueryContext(ctx, statement, args...)
 	if err != nil {

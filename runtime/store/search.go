@@ -30,6 +30,7 @@ type terms struct {
 	command     string
 }
 
+// termsOf returns what an execution can be searched by.
 func termsOf(x runtime.Execution) terms {
 	t := terms{execution: x.ID, environment: x.EnvironmentID, tenant: x.Tenant, queued: nanoseconds(x.Marks.QueuedAt), command: searched(x.CommandLineStart(SearchedBytes))}
 	t.outcome, t.failed = endOf(x)

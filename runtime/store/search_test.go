@@ -268,7 +268,7 @@ func TestExecutionsOfOlderServersAreSearched(t *testing.T) {
 		if got := found(t, s, q); got != want {
 			t.Errorf("%q, not %q", got, want)
 		}
-		// What isn't on the page is counted.
+		// Executions beyond the page are counted.
 		if page, err := s.Executions(t.Context(), q, 10, "0", unbounded); err != nil || page.Total != len(strings.Fields(want)) {
 			t.Error(page.Total, err)
 		}

@@ -26,13 +26,13 @@ type sqliteDB struct {
 	prepared statements // owned by the writer
 	files    []file     // of the database, as they were at Open
 
-	closed chan struct{} // closed by close; ends checkpoints
-	group  sync.WaitGroup
-	dirty  atomic.Bool // something was committed since the last checkpoint
+	closed chan struct{}  // closed by close; ends checkpoints
+	group  sync.WaitGroup // of checkpoints; close waits for it
+	dirty  atomic.Bool    // something was committed since the last checkpoint
 
-	checkpoint func() (whole bool, err error)
-	began      atomic.Pointer[time.Time] // start of the running checkpoint; nil: none
-	stays      atomic.Pointer[error]     // why the last checkpoint failed; nil: it didn't
+	checkpoint func() (whole bool, err error) // writes the log's content into the file
+	began      atomic.Pointer[time.Time]      // start of the running checkpoint; nil: none
+	stays      atomic.Pointer[error]          // why the last checkpoint failed; nil: it didn't
 }
 
 // Open opens the SQLite database at path, creates it if necessary, and brings its schema up to
@@ -56,6 +56,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	return (&Store{db: d, reads: reads{db: d.reads}, fresh: fresh}).start(), nil
 }
 
+// open opens and migrates the database file. It reports whether the file is fresh.
 func (d *sqliteDB) open(ctx context.Context, path string) (fresh bool, err error) {
 	// In WAL mode, NORMAL leaves fsync to checkpoints, which run concurrently with the writer (see
 	// checkpoints). A commit doesn't wait for the disk and still survives a SIGKILL. If checkpoints
@@ -176,6 +177,7 @@ func (d *sqliteDB) close() error {
 	return d.closeFiles()
 }
 
+// closeFiles closes the connections, then unlocks the database.
 func (d *sqliteDB) closeFiles() error {
 	var errs []error
 	for _, db := range []*sql.DB{d.reads, d.writes} {

@@ -29,10 +29,10 @@ type Store struct {
 	shared bool
 	fresh  bool // it was created by Open
 
-	queue  chan write
+	queue  chan write            // received by writer only
 	closed chan struct{}         // closed by Close: no more writes are accepted
 	full   atomic.Pointer[error] // why the last write found no room; nil: it found room
-	group  sync.WaitGroup
+	group  sync.WaitGroup        // of the store's goroutines; Close waits for it
 
 	searching *turns.Gate   // limits concurrent searches
 	mend      sync.Once     // starts mending at the first Lead
@@ -66,6 +66,7 @@ type reads struct {
 	again func(ctx context.Context, since time.Duration, err error) bool // whether to retry, after a pause; nil: never
 }
 
+// retry repeats a read while its error is a lost connection and again allows it.
 func (r reads) retry(ctx context.Context, read func() error) error {
 	for began := time.Now(); ; {
 		err := read()

@@ -80,7 +80,7 @@ func TestStoredObjectsAreRestored(t *testing.T) {
 		t.Error(k, found, err)
 	}
 	if _, found, err := s.SpentKey(t.Context(), "spent", time.Unix(2001, 0)); err != nil || found {
-		t.Error("an expired key came back", err)
+		t.Error("an expired key was returned", err)
 	}
 }
 
@@ -271,7 +271,7 @@ func TestFirstEnvironmentsAreStoredTogether(t *testing.T) {
 	if got := stored(t, s); fmt.Sprint(got) != "[a b]" {
 		t.Errorf("stored are %q", got)
 	}
-	// One that can't be read is there all the same.
+	// An unreadable row still exists.
 	if err := s.DeleteEnvironment(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func TestDayUseCountsEachExecutionOnce(t *testing.T) {
 	finish(t, s, "3", runtime.DefaultTenant, late, runtime.Usage{User: -time.Second, OutputBytes: -1}) // nothing is taken back
 	finish(t, s, "4", "a", monday.AddDate(0, 0, 1), usage)
 
-	// Again, at once, and others that aren't stored.
+	// The same executions again, concurrently, and others that aren't stored.
 	var group sync.WaitGroup
 	for i := range 20 {
 		group.Go(func() {

@@ -15,6 +15,7 @@ type unreadable struct {
 	rows map[runtime.ExecutionID]string
 }
 
+// note records that an execution's row can't be read; health reports it.
 func (u *unreadable) note(id runtime.ExecutionID, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -12,6 +12,7 @@ const batch = 64
 // checkBytes is enough for a nearly full disk to refuse it.
 const checkBytes = 64 << 10
 
+// errClosed is the error of a write after Close.
 var errClosed error = runtime.Errorf(runtime.CodeClusterUnavailable, "the store is closed")
 
 // A write is some statements that modify, perhaps after some reads. On SQLite, if a statement
@@ -48,6 +49,8 @@ func (s *Store) rewrite(ctx context.Context, doing string, do func(*transaction)
 	}
 }
 
+// enqueue queues a write. Its result arrives at the channel result once its transaction has ended.
+// ctx ends only the wait for the queue.
 func (s *Store) enqueue(ctx context.Context, do func(*transaction) error) (write, error) {
 	w := write{do: do, result: make(chan error, 1)}
 	select {
@@ -97,6 +100,8 @@ func (s *Store) collect(first write) []write {
 	return writes
 }
 
+// commit stores writes in one transaction and sends each its result. If one of them fails, each
+// runs in its own.
 func (s *Store) commit(writes []write) {
 	results, undone := s.db.transact(writes)
 	if undone && len(writes) > 1 { // one of them failed: store the others nevertheless

@@ -10,7 +10,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
-// A Phase is a part of a start. docs/metrics.md says what each is on which cluster.
+// A Phase is a part of a start. docs/reference/metrics.md says what each is on which cluster.
 type Phase string
 
 // The phases, in the order of one machine. On Nomad Register comes second, and Place third.
@@ -55,8 +55,9 @@ func StartBounds() []time.Duration {
 	return []time.Duration{ms, 2500 * time.Microsecond, 5 * ms, 10 * ms, 25 * ms, 50 * ms, 100 * ms, 250 * ms, 500 * ms, 1000 * ms, 2500 * ms, 5000 * ms, 10000 * ms, 30000 * ms}
 }
 
-// Took counts a phase that began at a time and ends now, and returns now. The phase must be one of New's.
-func (c *Counts) Took(phase Phase, began time.Time) time.Time {
+// Observe counts a phase that began at a time and ends now, and returns now. The phase must be one
+// of New's.
+func (c *Counts) Observe(phase Phase, began time.Time) time.Time {
 	now := time.Now()
 	c.Lasted(phase, now.Sub(began))
 	return now

@@ -385,12 +385,12 @@ func TestWatch(t *testing.T) {
 			}
 		}
 		began := time.Now()
-		cancel(before[:2]...) // at once: one change
+		cancel(before[:2]...) // all in one call: one change
 		next()
 		if took := time.Since(began); took < watchEvery/2 || took > 2*watchEvery {
-			t.Errorf("the next one came after %v", took)
+			t.Errorf("the next one arrived after %v", took)
 		}
-		cancel(before[2]) // nobody reads meanwhile
+		cancel(before[2]) // nobody receives meanwhile
 		settle(time.Second)
 		cancel(before[3])
 		settle(time.Second)

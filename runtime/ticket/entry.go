@@ -25,6 +25,7 @@ func (b *Book) enter(order Order) (t *entry, isNew bool, err error) {
 		if err = b.shares.Acquire(order.Tenant); err == nil {
 			break
 		}
+		// A new ticket replaces the tenant's oldest ended one.
 		old := slices.IndexFunc(b.ended, func(t *entry) bool { return t.order.Tenant == order.Tenant })
 		if old < 0 {
 			return nil, false, err
@@ -37,7 +38,7 @@ func (b *Book) enter(order Order) (t *entry, isNew bool, err error) {
 			ID: runtime.NewTicketID(), Tenant: order.Tenant, EnvironmentID: order.EnvironmentID, State: Waiting, CreatedAt: now, ExpiresAt: now.Add(order.WaitFor),
 		},
 	}
-	t.left = time.AfterFunc(b.options.Grace, func() { b.check(t) })
+	t.left = time.AfterFunc(b.options.Grace, func() { b.check(t) }) // cancels it if nobody polls
 	b.byID[t.ticket.ID] = t
 	if order.Key != "" {
 		b.byKey[order.key()] = t
@@ -243,6 +244,7 @@ func (b *Book) unkey(t *entry) {
 	}
 }
 
+// closed reports whether c is closed; it doesn't block.
 func closed(c chan struct{}) bool {
 	select {
 	case <-c:

@@ -52,7 +52,7 @@ func TestCancelledTicketsOfAHolderReleaseNothing(t *testing.T) {
 		close(decide)
 		settle(2 * DefaultGrace)
 		if len(b.released) > 0 {
-			t.Errorf("%v went", b.released)
+			t.Errorf("%v was released", b.released)
 		}
 	})
 }

@@ -14,7 +14,7 @@ const kept = 1000
 // A Recent keeps the latest durations of one kind. Its methods are safe for concurrent use. The
 // zero value is empty.
 type Recent struct {
-	mu    sync.Mutex
+	mu    sync.Mutex      // guards the fields below
 	all   int64           // ever added
 	ring  []time.Duration // the latest ones
 	write int             // index of the next one, once the ring is full

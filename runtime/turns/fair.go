@@ -105,6 +105,7 @@ func (f *Fair[K, Q]) forget() {
 // items returns the number of a flow's items. Nothing may change meanwhile.
 func (f *Fair[K, Q]) Order(items func(*Flow[K, Q]) int) iter.Seq[*Flow[K, Q]] {
 	return func(yield func(*Flow[K, Q]) bool) {
+		// A simulation on copies, so that the real turns don't change.
 		ahead := clock{now: f.clock.now, came: f.clock.came}
 		copies := make([]tag, 0, f.waiting)
 		for _, t := range f.clock.tags {

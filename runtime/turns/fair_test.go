@@ -17,7 +17,7 @@ func TestFairWalk(t *testing.T) {
 		var fair Fair[string, int]
 		waiting := map[string]int{}            // the model: items by key
 		both := map[[2]string]map[string]int{} // turns of two keys since both wait
-		missed := map[string]map[string]int{}  // turns of others since a key's last, or since it came
+		missed := map[string]map[string]int{}  // turns of others since a key's last, or since it arrived
 		share := func(n int, key string) float64 { return float64(n) / float64(weights[key]) }
 		start := map[string]uint64{} // of a key's next turn, when it left
 		gone := func(key string) {

@@ -81,6 +81,7 @@ func (l *Lanes[K, Q]) All() iter.Seq[*Lane[K, Q]] {
 	}
 }
 
+// append adds a lane as the last one of the ring.
 func (l *Lanes[K, Q]) append(lane *Lane[K, Q]) {
 	if l.first == nil {
 		l.first, lane.previous, lane.next = lane, lane, lane
@@ -91,6 +92,7 @@ func (l *Lanes[K, Q]) append(lane *Lane[K, Q]) {
 	last.next, l.first.previous = lane, lane
 }
 
+// unlink takes a lane out of the ring.
 func (l *Lanes[K, Q]) unlink(lane *Lane[K, Q]) {
 	if lane.next == lane {
 		l.first = nil

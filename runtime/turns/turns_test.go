@@ -57,7 +57,7 @@ func TestLanesWalk(t *testing.T) {
 					t.Fatalf("first is %+v, want that of %q", first, model)
 				}
 				if lanes.Find("none") != nil {
-					t.Fatal("a lane that isn't there is found")
+					t.Fatal("a lane that doesn't exist is found")
 				}
 			},
 		})
@@ -75,7 +75,7 @@ func TestAllStopsWithItsLoop(t *testing.T) {
 			break
 		}
 		if lane.Key == 2 {
-			t.Error("it went on")
+			t.Error("it continued")
 		}
 	}
 }

@@ -25,11 +25,12 @@ const (
 	ofTenant = atOnce / 4       // of these, agents of one tenant
 )
 
-// An Agents asks agents. Its methods are safe for concurrent use.
+// Agents reads the usage of runners and executions from their agents. Its methods are safe for
+// concurrent use.
 type Agents struct {
-	dial  func(ctx context.Context, id runtime.RunnerID) (net.Conn, error)
-	spawn func(func(context.Context)) error
-	turns chan struct{}
+	dial  func(ctx context.Context, id runtime.RunnerID) (net.Conn, error) // to a runner's agent
+	spawn func(func(context.Context)) error                                // starts a goroutine; the engine waits for it
+	turns chan struct{}                                                    // capacity atOnce; holds a token for each agent being asked
 
 	mu    sync.Mutex // guards the fields below
 	asked map[runtime.RunnerID]*question
@@ -38,8 +39,8 @@ type Agents struct {
 
 // A question is a question to one agent.
 type question struct {
-	began time.Time
-	last  answer // to an earlier question
+	began time.Time // from which its time limits count
+	last  answer    // to an earlier question
 
 	done   chan struct{} // closed when the fields below are set
 	answer answer        // last, if none came
@@ -54,8 +55,8 @@ type answer struct {
 
 // A line limits the questions of one tenant.
 type line struct {
-	turns   chan struct{}
-	waiting int // questions waiting or being asked
+	turns   chan struct{} // capacity ofTenant; holds a token for each agent being asked
+	waiting int           // questions waiting or being asked
 }
 
 // New returns an Agents that reaches agents by dial. spawn starts a goroutine and provides the
@@ -136,6 +137,7 @@ func (a *Agents) ask(ctx context.Context, id runtime.RunnerID, tenant runtime.Te
 	time.AfterFunc(kept, func() { a.forget(id, q) })
 }
 
+// forget deletes q as the runner's current question, unless another has replaced it.
 func (a *Agents) forget(id runtime.RunnerID, q *question) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -169,6 +171,7 @@ func (a *Agents) read(ctx context.Context, id runtime.RunnerID, tenant runtime.T
 	return answer{usage, at}, err
 }
 
+// errNoTurn is the error of a question that got no turn in time.
 var errNoTurn = errors.New("too many other agents are being asked")
 
 // line returns a tenant's line. The caller must leave it.
@@ -184,6 +187,7 @@ func (a *Agents) line(tenant runtime.TenantID) *line {
 	return own
 }
 
+// leave ends a wait in a tenant's line. The last one deletes the line.
 func (a *Agents) leave(tenant runtime.TenantID, own *line) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -110,7 +110,7 @@ func TestWaitsAreBounded(t *testing.T) {
 			began := time.Now()
 			for i := range 1000 {
 				id := runtime.RunnerID(fmt.Sprintf("a%d", i))
-				if i%50 == 0 { // fewer than are asked of a tenant at once
+				if i%50 == 0 { // fewer than are requested of a tenant concurrently
 					id = runtime.RunnerID(fmt.Sprintf("h%d", i))
 				}
 				callers.Go(func() {
@@ -172,7 +172,7 @@ func TestASilentAgentKeepsItsLastAnswer(t *testing.T) {
 		began := time.Now()
 		w.Usage(t.Context(), "r", "t")
 		for range 7 {
-			time.Sleep(every + time.Millisecond) // beside the second that an agent may take
+			time.Sleep(every + time.Millisecond) // in addition to the second that an agent may take
 			if usage, at := w.Usage(t.Context(), "r", "t"); usage.Runner.Memory != 1 || !at.Equal(began) {
 				t.Errorf("after %v: %+v at %v", time.Since(began), usage, at)
 			}

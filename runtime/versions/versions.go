@@ -35,10 +35,10 @@ func New(g *guard.Guard, languages *language.Set) *Book {
 // A measurement is one measurement of an environment. Its fields may be read after done is closed.
 type measurement struct {
 	of       runtime.Environment // as it was when the measurement started
-	done     chan struct{}
-	revision int               // of the measured runner; 0: none
-	versions map[string]string // by language id; nil: the measurement failed
-	again    time.Time         // earliest repetition, after a failure or for an older revision
+	done     chan struct{}       // closed when the measurement has ended
+	revision int                 // of the measured runner; 0: none
+	versions map[string]string   // by language id; nil: the measurement failed
+	again    time.Time           // earliest repetition, after a failure or for an older revision
 }
 
 // Limits of a measurement.

@@ -150,7 +150,7 @@ func TestFailedMeasurementIsUnknown(t *testing.T) {
 	b := newBed(t)
 	env := runtime.Environment{ID: "here", RunnerRevision: 1}
 	if got, known := b.Versions(b.ctx, env); known {
-		t.Errorf("%v of an environment that isn't there", got)
+		t.Errorf("%v of an environment that doesn't exist", got)
 	}
 	b.known["here"].again = time.Time{}
 	if _, known := b.Versions(b.ctx, b.put(t, engine.PutEnvironmentInput{})); !known {
@@ -169,7 +169,7 @@ func TestMeasurementIsKeptPerRunnerRevision(t *testing.T) {
 		m     measurement
 		holds bool
 	}{
-		"it goes on":                 {measurement{of: of, done: make(chan struct{})}, true},
+		"it continues":               {measurement{of: of, done: make(chan struct{})}, true},
 		"of this revision":           {measurement{of, done, 2, versions, now}, true},
 		"of a later revision":        {measurement{of, done, 3, versions, now}, true},
 		"of an earlier one":          {measurement{of, done, 1, versions, now}, false},
@@ -177,7 +177,7 @@ func TestMeasurementIsKeptPerRunnerRevision(t *testing.T) {
 		"failed just so":             {measurement{of, done, 2, nil, now.Add(1)}, true},
 		"failed":                     {measurement{of, done, 2, nil, now}, false},
 		"of another one":             {measurement{other, done, 3, versions, now.Add(1)}, false},
-		"of another one, goes on":    {measurement{of: other, done: make(chan struct{})}, false},
+		"of another one, continues":  {measurement{of: other, done: make(chan struct{})}, false},
 	} {
 		if holds := test.m.holds(of, now); holds != test.holds {
 			t.Errorf("%s: %v", name, holds)

@@ -131,10 +131,10 @@ func (u *unpacker) user(ctx context.Context, home, user string) error {
 	passwd.swap(swap.uids, 2)
 	passwd.swap(swap.gids, 3)
 	groups.swap(swap.gids, 2)
-	if err := u.write("etc/passwd", passwd.led(name, fmt.Sprintf("%s:x:%d:%d:%s:%s:/bin/sh", name, User, User, name, home))); err != nil {
+	if err := u.write("etc/passwd", passwd.withFirst(name, fmt.Sprintf("%s:x:%d:%d:%s:%s:/bin/sh", name, User, User, name, home))); err != nil {
 		return err
 	}
-	return u.write("etc/group", groups.led(name, fmt.Sprintf("%s:x:%d:", name, User)))
+	return u.write("etc/group", groups.withFirst(name, fmt.Sprintf("%s:x:%d:", name, User)))
 }
 
 // DefaultUser is the name of the user that programs run as, if the image names none.
@@ -278,9 +278,9 @@ func (n *names) swap(ids map[int]int, column int) {
 	}
 }
 
-// led returns the lines, after a first one that replaces any of that name. The first line counts if
-// several have an id.
-func (n *names) led(name, first string) []byte {
+// withFirst returns the lines, after a first one that replaces any of that name. The first line
+// counts if several have an id.
+func (n *names) withFirst(name, first string) []byte {
 	text := bytes.NewBufferString(first + "\n")
 	for _, fields := range slices.DeleteFunc(*n, func(fields []string) bool { return fields[0] == name }) {
 		text.WriteString(strings.Join(fields, ":") + "\n")

@@ -71,7 +71,7 @@ func (tr *bed) unharmed() {
 	text, err := os.ReadFile(tr.touched)
 	info, statErr := os.Stat(tr.touched)
 	if err != nil || statErr != nil || string(text) != "outside" || info.Mode() != 0o644 || info.Sys().(*syscall.Stat_t).Nlink != 1 {
-		tr.t.Errorf("what is outside was changed: %q %v %v", text, info, err)
+		tr.t.Errorf("a file outside was changed: %q %v %v", text, info, err)
 	}
 	for dir, want := range map[string]int{tr.dir: 2, filepath.Join(tr.dir, "outside"): 1} {
 		if entries, err := os.ReadDir(dir); err != nil || len(entries) != want {
@@ -233,7 +233,7 @@ func TestHostileLayers(t *testing.T) {
 				t.Errorf("%v, not %q", err, c.refused)
 			}
 			if err != nil && (runtime.CodeOf(err) != runtime.CodeInvalidInput || strings.Contains(imagetest.MessageOf(err), tr.dir)) {
-				t.Errorf("clients are told %q", imagetest.MessageOf(err))
+				t.Errorf("the message for clients is %q", imagetest.MessageOf(err))
 			}
 			tr.unharmed()
 		})
@@ -261,7 +261,7 @@ func TestRoomIsCheckedWhileUnpacking(t *testing.T) {
 				return nil
 			})
 			if err := tr.apply(layer); !errors.Is(err, unix.ENOSPC) {
-				t.Errorf("%v after it was asked %d times", err, asked)
+				t.Errorf("%v after %d checks", err, asked)
 			}
 			if info, err := os.Stat(filepath.Join(tr.dir, "root", "large")); err == nil && info.Size() > 2*roomEvery {
 				t.Errorf("%d bytes were written", info.Size())

@@ -59,7 +59,7 @@ func TestRunnerWithChangedFilterIsEnded(t *testing.T) {
 		ended             bool
 	}{
 		"as it was made":          {nothing, nothing, nil, 1, false},
-		"nobody can tell":         {nothing, nothing, &launch.RefusalError{Line: "fork: resource temporarily unavailable"}, 1, false},
+		"it is unknown":           {nothing, nothing, &launch.RefusalError{Line: "fork: resource temporarily unavailable"}, 1, false},
 		"changed":                 {nothing, nothing, changed, 1, true},
 		"not made yet":            {drop, nothing, changed, 0, false},
 		"leaving":                 {leaves, nothing, changed, 0, false},
@@ -81,7 +81,7 @@ func TestRunnerWithChangedFilterIsEnded(t *testing.T) {
 		row.before(r, o)
 		a.Verify(t.Context())
 		if asked != row.asked || (logged.Len() > 0) != row.ended || (len(o.ends) > 0) != row.ended {
-			t.Errorf("%s: asked %d times, ended: %v, %v", name, asked, logged.All(), o.ends)
+			t.Errorf("%s: verified %d times, ended: %v, %v", name, asked, logged.All(), o.ends)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func TestListeningForFiltersIsRetried(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if began != 3 || missed != 2 || len(tables) != 3 || tables[2] != "rockpool" {
-			t.Errorf("it began %d times; told was %q", began, tables)
+			t.Errorf("it began %d times; it reported %q", began, tables)
 		}
 		cancel()
 		<-done

@@ -22,7 +22,7 @@ func testConnections(t *testing.T, _ *world) {
 		}
 	})
 	if answered := maxConnections - few + answers(t, all[maxConnections-few:], all[0]); answered > maxConnections+2 { // the kernel counts while other connections end
-		t.Errorf("%d at once were answered, want at most %d", answered, maxConnections)
+		t.Errorf("%d concurrent connections were answered, want at most %d", answered, maxConnections)
 	}
 	names := "10.213.0.1" // the machine answers at this address, too
 	networktest.NewServer(t, 53)
@@ -52,7 +52,7 @@ func testSharedConnections(t *testing.T, w *world) {
 	}
 	answered := 2 + answers(t, ofA[1:], ofA[0]) + answers(t, ofB[1:], ofB[0])
 	if answered > few+2 || answered < few/2 { // one more may start concurrently
-		t.Errorf("%d at once were answered, want about %d", answered, few)
+		t.Errorf("%d concurrent connections were answered, want about %d", answered, few)
 	}
 	if err := shared().install(w.conn); err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func testConnectionsEnd(t *testing.T, w *world) {
 		}
 		say(t, outside, toFirst, "for the first")
 		if said, _ := hear(t, first); said != "for the first" {
-			t.Errorf("the first is told %q", said)
+			t.Errorf("the first gets %q", said)
 		}
 		if err := Remove("a"); err != nil {
 			t.Fatal(err)
@@ -85,7 +85,7 @@ func testConnectionsEnd(t *testing.T, w *world) {
 		say(t, outside, toFirst, "for the first")
 		say(t, outside, toOthers, "for the other")
 		if said, _ := hear(t, others); said != "for the other" {
-			t.Errorf("the other, who goes on, is told %q", said)
+			t.Errorf("the other, which continues, gets %q", said)
 		}
 		for range 4 { // as in unanswered
 			reaches(t, b, public, true)
@@ -94,7 +94,7 @@ func testConnectionsEnd(t *testing.T, w *world) {
 		_, toSecond := hear(t, outside)
 		say(t, outside, toSecond, "for the second")
 		if said, _ := hear(t, second); said != "for the second" {
-			t.Errorf("the second is told %q", said)
+			t.Errorf("the second gets %q", said)
 		}
 		for _, id := range []string{"a", "c"} {
 			if err := Remove(id); err != nil {
@@ -121,6 +121,6 @@ func testNameConnections(t *testing.T, _ *world) {
 	made := count(all)
 	most := questions * (2 + int(time.Since(began)/time.Second)) // this burst, and as many per second
 	if made < questions || made > most {
-		t.Errorf("of %d connections at once %d are made, want %d to %d", tried, made, questions, most)
+		t.Errorf("of %d concurrent connections %d are made, want %d to %d", tried, made, questions, most)
 	}
 }

@@ -148,7 +148,7 @@ func Remove(id string) error {
 		return err
 	}
 	rules := ruleset{family: nftables.TableFamilyNetdev, name: tableOf(id)}
-	there, err := rules.there(conn)
+	there, err := rules.exists(conn)
 	if errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
 		return nil
 	}

@@ -41,13 +41,13 @@ func TestFence(t *testing.T) {
 		name string
 		test func(*testing.T, *world)
 	}{
-		{"what isn't denied is reached", testReached},
-		{"what is always denied isn't", testDenied},
-		{"nobody but the machine reaches a runner", testUnreachable},
+		{"other addresses are reached", testReached},
+		{"always denied addresses aren't", testDenied},
+		{"only the machine reaches a runner", testUnreachable},
 		{"ports without a way out", testPorts},
 		{"a forged source is dropped", testForged},
 		{"allowed networks narrow", testAllowed},
-		{"what names stand for is reached for a while", testLeases},
+		{"addresses of names are reached for a while", testLeases},
 		{"an operator permits", testPermitted},
 		{"connections are counted", testConnections},
 		{"all runners' connections are counted together", testSharedConnections},
@@ -55,8 +55,8 @@ func TestFence(t *testing.T) {
 		{"connections for names are few", testNameConnections},
 		{"others that come and go change nothing", testOthers},
 		{"bandwidth", testBandwidth},
-		{"what doesn't come back as it was made is refused", testVerify},
-		{"what nobody can read isn't taken for changed", testUnread},
+		{"changed rules are refused", testVerify},
+		{"unreadable rules aren't taken for changed", testUnread},
 		{"a kernel that can't refuse drops", testSilent},
 		{"nothing is left", testNothingLeft},
 	} {

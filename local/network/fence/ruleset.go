@@ -189,9 +189,9 @@ func same[T comparable](a, b *T) bool {
 	return (a == nil) == (b == nil) && (a == nil || *a == *b)
 }
 
-// there reports whether the table exists. Most runners have none, and checking is 50 times as fast
+// exists reports whether the table exists. Most runners have none, and checking is 50 times as fast
 // as deleting a missing table.
-func (r ruleset) there(conn *nftables.Conn) (bool, error) {
+func (r ruleset) exists(conn *nftables.Conn) (bool, error) {
 	_, err := conn.ListTableOfFamily(r.name, r.family)
 	if errors.Is(err, unix.ENOENT) {
 		return false, nil

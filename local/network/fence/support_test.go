@@ -65,7 +65,7 @@ func reaches(t *testing.T, h *networktest.Host, to string, want bool) {
 	if (err == nil && strings.HasPrefix(said, "you are ")) != want {
 		t.Errorf("%s answers %q (%v), want an answer: %t", to, said, err, want)
 	} else if err != nil && !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.ENETUNREACH) {
-		t.Errorf("%s doesn't refuse at once: %v", to, err)
+		t.Errorf("%s doesn't refuse immediately: %v", to, err)
 	}
 }
 

@@ -155,7 +155,7 @@ func testSilent(t *testing.T, w *world) {
 	if err := Verify("a", policy(0)); err != nil {
 		t.Error(err)
 	}
-	unanswered(t, a.Send("tcp", networktest.LAN4, networktest.Port), "what is denied", func() (string, error) {
+	unanswered(t, a.Send("tcp", networktest.LAN4, networktest.Port), "a denied address", func() (string, error) {
 		return a.Ask("tcp", networktest.Public4, networktest.Port)
 	})
 	more := rules.silent()

@@ -191,7 +191,7 @@ func (r *Resolver) serveTCP(ctx context.Context) {
 			continue
 		}
 		a := r.find(conn.RemoteAddr())
-		if a == nil || !r.begin(a, func() { r.converse(ctx, a, conn) }) {
+		if a == nil || !r.begin(a, func() { r.serveConn(ctx, a, conn) }) {
 			_ = conn.Close()
 		}
 	}
@@ -204,8 +204,8 @@ func pause(ctx context.Context) {
 	}
 }
 
-// converse answers the queries of one connection.
-func (r *Resolver) converse(ctx context.Context, a *client, conn net.Conn) {
+// serveConn answers the queries of one connection.
+func (r *Resolver) serveConn(ctx context.Context, a *client, conn net.Conn) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	for {

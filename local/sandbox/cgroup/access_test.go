@@ -68,7 +68,7 @@ func TestUnreadableGroupIsAnError(t *testing.T) {
 		"Exists": func() error {
 			there, err := trees.Exists("/rockpool/a")
 			if err == nil && !there {
-				t.Error("it isn't there")
+				t.Error("it is missing")
 			}
 			return err
 		},

@@ -127,7 +127,7 @@ func TestSettleOnVersion2(t *testing.T) {
 		"a group":                   "mkdir run/x0/more",
 		"no controllers":            "echo -pids >run/cgroup.subtree_control",
 		"end all that is with this": "echo 1 >run/cgroup.kill",
-		"end what shares a group":   "echo 1 >run/rest/cgroup.kill",
+		"kill the shared group":     "echo 1 >run/rest/cgroup.kill",
 	} {
 		if err := as(script); err == nil {
 			t.Errorf("%s: done", name)
@@ -149,6 +149,6 @@ func TestSettleRefusesOnVersion2(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := trees.Settle(path, 0, Limits{Memory: 64 << 20, Processes: 10}); err == nil {
-		t.Error("a group that isn't there is settled")
+		t.Error("a missing group is settled")
 	}
 }

@@ -44,8 +44,8 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 	return answer, l.setAddress(q, &answer)
 }
 
-// apart returns an error if a process shares a namespace with this one.
-func apart(pid int) error {
+// checkNamespaces returns an error if a process shares a namespace with this one.
+func checkNamespaces(pid int) error {
 	for _, kind := range []string{"user", "pid", "mnt", "net", "ipc", "uts", "cgroup"} {
 		own, err := os.Readlink("/proc/self/ns/" + kind)
 		if err != nil {
@@ -143,7 +143,7 @@ func createNamespaces(c helper.Config, q *helper.Request, trees cgroup.Hierarchi
 	}
 	check := func(pid int) (cgroup.Groups, error) {
 		if q.Runtime != "" { // a runtime may ignore parts of a spec
-			if err := apart(pid); err != nil {
+			if err := checkNamespaces(pid); err != nil {
 				return cgroup.Groups{}, finalError{err}
 			}
 		}

@@ -32,7 +32,7 @@ func TestSharedNamespacesAreReported(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		err := apart(cmd.Process.Pid)
+		err := checkNamespaces(cmd.Process.Pid)
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if (err == nil) != (shared == "") || err != nil && !strings.Contains(err.Error(), " "+shared+" namespace") {

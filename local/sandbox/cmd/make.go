@@ -117,7 +117,7 @@ func openImage(c helper.Config, q *helper.Request, s *specs.Spec) (*os.File, err
 		return nil, fmt.Errorf("clone the root's mount: %w", err)
 	}
 	root := os.NewFile(uintptr(tree), "root")
-	if err := ownedBy(tree, s, c.Owners); err != nil {
+	if err := mapOwnersOf(tree, s, c.Owners); err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
 	return root, nil

@@ -99,13 +99,13 @@ func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, 
 		_ = unix.Kill(pid, unix.SIGKILL)
 		return helper.Answer{}, finalError{fmt.Errorf("close the directory of the agent's socket: %w", err)}
 	}
-	spare(pid, groups.Processes.Dir)
+	preferPrograms(pid, groups.Processes.Dir)
 	return answered(pid, groups)
 }
 
-// spare makes the machine's kernel, when memory is full, prefer to kill the processes that stand
-// for those inside, instead of gVisor's kernel: then only those end. It is only a preference.
-func spare(pid int, group string) {
+// preferPrograms makes the machine's kernel, when memory is full, prefer to kill the processes that
+// stand for those inside, instead of gVisor's kernel: then only those end. It is only a preference.
+func preferPrograms(pid int, group string) {
 	pids, err := cgroup.Processes(group)
 	if err != nil {
 		return

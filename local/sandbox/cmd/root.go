@@ -42,9 +42,9 @@ func mountRoot(c helper.Config, q *helper.Request, s *specs.Spec) error {
 	switch {
 	case q.Image == "":
 	case c.Rootless != nil:
-		err = harmless(tree, nil)
+		err = restrictMount(tree, nil)
 	default:
-		err = ownedBy(tree, s, c.Owners)
+		err = mapOwnersOf(tree, s, c.Owners)
 	}
 	if err != nil {
 		return err

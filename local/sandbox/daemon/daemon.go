@@ -156,7 +156,7 @@ func (d *daemon) open() (err error) {
 	}
 	d.launch = launch.Direct{
 		Path:   filepath.Join(c.Dir, Program),
-		Config: helper.Config{State: filepath.Join(c.Dir, "state"), Root: root, Images: c.Images, Owners: spec.ImageOwners, Machine: machine, Network: c.Network, Runtimes: whole(c.Runtimes), DiskRead: c.DiskRead},
+		Config: helper.Config{State: filepath.Join(c.Dir, "state"), Root: root, Images: c.Images, Owners: spec.ImageOwners, Machine: machine, Network: c.Network, Runtimes: probeTimes(c.Runtimes), DiskRead: c.DiskRead},
 		Lock:   d.lock,
 		Maker:  new(launch.Maker),
 	}
@@ -171,9 +171,9 @@ func (d *daemon) open() (err error) {
 	return nil
 }
 
-// whole returns the runtimes with NoTime set by a probe. A runtime that is unavailable now isn't
-// probed again: it is refused, or used as if it supported time namespaces.
-func whole(all oci.Runtimes) oci.Runtimes {
+// probeTimes returns the runtimes with NoTime set by a probe. A runtime that is unavailable now
+// isn't probed again: it is refused, or used as if it supported time namespaces.
+func probeTimes(all oci.Runtimes) oci.Runtimes {
 	var mu sync.Mutex // guards known
 	known := oci.Runtimes{}
 	var probing sync.WaitGroup

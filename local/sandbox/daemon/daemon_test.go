@@ -399,7 +399,7 @@ func TestDirectoriesMustBelongToRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, run := range map[string]string{
-		"somebody's":       "chown 61237 /run/rockpool",
+		"another user's":   "chown 61237 /run/rockpool",
 		"a group's":        "chmod 775 /run/rockpool",
 		"a link":           "mv /run/rockpool /run/elsewhere; ln -s elsewhere /run/rockpool",
 		"everybody's /run": "chmod 777 /run",

@@ -49,7 +49,7 @@ func TestNetworksAreOffered(t *testing.T) {
 	}
 	inside := networktest.HostOf(t, answer.PID)
 	if said, err := inside.Ask("tcp", networktest.Public4, networktest.Port); err == nil {
-		t.Errorf("it reaches what it has no lease of: %q", said)
+		t.Errorf("it reaches an address without a lease: %q", said)
 	}
 	lease := strings.NewReplacer("20.0.0.1", networktest.Public4).Replace(sandboxtest.Lease)
 	for packet, want := range map[string]string{
@@ -68,7 +68,7 @@ func TestNetworksAreOffered(t *testing.T) {
 		}
 	}
 	if said, err := inside.Ask("tcp", networktest.Public4, networktest.Port); err != nil || !strings.HasPrefix(said, "you are ") {
-		t.Errorf("it doesn't reach what it has a lease of: %q, %v", said, err)
+		t.Errorf("it doesn't reach a leased address: %q, %v", said, err)
 	}
 	if answer, err := b.as(server, sandboxtest.Remove); err != nil || answer.Error != "" {
 		t.Errorf("%+v, %v", answer, err)

@@ -73,7 +73,7 @@ func (d *daemon) answer(ctx context.Context, conn *net.UnixConn) {
 		d.log.Printf("refused a connection that isn't from the server's user: %+v (%v)", peer, err)
 		return
 	}
-	answer, made, err := d.obey(ctx, conn)
+	answer, made, err := d.handle(ctx, conn)
 	if errors.Is(err, errAnswered) {
 		return
 	}
@@ -113,9 +113,9 @@ func (d *daemon) clean(ctx context.Context, id string) error {
 	return d.remove(ctx, id)
 }
 
-// obey reads a request and performs it; it gives up if the client disconnects. It also returns the
-// id of the sandbox that it made, if any.
-func (d *daemon) obey(ctx context.Context, conn *net.UnixConn) (answer helper.Answer, made string, err error) {
+// handle reads a request and performs it; it gives up if the client disconnects. It also returns
+// the id of the sandbox that it made, if any.
+func (d *daemon) handle(ctx context.Context, conn *net.UnixConn) (answer helper.Answer, made string, err error) {
 	q, file, err := d.receive(conn)
 	if file != nil {
 		defer file.Close()
@@ -147,7 +147,7 @@ func (d *daemon) obey(ctx context.Context, conn *net.UnixConn) (answer helper.An
 	case helper.Remove:
 		return helper.Answer{}, "", d.remove(ctx, q.ID)
 	case helper.Lease, helper.Verify:
-		return helper.Answer{}, "", d.ask(ctx, q)
+		return helper.Answer{}, "", d.perform(ctx, q)
 	}
 	return helper.Answer{}, "", fmt.Errorf("a listening helper doesn't serve %q", q.Command)
 }
@@ -249,8 +249,8 @@ func (d *daemon) create(ctx context.Context, q *helper.Request, listener *os.Fil
 	return answer, err
 }
 
-// ask performs a request on an existing sandbox that neither makes nor removes it.
-func (d *daemon) ask(ctx context.Context, q *helper.Request) error {
+// perform performs a request on an existing sandbox that neither makes nor removes it.
+func (d *daemon) perform(ctx context.Context, q *helper.Request) error {
 	slot, err := d.holds.slot(q.ID)
 	if err != nil {
 		return fmt.Errorf("%s sandbox %s: it doesn't exist: %w", q.Command, q.ID, err)

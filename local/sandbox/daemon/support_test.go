@@ -232,7 +232,7 @@ func (b *box) places() (all []place) {
 		name    string
 		reached func(id string) bool
 	}{
-		{"it was asked for", func(string) bool { return true }},
+		{"it was requested", func(string) bool { return true }},
 		{"it has users", there(b.config.Dir, "held", "ID")},
 		{"it has a group", there(tree.Mount, b.config.Parent, "ID")},
 		{"it has a process", func(id string) bool {

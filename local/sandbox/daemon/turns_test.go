@@ -30,12 +30,12 @@ func TestRequestsForOneSandboxAreSerialized(t *testing.T) {
 		gone, leave := context.WithCancelCause(t.Context())
 		leave(why)
 		if _, err := all.take(gone, "a"); !errors.Is(err, why) {
-			t.Errorf("who left has its turn: %v", err)
+			t.Errorf("a cancelled request has its turn: %v", err)
 		}
 		end()
 		synctest.Wait()
 		if second == nil {
-			t.Fatal("nobody comes next")
+			t.Fatal("no request is next")
 		}
 		second()
 		if len(all.busy) > 0 {

@@ -36,7 +36,7 @@ func (e *UnreachableError) Unwrap() error { return e.Err }
 
 // Hello returns the helper's configuration.
 func (r Remote) Hello(ctx context.Context) (helper.Answer, error) {
-	return r.ask(ctx, helper.Request{Command: helper.Hello}, nil)
+	return r.request(ctx, helper.Request{Command: helper.Hello}, nil)
 }
 
 // probeWithin is longer than the helper's own limit for a runtime.
@@ -64,7 +64,7 @@ func (r Remote) Create(ctx context.Context, group string, q helper.Request, list
 		return helper.Answer{}, err
 	}
 	q.Slot = 0
-	return r.ask(ctx, q, listener)
+	return r.request(ctx, q, listener)
 }
 
 // Remove works as Direct.Remove.
@@ -72,7 +72,7 @@ func (r Remote) Remove(ctx context.Context, id, group string) error {
 	if err := r.owns(group, id); err != nil {
 		return err
 	}
-	_, err := r.ask(ctx, helper.Request{Command: helper.Remove, ID: id}, nil)
+	_, err := r.request(ctx, helper.Request{Command: helper.Remove, ID: id}, nil)
 	return err
 }
 
@@ -82,7 +82,7 @@ func (r Remote) Do(ctx context.Context, group string, q helper.Request) error {
 		return err
 	}
 	q.Slot = 0
-	_, err := r.ask(ctx, q, nil)
+	_, err := r.request(ctx, q, nil)
 	return err
 }
 
@@ -94,9 +94,9 @@ func (r Remote) owns(group, id string) error {
 	return nil
 }
 
-// ask sends a request, and returns the answer or its error. An UnreachableError: there was no
+// request sends a request, and returns the answer or its error. An UnreachableError: there was no
 // answer.
-func (r Remote) ask(ctx context.Context, q helper.Request, file *os.File) (helper.Answer, error) {
+func (r Remote) request(ctx context.Context, q helper.Request, file *os.File) (helper.Answer, error) {
 	answer, err := r.exchange(ctx, q, file)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -118,7 +118,7 @@ func (r Remote) exchange(ctx context.Context, q helper.Request, file *os.File) (
 	}
 	conn := dialed.(*net.UnixConn)
 	defer conn.Close()
-	return say(ctx, conn, q, file)
+	return roundTrip(ctx, conn, q, file)
 }
 
 // Work lets the helper start a process that works on a directory (see image.Work). The process is
@@ -130,7 +130,7 @@ func (r Remote) Work(ctx context.Context, dir *os.File) (*net.UnixConn, error) {
 		return nil, &UnreachableError{r.Socket, err}
 	}
 	conn := dialed.(*net.UnixConn)
-	answer, err := say(ctx, conn, helper.Request{Command: helper.Work}, dir)
+	answer, err := roundTrip(ctx, conn, helper.Request{Command: helper.Work}, dir)
 	if err == nil && answer.Error != "" {
 		err = refused(answer)
 	}
@@ -140,11 +140,11 @@ func (r Remote) Work(ctx context.Context, dir *os.File) (*net.UnixConn, error) {
 	return conn, nil
 }
 
-// say sends a request, and returns the answer.
-func say(ctx context.Context, conn *net.UnixConn, q helper.Request, file *os.File) (helper.Answer, error) {
+// roundTrip sends a request, and returns the answer.
+func roundTrip(ctx context.Context, conn *net.UnixConn, q helper.Request, file *os.File) (helper.Answer, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	if err := isRoots(conn); err != nil {
+	if err := checkRoot(conn); err != nil {
 		return helper.Answer{}, err
 	}
 	q.Protocol = helper.Protocol
@@ -169,9 +169,9 @@ func say(ctx context.Context, conn *net.UnixConn, q helper.Request, file *os.Fil
 	return answer, err
 }
 
-// isRoots returns an error unless the other side runs as root: it gets sockets through which agents
-// are controlled.
-func isRoots(conn *net.UnixConn) error {
+// checkRoot returns an error unless the other side runs as root: it gets sockets through which
+// agents are controlled.
+func checkRoot(conn *net.UnixConn) error {
 	peer, err := helper.Peer(conn)
 	if err == nil && peer.Uid != 0 {
 		err = errors.New("the program that listens there doesn't run as root")

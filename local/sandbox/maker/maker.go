@@ -252,12 +252,12 @@ func (m *Maker) lead(b Sandbox, c channel) (pid int, err error) {
 	if err := c.expect(wordNothing); err != nil {
 		return pid, err
 	}
-	return pid, apartInTime(pid, b.Spec)
+	return pid, checkTimeNamespace(pid, b.Spec)
 }
 
-// apartInTime returns an error unless an agent has its own time namespace. It enters that only when
-// it is executed, so this can't be checked earlier.
-func apartInTime(pid int, s *specs.Spec) error {
+// checkTimeNamespace returns an error unless an agent has its own time namespace. It enters that
+// only when it is executed, so this can't be checked earlier.
+func checkTimeNamespace(pid int, s *specs.Spec) error {
 	if len(offsets(s)) == 0 {
 		return nil
 	}

@@ -64,12 +64,12 @@ func (all Runtimes) Probe(ctx context.Context, name string) (version string, noT
 	if version, err = r.version(ctx, name); err != nil || name == GVisor {
 		return version, false, err // gVisor's clocks start with its kernel
 	}
-	return version, !r.knowsTime(ctx), nil
+	return version, !r.hasTimeNamespaces(ctx), nil
 }
 
-// knowsTime reports whether a runtime supports time namespaces, according to runc's command
+// hasTimeNamespaces reports whether a runtime supports time namespaces, according to runc's command
 // "features". A runtime without that command counts as one that doesn't.
-func (r Runtime) knowsTime(ctx context.Context) bool {
+func (r Runtime) hasTimeNamespaces(ctx context.Context) bool {
 	var features struct{ Linux struct{ Namespaces []string } }
 	said, err := r.command(ctx, r.Path, []string{"features"}).Output()
 	return err == nil && json.Unmarshal(said, &features) == nil && slices.Contains(features.Linux.Namespaces, "time")

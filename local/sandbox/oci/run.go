@@ -109,9 +109,9 @@ func (r Runtime) RunGVisor(ctx context.Context, box Box, prepare func(pid int) e
 		return 0, errors.Join(err, cmd.Wait())
 	}
 	if err := cmd.Wait(); err != nil {
-		return 0, &Refusal{said(out, time.Second), err}
+		return 0, &Refusal{firstLine(out, time.Second), err}
 	}
-	if text := said(out, readyWithin); text != strings.TrimSpace(agent.Ready) {
+	if text := firstLine(out, readyWithin); text != strings.TrimSpace(agent.Ready) {
 		return 0, &Refusal{text, errors.New("its agent didn't start to serve")}
 	}
 	return box.pid()
@@ -120,8 +120,8 @@ func (r Runtime) RunGVisor(ctx context.Context, box Box, prepare func(pid int) e
 // readyWithin bounds how long a new agent may take to serve. runsc returns while the agent starts.
 const readyWithin = 20 * time.Second
 
-// said returns the first line of output, or what came until the end or the timeout.
-func said(out *os.File, within time.Duration) string {
+// firstLine returns the first line of output, or what came until the end or the timeout.
+func firstLine(out *os.File, within time.Duration) string {
 	_ = out.SetReadDeadline(time.Now().Add(within))
 	var text []byte
 	var buf [1024]byte
@@ -145,7 +145,7 @@ func (r Runtime) Run(ctx context.Context, name string, box Box, check func(pid i
 	cmd := r.command(ctx, r.Path, append(flags, "create", "--bundle="+box.bundle(), "--pid-file="+box.pidFile(),
 		"--preserve-fds="+strconv.Itoa(len(box.Files)), box.ID))
 	cmd.ExtraFiles = box.Files
-	if err := complaint(cmd, filepath.Join(box.Dir, "said")); err != nil {
+	if err := runLogged(cmd, filepath.Join(box.Dir, "said")); err != nil {
 		return 0, err
 	}
 	if pid, err = box.pid(); err != nil {
@@ -154,12 +154,12 @@ func (r Runtime) Run(ctx context.Context, name string, box Box, check func(pid i
 	if err := check(pid); err != nil {
 		return 0, err
 	}
-	return pid, complaint(r.command(ctx, r.Path, append(flags, "start", box.ID)), filepath.Join(box.Dir, "said"))
+	return pid, runLogged(r.command(ctx, r.Path, append(flags, "start", box.ID)), filepath.Join(box.Dir, "said"))
 }
 
-// complaint runs a command. Its error contains the command's log, which goes through a file: a pipe
+// runLogged runs a command. Its error contains the command's log, which goes through a file: a pipe
 // would be held open by what the command leaves running.
-func complaint(cmd *exec.Cmd, at string) error {
+func runLogged(cmd *exec.Cmd, at string) error {
 	file, err := os.OpenFile(at, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return err

@@ -97,7 +97,7 @@ func TestBuildRoot(t *testing.T) {
 		t.Errorf("the agent: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "old")); err == nil {
-		t.Error("what was there before still is")
+		t.Error("an earlier file is still there")
 	}
 }
 
