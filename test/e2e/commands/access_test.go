@@ -71,7 +71,7 @@ func TestE2EAccessCommands(t *testing.T) {
 	if out := works(client, "run", "--env", "lab", "--", "echo", "mine"); out != "mine" {
 		t.Errorf("%q", out)
 	}
-	fails(`there is no environment "lab"`, other, "run", "--env", "lab", "--", "echo", "theirs")
+	fails(`environment "lab" doesn't exist`, other, "run", "--env", "lab", "--", "echo", "theirs")
 	fails("isn't there", other, "env", "delete", "lab")
 	fails("CONFLICT", other, "env", "put", "lab", "--pool-size", "2")
 	if out := works(other, "env", "list"); strings.Contains(out, "lab") {
@@ -111,7 +111,7 @@ func TestE2EAccessCommands(t *testing.T) {
 	if out := works(client, "env", "list"); !strings.Contains(out, "lab") {
 		t.Errorf("a token doesn't survive a restart: %s", out)
 	}
-	fails("there is no runner", grant, "runner", "cp", file, runner+":a.txt") // it is known, but its object went with the server
+	fails("doesn't exist: `rockpool runner list`", grant, "runner", "cp", file, runner+":a.txt") // it is known, but its object went with the server
 	works(admin, "token", "revoke", clientID)
 	fails("UNAUTHENTICATED", client, "env", "list")
 	fails("UNAUTHENTICATED", grant, "runner", "cp", file, runner+":a.txt")

@@ -181,7 +181,7 @@ func TestE2EExecutionsByLabel(t *testing.T) {
 	if out := b.Works(t, "exec", "cancel", "--label", user); !strings.Contains(out, x) || !strings.HasSuffix(out, "\ncancelled 1 execution\n") {
 		t.Error(out)
 	}
-	if out := b.Works(t, "exec", "cancel", x); !strings.Contains(out, "it had already ended: cancelled (CANCELLED)") || !strings.HasSuffix(out, "\ncancelled 0 executions\n") {
+	if out := b.Works(t, "exec", "cancel", x); !strings.Contains(out, "already ended: cancelled (CANCELLED)") || !strings.HasSuffix(out, "\ncancelled 0 executions\n") {
 		t.Error(out)
 	}
 	if out := b.Works(t, "exec", "show", x); !strings.Contains(out, user) || !strings.Contains(out, "CANCELLED") {

@@ -121,7 +121,7 @@ func TestE2ECopyFile(t *testing.T) {
 		{[]string{runner + ":a", runner + ":b"}, "RUNNER:PATH"},
 		{[]string{".", runner + ":"}, "-r"},
 		{[]string{runner + ":", "."}, "-r"},
-		{[]string{runner + ":nonesuch", "."}, "nonesuch isn't in runner"},
+		{[]string{runner + ":nonesuch", "."}, "nonesuch doesn't exist in runner"},
 		{[]string{runner + ":there", "nonesuch/"}, "isn't there"},
 		{[]string{runner + ":there", "nonesuch/x"}, "nonesuch"},
 		{[]string{"nonesuch", runner + ":"}, "nonesuch"},
@@ -192,7 +192,7 @@ func TestE2ECopySkipsLinks(t *testing.T) {
 	}
 	skipped := func(errs, link string, code int) {
 		t.Helper()
-		if want := "rockpool: " + link + " is skipped: it is a symbolic link\n"; code != 0 || errs != want {
+		if want := "rockpool: skipped " + link + ": it is a symbolic link\n"; code != 0 || errs != want {
 			t.Errorf("%d %q, not %q", code, errs, want)
 		}
 	}
