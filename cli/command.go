@@ -31,9 +31,9 @@ func stoppable() (context.Context, context.CancelFunc) {
 	return ctx, stop
 }
 
-// each calls do for every id, prints the results, and returns the errors joined. An id for which do
-// reports false doesn't exist, which is an error too.
-func each(s Streams, f output.Format, ids []string, done string, do func(ctx context.Context, id string) (bool, error)) error {
+// each calls do for every id, prints the results, and returns the errors joined. done is the column's
+// name. unchanged says why do reported false for an id, which is an error too.
+func each(s Streams, f output.Format, ids []string, done, unchanged string, do func(ctx context.Context, id string) (bool, error)) error {
 	ctx, stop := stoppable()
 	defer stop()
 	var all []map[string]any
@@ -45,7 +45,7 @@ func each(s Streams, f output.Format, ids []string, done string, do func(ctx con
 		case err != nil:
 			failed = append(failed, fmt.Errorf("%s: %w", id, err))
 		case !was:
-			failed = append(failed, fmt.Errorf("%s doesn't exist or has already ended", id))
+			failed = append(failed, fmt.Errorf("%s %s", id, unchanged))
 		}
 		all = append(all, map[string]any{"id": id, done: was && err == nil})
 		t.Rows = append(t.Rows, []string{id, map[bool]string{true: "yes", false: "no"}[was && err == nil]})

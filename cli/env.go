@@ -180,7 +180,7 @@ func (c *envDelete) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	return each(s, c.Format, c.IDs, "deleted", func(ctx context.Context, id string) (bool, error) {
+	return each(s, c.Format, c.IDs, "deleted", "doesn't exist", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.DeleteEnvironment(ctx, server, client.DeleteEnvironmentInput{Id: id, EndClaimed: &c.EndClaimed})
 		return err == nil && out.DeleteEnvironment.Deleted, err
 	})

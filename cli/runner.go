@@ -214,7 +214,7 @@ func (c *runnerRelease) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	return each(s, c.Format, c.IDs, "released", func(ctx context.Context, id string) (bool, error) {
+	return each(s, c.Format, c.IDs, "released", "doesn't exist, or isn't claimed any longer", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.ReleaseRunner(ctx, server, id)
 		return err == nil && out.ReleaseRunner.Released, err
 	})

@@ -155,7 +155,7 @@ func (c *tenantDelete) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	return each(s, c.Format, c.IDs, "deleted", func(ctx context.Context, id string) (bool, error) {
+	return each(s, c.Format, c.IDs, "deleted", "doesn't exist", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.DeleteTenant(ctx, server, id)
 		return err == nil && out.DeleteTenant.Deleted, err
 	})

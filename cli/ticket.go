@@ -253,7 +253,7 @@ func (c *ticketCancel) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	return each(s, c.Format, c.IDs, "cancelled", func(ctx context.Context, id string) (bool, error) {
+	return each(s, c.Format, c.IDs, "cancelled", "has already ended", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.CancelTicket(ctx, server, id)
 		if err != nil {
 			return false, err

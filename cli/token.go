@@ -160,7 +160,7 @@ func (c *tokenRevoke) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	return each(s, c.Format, c.IDs, "revoked", func(ctx context.Context, id string) (bool, error) {
+	return each(s, c.Format, c.IDs, "revoked", "has already ended", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.RevokeToken(ctx, server, id, &c.AlsoMade)
 		if err != nil {
 			return false, explainID(ctx, server, id, err)

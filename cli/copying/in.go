@@ -79,7 +79,7 @@ func (c *Copier) In(ctx context.Context, from, to string) error {
 // incomplete returns an error if files were left out.
 func (c *Copier) incomplete() error {
 	if c.leftOut > 0 {
-		return fmt.Errorf("%d files or directories couldn't be copied; the rest is copied", c.leftOut)
+		return fmt.Errorf("not copied: %d (the lines above say why); the rest is copied", c.leftOut)
 	}
 	return nil
 }

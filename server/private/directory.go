@@ -51,7 +51,7 @@ func newDirectory(ctx context.Context, c config.Config, say Sayer) (*directory, 
 
 // socket returns the path of the server's socket. Only the owner can enter the directory. The path
 // uses the directory's descriptor, because a socket's path is limited to 108 bytes.
-func (n *directory) socket() string { return fmt.Sprintf("/proc/self/fd/%d/api.sock", n.dir.Fd()) }
+func (d *directory) socket() string { return fmt.Sprintf("/proc/self/fd/%d/api.sock", d.dir.Fd()) }
 
 func configIn(c config.Config, path string) config.Config {
 	c.Data, c.OnStop = path, config.StopRemoves
@@ -134,36 +134,36 @@ func sweep(ctx context.Context, c config.Config, all string, say Sayer) error {
 
 // remove removes the directory, and the parent if it is then empty. It reports what it can't
 // remove. clean means that the server ended without leaving runners.
-func (n *directory) remove(ctx context.Context, clean bool, say Sayer) {
-	all, err := lockParent(ctx, filepath.Dir(n.dir.Name()), say)
+func (d *directory) remove(ctx context.Context, clean bool, say Sayer) {
+	all, err := lockParent(ctx, filepath.Dir(d.dir.Name()), say)
 	if err != nil {
-		n.reportRest(say, err)
+		d.reportRest(say, err)
 		return
 	}
 	defer all.Close()
-	n.empty(ctx, clean, say)
+	d.empty(ctx, clean, say)
 	_ = os.Remove(all.Name()) // fails if other servers use it
 }
 
-func (n *directory) reportRest(say Sayer, err error) {
-	say("a temporary server's files or runners couldn't be removed: %[2]v. %[1]s reportRest; the next temporary server tries again", n.config.Data, err)
+func (d *directory) reportRest(say Sayer, err error) {
+	say("a temporary server's files or runners couldn't be removed: %[2]v. %[1]s stays; the next temporary server tries again", d.config.Data, err)
 }
 
 // empty removes the directory with its runners and files. If a runner can't be removed, it keeps
 // everything for the next server and reports that.
-func (n *directory) empty(ctx context.Context, clean bool, say Sayer) {
-	defer n.dir.Close()
+func (d *directory) empty(ctx context.Context, clean bool, say Sayer) {
+	defer d.dir.Close()
 	var err error
 	if !clean {
-		err = server.New(n.config, zap.NewNop()).Discard(ctx)
+		err = server.New(d.config, zap.NewNop()).Discard(ctx)
 	}
 	if err == nil && os.Geteuid() != 0 {
-		err = local.RemoveImages(ctx, server.LocalDir(n.config.Data), server.ImageWorker)
+		err = local.RemoveImages(ctx, server.LocalDir(d.config.Data), server.ImageWorker)
 	}
 	if err == nil {
-		err = os.RemoveAll(n.config.Data)
+		err = os.RemoveAll(d.config.Data)
 	}
 	if err != nil {
-		n.reportRest(say, err)
+		d.reportRest(say, err)
 	}
 }

@@ -72,7 +72,7 @@ func TestE2EAccessCommands(t *testing.T) {
 		t.Errorf("%q", out)
 	}
 	fails(`environment "lab" doesn't exist`, other, "run", "--env", "lab", "--", "echo", "theirs")
-	fails("isn't there", other, "env", "delete", "lab")
+	fails("doesn't exist", other, "env", "delete", "lab")
 	fails("CONFLICT", other, "env", "put", "lab", "--pool-size", "2")
 	if out := works(other, "env", "list"); strings.Contains(out, "lab") {
 		t.Errorf("another tenant sees it: %s", out)
@@ -96,7 +96,7 @@ func TestE2EAccessCommands(t *testing.T) {
 	fails("FORBIDDEN", client, "token", "create", "t", "--role", "OBSERVER")
 
 	runner = works(client, "runner", "claim", "lab")
-	fails("isn't there", other, "runner", "release", runner)
+	fails("doesn't exist", other, "runner", "release", runner)
 	grant := as(works(client, "token", "grant", "--runner", runner, "--right", "FILES_WRITE", "--right", "FILES_READ"))
 	file := filepath.Join(t.TempDir(), "a.txt")
 	if err := os.WriteFile(file, []byte("a"), 0o600); err != nil {
