@@ -11,7 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// execute runs a command as the program does.
+// execute runs a command like the program.
 func execute(in io.Reader, out, errs io.Writer, arguments ...string) int {
 	return Execute(&struct{ Commands }{}, "", arguments, Streams{In: in, Out: out, Err: errs}, kong.Bind(Private{}))
 }

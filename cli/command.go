@@ -31,8 +31,8 @@ func stoppable() (context.Context, context.CancelFunc) {
 	return ctx, stop
 }
 
-// each calls do for every id, prints the results, and returns the errors joined. done is the column's
-// name. unchanged says why do reported false for an id, which is an error too.
+// each calls do for every id, prints the results, and returns the errors joined. The column of the
+// table is named done. An id for which do reports false is an error with the text unchanged.
 func each(s Streams, f output.Format, ids []string, done, unchanged string, do func(ctx context.Context, id string) (bool, error)) error {
 	ctx, stop := stoppable()
 	defer stop()

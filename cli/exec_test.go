@@ -23,7 +23,7 @@ func withRunners(t *testing.T) *server {
 	return s
 }
 
-// inside runs a command line, whose end may be a program.
+// inside runs a command line, which may end with a program after --.
 func (s *server) inside(in string, arguments ...string) (out, errs string, code int) {
 	s.t.Helper()
 	var stdout, stderr bytes.Buffer

@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/language"
 )
 
-// listed are Rockpool's own languages as the API lists them, where these environments are there.
+// listed returns Rockpool's own languages as the API lists them on a server with these environments.
 func listed(environments ...string) (all []client.Language) {
 	for _, r := range language.Default().All() {
 		l := client.Language{Id: r.ID, Name: r.Name, Aliases: r.Aliases, Extensions: r.Extensions, FileName: r.FileName, Build: r.Build, Run: r.Run, Image: r.Image}

@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// spoken are languages whose commands the fake cluster knows.
+// spoken returns languages whose commands the fake cluster knows.
 func spoken() *language.Set {
 	return language.Of(
 		language.Recipe{ID: "said", Name: "Said", Extensions: []string{".said"}, FileName: "a.said", Run: []string{"echo", "ran", "{file}", "{args}"},

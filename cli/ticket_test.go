@@ -11,7 +11,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// waiting returns a server on which claims in environment a wait, and lets one of them have a runner.
+// waiting returns a server on which claims of environment a wait, and a function that gives a
+// runner to one of them.
 func waiting(t *testing.T) (s *server, serve func()) {
 	s = newServer(t)
 	s.works("env", "put", "a", "--pool-size", "1")

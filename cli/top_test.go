@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// busy has an execution run in an environment, and returns its id.
+// busy starts an execution in an environment and returns its id.
 func (s *server) busy(environment string) string {
 	s.t.Helper()
 	size, patience := 1, 60

@@ -22,7 +22,7 @@ import (
 	"github.com/rockpool/rockpool/server/signin"
 )
 
-// gone is an audit log's store that takes nothing any more.
+// gone is a store that can no longer store audit entries.
 type gone struct{ audit.Store }
 
 func (gone) AppendAudit(context.Context, []store.AuditRow) error { return errors.New("it is away") }

@@ -14,11 +14,12 @@ const maxHead = 16 << 10
 
 // Maximum memory of one connection and one operation, times 4: each kind may use a quarter of the memory.
 //
-//   - A connection takes about 30 KiB for its goroutine and buffers, and 26 KiB for the largest head. All connections share
-//     their quarter.
-//   - An operation takes up to 112 KiB of body, document, fields and response that aren't charged otherwise, and its goroutine.
-//     An upload has a buffer of 64 KiB instead of most of these. A subscription of a stalled reader takes twice
-//     transport.DefaultBudget. The operations and subscriptions of one peer share their quarter.
+//   - A connection takes about 30 KiB for its goroutine and buffers, and 26 KiB for the largest head.
+//     All connections share their quarter.
+//   - An operation takes a goroutine, and up to 112 KiB of body, document, fields and response that
+//     aren't charged otherwise. An upload has a buffer of 64 KiB instead of most of these. A
+//     subscription of a stalled reader takes twice transport.DefaultBudget. The operations and
+//     subscriptions of one peer share their quarter.
 const (
 	defaultBodyMemory  = 1 << 30
 	MemoryOfConnection = 4 * 64 << 10

@@ -104,7 +104,7 @@ func TestListenWaitsForAnAddressInUse(t *testing.T) {
 	})
 }
 
-// An ailing listener fails with each error once, and then has connections.
+// An ailing is a listener that fails once with each error and then returns connections.
 type ailing struct {
 	net.Listener
 	errs []error

@@ -17,9 +17,9 @@ import (
 // memory that only the kernel counts: cached files, sockets, the start of child processes.
 const GoShare = 90
 
-// serverMemory returns the server's memory in bytes: the smallest limit of its cgroup and the
-// groups above it (then grouped is true), or else the machine's memory. err says why the cgroup's
-// limit can't be read; bytes is valid even then.
+// serverMemory returns the server's memory in bytes. If its cgroup or a group above it has a limit,
+// that is the smallest such limit, and grouped is true. Otherwise it is the machine's memory. err
+// says why the cgroup's limit can't be read; bytes is valid even then.
 func serverMemory() (bytes int64, grouped bool, err error) {
 	bytes = math.MaxInt64
 	if machine, err := memlimit.FromSystem(); err == nil {
@@ -96,9 +96,9 @@ const (
 	mostPause   = 24 // checks: two minutes, as Go's own interval
 )
 
-// due reports whether memory should be returned now. It reports true in two cases:
-// the process holds much more than the heap's goal; or it holds much more than before
-// and allocates little, so that no collection will come soon.
+// due reports whether memory should be returned now. One reason is that the process holds much more
+// than the heap's goal. The other is that it holds much more than before and allocates little, so Go
+// won't collect garbage soon.
 func (r *returner) due(now memoryReading) bool {
 	added := now.allocated - r.last.allocated
 	r.last = now

@@ -93,7 +93,7 @@ func TestRunReturnsMemoryToTheSystem(t *testing.T) {
 	wait.For(t, "the memory is given back", func() bool { return readMemory().held <= before+before/2+SpareMemory })
 }
 
-// burst uses so much memory, and leaves it.
+// burst allocates memory and leaves it as garbage.
 func burst(bytes int) {
 	for range 4 {
 		part := make([]byte, bytes/4)

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A door is a server that answers as one does.
+// A door is a fake server with an MCP endpoint.
 type door struct {
 	mu      sync.Mutex
 	opened  int    // sessions
@@ -68,7 +68,7 @@ func (d *door) forget() {
 	d.session = ""
 }
 
-// A client is what the bridge serves.
+// A client is a fake MCP client of the bridge.
 type client struct {
 	t     *testing.T
 	in    *io.PipeWriter
@@ -306,7 +306,7 @@ func TestCallsWaitForTheClientsSession(t *testing.T) {
 	}
 }
 
-// waitsToReopen reports whether a call waits until it may open a session.
+// waitsToReopen reports whether a call waits for the right to open a session.
 func waitsToReopen() bool {
 	stacks := make([]byte, 1<<20)
 	for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {

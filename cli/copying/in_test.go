@@ -24,7 +24,7 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// A receiver takes uploads, and breaks the first few in the middle.
+// A receiver accepts uploads and breaks the first few in the middle.
 type receiver struct {
 	cut      atomic.Int64
 	attempts atomic.Int64
@@ -88,7 +88,7 @@ func TestUploadsRestartWherePossible(t *testing.T) {
 		{"a file that grows", io.NewSectionReader(file, 0, 300_000), 200_000, 0, 1, "grew"},
 		{"a disk that fails", iotest.ErrReader(errors.New("bad block")), 200, 0, 1, "bad block"},
 	} {
-		// Each has a receiver of its own: a request that broke may reach it late.
+		// Each test has its own receiver: a broken request may arrive late.
 		took := &receiver{}
 		took.cut.Store(test.cut)
 		server := httptest.NewUnstartedServer(took)
@@ -108,7 +108,7 @@ func TestUploadsRestartWherePossible(t *testing.T) {
 	}
 }
 
-// starting calls start at the first line that is written to it.
+// A starting is a writer that calls start when the first line is written to it.
 type starting struct {
 	start func()
 	text  string
@@ -122,8 +122,8 @@ func (s *starting) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// refusing returns a socket that refuses connections, until the first line is written to errs:
-// handler serves it then.
+// refusing returns a socket that refuses connections until the first line is written to errs.
+// Afterwards handler serves it.
 func refusing(t *testing.T, handler http.HandlerFunc) (socket string, errs *starting) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "s")

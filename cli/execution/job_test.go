@@ -19,8 +19,7 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// A fakeServer answers what a job asks, and breaks every connection that it
-// can.
+// A fakeServer serves a job's requests and breaks every connection that it can.
 type fakeServer struct {
 	output []byte // what the program prints
 	exit   int

@@ -130,9 +130,9 @@ func Lines(text string) string {
 	return strings.Join(all, "\n")
 }
 
-// Escape escapes the characters that JSON allows unescaped but that control a terminal or mislead a
-// reader. controls reports whether the text has control characters other than line ends and tabs,
-// escaped or not.
+// Escape escapes characters that JSON allows unescaped, but that control a terminal or mislead a
+// reader. controls reports whether the text has control characters, escaped or not. Line ends and
+// tabs don't count.
 func Escape(text []byte) (escaped []byte, controls bool) {
 	for i := 0; i < len(text); i++ {
 		size := 1

@@ -3,9 +3,9 @@
 // the prober.
 //
 // An attack says what runs in the runner, which output shows that it was stopped, and which defence
-// stops it. After every attack, the package also checks the outside: the server and a neighbour
-// respond, no output contains the machine's secret, the files around the secret are unchanged, and
-// nothing of the runner remains.
+// stops it. After every attack, the package also checks the outside. The server and a neighbour must
+// respond. No output may contain the machine's secret, and the files around it must be unchanged.
+// Nothing of the runner may remain.
 package attack
 
 import (
@@ -158,8 +158,8 @@ func (a Attack) In(tier runtime.Isolation) bool {
 	return a.Tiers == nil || slices.Contains(a.Tiers, tier)
 }
 
-// Harmless reports whether the attack changes only its runner even if it succeeds and the runner
-// has the machine's own files: it doesn't run as root and doesn't upload to such files.
+// Harmless reports whether the attack changes only its runner, even if it succeeds and the runner has
+// the machine's own files. A harmless attack doesn't run as root and doesn't upload to such files.
 func (a Attack) Harmless() bool {
 	return !slices.ContainsFunc(a.Steps, func(s Step) bool {
 		return s.root || s.kind == images || s.kind == uploads && a.Name != uploadThroughLink

@@ -22,7 +22,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// running returns a log in a file that is written until the test ends.
+// running returns a log in a file, and writes it until the test ends.
 func running(t *testing.T) (l *Log, path string, end func()) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "access.log")

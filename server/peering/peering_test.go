@@ -24,7 +24,7 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-// answering has a listener's connections answered with a word, the client's address, and what comes.
+// answering responds to a listener's connections with a word, the client's address, and the received bytes.
 func answering(t *testing.T, l net.Listener, word string) {
 	t.Helper()
 	done := make(chan struct{})
@@ -50,7 +50,8 @@ func answering(t *testing.T, l net.Listener, word string) {
 	})
 }
 
-// ask connects, sends text and its end, and returns who answered, for whom, and what came back.
+// ask connects, sends text and its end, and returns which server responded, whether it saw the client's
+// address, and the response.
 func ask(t *testing.T, address, text string) (word string, mine bool, back string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -153,7 +154,7 @@ func TestOnlyServersForwardConnections(t *testing.T) {
 	}
 }
 
-// recording is a listener that keeps what it accepts.
+// A recording is a listener that keeps its accepted connections.
 type recording struct {
 	net.Listener
 	accepted chan net.Conn

@@ -15,8 +15,8 @@ import (
 	"github.com/rockpool/rockpool/test/tlstest"
 )
 
-// renewed returns certificates whose files are those behind a symbolic link, as certbot and
-// Kubernetes lay them out, and what they log.
+// renewed returns certificates whose files are behind a symbolic link, as with certbot and Kubernetes,
+// and their log.
 func renewed(t *testing.T) (c *Certificates, dir string, logs *observer.ObservedLogs) {
 	t.Helper()
 	dir = t.TempDir()
@@ -30,7 +30,7 @@ func renewed(t *testing.T) (c *Certificates, dir string, logs *observer.Observed
 	return c, dir, logs
 }
 
-// put makes a directory with a certificate for a name.
+// put creates a directory with a certificate for a name.
 func put(t *testing.T, dir, name string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
@@ -39,7 +39,7 @@ func put(t *testing.T, dir, name string) {
 	tlstest.New(t).Write(t, filepath.Join(dir, name), name)
 }
 
-// link lets live lead to a directory from now on.
+// link changes the symbolic link live to a directory.
 func link(t *testing.T, dir, name string) {
 	t.Helper()
 	if err := os.Symlink(name, filepath.Join(dir, "next")); err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Types of HTTP/2's frames, and what they say. See RFC 9113.
+// Types and flags of HTTP/2 frames; see RFC 9113.
 const (
 	headersFrame, resetFrame, settingsFrame, goAwayFrame = 1, 3, 4, 7
 	maxConcurrentStreams                                 = 3

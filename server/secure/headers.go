@@ -12,10 +12,10 @@ const policy = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-a
 // transport makes browsers use only TLS, for a year.
 const transport = "max-age=31536000"
 
-// Headers returns a handler that sets headers that restrict browsers on each response of next,
-// which may replace them. encrypted reports whether a request arrived through TLS, at this server
-// or at its proxy. If so, browsers must use only TLS afterwards. Loopback names are an exception,
-// because the rule would apply to the servers on all other ports.
+// Headers returns a handler that adds headers to each response of next. They restrict browsers, and
+// next may replace them. encrypted reports whether a request used TLS to this server or to its
+// proxy. If so, browsers must use only TLS afterwards. Loopback names are an exception, because the
+// rule would also apply to servers on all other ports.
 func Headers(encrypted func(r *http.Request) bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()

@@ -27,14 +27,14 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A bed is a server by TLS, as package server composes one.
+// A bed is a TLS server, assembled as in package server.
 type bed struct {
 	authority *tlstest.Authority
 	address   string
 	peers     *peers.Peers
 }
 
-// A setup is what a test changes of a bed.
+// A setup has a test's changes to a bed.
 type setup struct {
 	files         Files
 	bounds        peers.Bounds
@@ -80,7 +80,7 @@ func serve(t *testing.T, s setup, handler http.Handler) bed {
 	return b
 }
 
-// client returns one of HTTP/2, or of HTTP/1 alone.
+// client returns a client of HTTP/2, or only of HTTP/1.
 func (b bed) client(t *testing.T, http2 bool, change func(*tls.Config)) *http.Client {
 	t.Helper()
 	config := &tls.Config{RootCAs: b.authority.Pool}
@@ -92,7 +92,7 @@ func (b bed) client(t *testing.T, http2 bool, change func(*tls.Config)) *http.Cl
 	return &http.Client{Transport: transport, Timeout: wait.Limit}
 }
 
-// dial returns a connection by TLS that has agreed on a protocol; "" for none.
+// dial returns a TLS connection that has negotiated a protocol; "" for none.
 func (b bed) dial(t *testing.T, protocol string) *tls.Conn {
 	t.Helper()
 	config := &tls.Config{RootCAs: b.authority.Pool}
@@ -134,7 +134,7 @@ func TestBothProtocolsAreSpoken(t *testing.T) {
 				t.Errorf("HTTP/2 %t: %q", http2, text)
 			}
 		}
-		// What would end a connection of HTTP/1 is any content of HTTP/2.
+		// This content would end a connection of HTTP/1. For HTTP/2 it is valid.
 		long := strings.Repeat("\r\n\r\nPOST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 10_000)
 		response, err := c.Post("https://"+b.address+"/", "text/plain", strings.NewReader(long))
 		if err != nil {
@@ -182,7 +182,7 @@ func TestCertificatesOfClients(t *testing.T) {
 		c := b.client(t, true, func(config *tls.Config) {
 			if test.shows {
 				cert := test.by.Client(t, "client")
-				// Else the client leaves out what the server wouldn't take.
+				// Otherwise the client omits a certificate that the server wouldn't accept.
 				config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
 			}
 		})
@@ -413,7 +413,7 @@ func TestCloseSendsCloseNotify(t *testing.T) {
 	}
 }
 
-// A tapped is a connection whose reads are seen.
+// A tapped is a connection whose reads a test can inspect.
 type tapped struct {
 	net.Conn
 	reader io.Reader

@@ -19,7 +19,7 @@ import (
 	"github.com/rockpool/rockpool/test/tlstest"
 )
 
-// A queued is a connection whose writes don't wait.
+// A queued is a connection whose writes don't block.
 type queued struct {
 	net.Conn
 	written chan []byte
@@ -30,8 +30,7 @@ func (q *queued) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// speak serves one request by HTTP/2 in a bubble, and returns how its stream ended and after what
-// time.
+// speak serves one HTTP/2 request in a synctest bubble, and returns how its stream ended and when.
 func speak(t *testing.T, window uint32, handle http.HandlerFunc) (code http2.ErrCode, took time.Duration) {
 	t.Helper()
 	authority := tlstest.New(t) // valid at the test's time
@@ -107,7 +106,7 @@ func TestSlowHTTP2HandlersAreNotAborted(t *testing.T) {
 	})
 }
 
-// ask asks for an answer, takes so many bytes of it, and returns how its stream ended.
+// ask sends a request, reads some bytes of the response, and returns how the stream ended.
 func ask(conn *tls.Conn, window uint32) (http2.ErrCode, error) {
 	if err := conn.Handshake(); err != nil {
 		return 0, err

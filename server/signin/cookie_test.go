@@ -64,7 +64,7 @@ func TestOnlyOwnPagesUseASession(t *testing.T) {
 			t.Errorf("%s: %q %v", test.name, secret, found)
 		}
 
-		// To sign out takes the same, and a POST.
+		// Signing out requires the same, and a POST.
 		s := public(own)
 		sessions := s.options.Sessions.(*memory)
 		sessions.open["secret"] = Identity{}

@@ -4,8 +4,8 @@
 //
 // It guarantees:
 //
-//   - A session begins only with an ID token that the provider signed for this client and this attempt, and whose claims have a
-//     role and a tenant.
+//   - A session begins only with an ID token that the provider signed for this client and this
+//     attempt, and whose claims have a role and a tenant.
 //   - An attempt can be completed once, within ten minutes, and only in the browser in which it started.
 //   - Each sign-in creates a new session and ends the browser's previous one.
 //   - No page of another origin can use a session (see Secret).

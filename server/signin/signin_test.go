@@ -215,7 +215,7 @@ func TestReturnIsAPathOfThisServer(t *testing.T) {
 
 var regexpState = regexp.MustCompile(`state=[A-Z0-9]+`)
 
-// begin begins a sign-in and returns the callback's address, before the browser opens it.
+// begin begins a sign-in and returns the callback's URL, which the browser hasn't opened yet.
 func begin(t *testing.T, s *site, f *fake, b *browser) string {
 	t.Helper()
 	follow := b.client.CheckRedirect
@@ -248,7 +248,7 @@ func TestAnAttemptIsCompletedOnceInItsBrowser(t *testing.T) {
 		t.Errorf("the provider was asked for %d tokens", f.asked)
 	}
 
-	// The same callback again, with the cookie that the browser deleted.
+	// The same callback again, with the deleted cookie.
 	attempt := attacker.cookies(s.url)["rockpool-signin"]
 	if v := attacker.visit(callback); v.text != "the page /runners" {
 		t.Fatalf("%d %s", v.status, v.text)
@@ -261,7 +261,7 @@ func TestAnAttemptIsCompletedOnceInItsBrowser(t *testing.T) {
 		t.Errorf("a replayed callback: %d, asked %d times: %s", v.status, f.asked, v.text)
 	}
 
-	// A cookie that was changed, or is none of this server's.
+	// A changed cookie, and a cookie of another server.
 	state := strings.TrimPrefix(regexpState.FindString(callback), "state=")
 	for _, cookie := range []string{"", "x", attempt[:len(attempt)-2] + "AA", base64.RawURLEncoding.EncodeToString([]byte(`{"State":"` + state + `","Expires":"2999-01-01T00:00:00Z"}`))} {
 		if v := newBrowser(t).send(http.MethodGet, callback, nil, "Cookie", "rockpool-signin="+cookie); v.status != http.StatusBadRequest {

@@ -1,7 +1,7 @@
 // Command release lists the third-party components of a release: it writes a bill of materials
-// (CycloneDX) and the texts of the licences. It reads the build itself, so that neither can differ
-// from the programs: the build information in the binaries, the dashboard's lock file, and the
-// versions of the C library and compiler. It fails if the licence of a component is unknown.
+// (CycloneDX) and the texts of the licences. It reads the build information in the binaries, the
+// dashboard's lock file, and the versions of the C library and compiler, so neither can differ from
+// the programs. It fails if the licence of a component is unknown.
 //
 //	release -source DIR -version V -time RFC3339 -glibc V -gcc V -node V -sbom FILE -licences FILE BINARY...
 package main
