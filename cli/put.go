@@ -49,7 +49,7 @@ type envPut struct {
 
 // Help returns the description and examples for --help.
 func (*envPut) Help() string {
-	return `Settings that you don't give keep their stored value; in a new environment they get the default in brackets. Flags
+	return `Settings that you don't give keep their stored value; a new environment gets the default in parentheses. Flags
 take precedence over the file. An empty list in a file clears the stored list, as --no-variables and --no-ports do.
 Idle runners of the old revision are replaced; claimed runners aren't affected.
 
