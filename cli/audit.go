@@ -141,15 +141,15 @@ const followEvery = time.Second
 func (r *auditReader) follow(ctx context.Context, errs io.Writer) error {
 	again := time.NewTicker(followEvery)
 	defer again.Stop()
-	for said := ""; ; {
+	for printed := ""; ; {
 		now := ""
 		if r.missing != nil {
 			now = r.missing.Error()
 		}
-		if now != "" && said == "" {
+		if now != "" && printed == "" {
 			_, _ = fmt.Fprintf(errs, "rockpool: %s\n", output.Plain(now))
 		}
-		said = now
+		printed = now
 		select {
 		case <-again.C:
 		case <-ctx.Done():

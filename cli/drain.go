@@ -106,7 +106,7 @@ func (c *drainCommand) wait(ctx context.Context, s Streams, server client.Sender
 	}
 	again := time.NewTicker(drainEvery)
 	defer again.Stop()
-	for said := ""; ; {
+	for printed := ""; ; {
 		out, err := client.GetCluster(ctx, server)
 		if err != nil {
 			return last, nil, err
@@ -118,8 +118,8 @@ func (c *drainCommand) wait(ctx context.Context, s Streams, server client.Sender
 		case drained(now):
 			return last, nil, nil
 		}
-		if text := remaining(last.Draining); text != said {
-			said = text
+		if text := remaining(last.Draining); text != printed {
+			printed = text
 			_, _ = fmt.Fprintf(s.Err, "rockpool: %s\n", text)
 		}
 		select {

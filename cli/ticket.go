@@ -163,17 +163,17 @@ func (c *ticketWatch) Run(s Streams) error {
 
 // A ticketView prints a ticket's changes.
 type ticketView struct {
-	out    io.Writer
-	json   bool
-	status *status
-	said   string
+	out     io.Writer
+	json    bool
+	status  *status
+	printed string
 }
 
 // show prints the ticket if it changed. done reports that it no longer waits; err says why it has no runner.
 func (v *ticketView) show(t client.Ticket) (done bool, err error) {
 	waits := t.State == client.TicketStateWaiting
-	if now := string(t.State) + position(t); now != v.said {
-		v.said = now
+	if now := string(t.State) + position(t); now != v.printed {
+		v.printed = now
 		if v.json {
 			if err := output.JSONLine(v.out, t); err != nil {
 				return true, err

@@ -35,7 +35,7 @@ func reportWaiting(errs io.Writer, subject string, do func(report func(error)) e
 	began := time.Now()
 	update := time.NewTicker(nextWord)
 	defer update.Stop()
-	for said, why := "", ""; ; {
+	for printed, why := "", ""; ; {
 		select {
 		case err := <-done:
 			return err
@@ -46,11 +46,11 @@ func reportWaiting(errs io.Writer, subject string, do func(report func(error)) e
 				why = "no response yet about " + subject + "; waiting (Ctrl-C stops)"
 			}
 		}
-		if why != said {
+		if why != printed {
 			line.end()
 			_, _ = fmt.Fprintln(errs, "rockpool: "+output.Plain(why))
 		}
-		if said = why; why != "" && line.terminal {
+		if printed = why; why != "" && line.terminal {
 			line.say(fmt.Sprintf("waiting for %d s", int(time.Since(began).Seconds())))
 		}
 	}

@@ -302,8 +302,8 @@ func linked(name string) bool {
 	return err == nil
 }
 
-// Came implements [attack.Outside].
-func (m *attackMachine) Came(text string) bool { return m.around.Came(text) }
+// Received implements [attack.Outside].
+func (m *attackMachine) Received(text string) bool { return m.around.Received(text) }
 
 // Addresses implements [attack.Outside].
 func (m *attackMachine) Addresses(runner string) (v4, v6 string) {

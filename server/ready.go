@@ -28,7 +28,7 @@ func announce(ctx context.Context, eng *engine.Engine, url string, out io.Writer
 	}
 	pools := map[runtime.EnvironmentID]runtime.PoolStatus{}
 	late := time.After(sayAfter)
-	isLate, said := false, ""
+	isLate, printed := false, ""
 	for {
 		select {
 		case status, ok := <-changes:
@@ -47,9 +47,9 @@ func announce(ctx context.Context, eng *engine.Engine, url string, out io.Writer
 			_, err := fmt.Fprintln(out, readyLine(os.Args[0], url, eng.Environments()))
 			return err
 		}
-		if reason := reasons(pools); isLate && reason != said {
+		if reason := reasons(pools); isLate && reason != printed {
 			_, _ = fmt.Fprintln(out, "rockpool can't start runners yet:", reason)
-			said = reason
+			printed = reason
 		}
 	}
 }

@@ -260,12 +260,12 @@ func (c *Copier) stream(ctx context.Context, content io.Reader, size int64, to, 
 // persist repeats an attempt while again allows it: after a broken connection, or while the server
 // is at a limit. It also waits for a restarting server, because the server has responded before.
 func (c *Copier) persist(ctx context.Context, again func(error) bool, attempt func() error) error {
-	said := false
+	reported := false
 	err := client.Persist(ctx, connection.Patience, func(err error) bool {
 		retry := again(err)
 		answered := (*client.Error)(nil)
-		if retry && !said && ctx.Err() == nil && !errors.As(err, &answered) {
-			said = true
+		if retry && !reported && ctx.Err() == nil && !errors.As(err, &answered) {
+			reported = true
 			c.progress.end()
 			_, _ = fmt.Fprintf(c.Stderr, "rockpool: the connection broke; trying to reconnect for %v (Ctrl-C stops)\n", connection.Patience)
 		}

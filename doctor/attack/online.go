@@ -69,8 +69,8 @@ func all(network string, addresses ...string) (places []string) {
 // kernel can only drop packets, as Debian's.
 const unreached = "(ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|EACCES|silence)"
 
-// ask returns a step that contacts addresses. Each one may stay silent for 10 seconds.
-func ask(places ...string) Step { return probe(append([]string{"ask"}, places...)...).within(30) }
+// contact returns a step that contacts addresses. Each one may stay silent for 10 seconds.
+func contact(places ...string) Step { return probe(append([]string{"ask"}, places...)...).within(30) }
 
 // refused returns an attack that contacts denied addresses. A public address must respond, which
 // shows that the network works; the others must not.
@@ -78,14 +78,14 @@ func refused(name, tries string, by Defence, places ...string) Attack {
 	lines := fmt.Sprintf("^tcp \\S+ answered\n(\\S+ \\S+ %s\n){%d}=> EXITED 0", unreached, len(places))
 	return Attack{
 		Name: name, Class: Network, Defence: by, Tries: tries, Reach: Open, Tiers: shared, Gentle: true,
-		Steps: []Step{ask(append([]string{at("tcp", world.Public4)}, places...)...)}, Held: lines,
+		Steps: []Step{contact(append([]string{at("tcp", world.Public4)}, places...)...)}, Held: lines,
 	}
 }
 
 // silent returns an attack that sends datagrams. They must not arrive, while a datagram sent after them does.
 func silent(name, tries string, by Defence, sends ...Step) Attack {
 	a := Attack{Name: name, Class: Network, Defence: by, Tries: tries, Reach: Open, Tiers: shared, Gentle: true}
-	a.Steps = append(slices.Clone(sends), ask(at("udp", world.Public4), at("udp", world.Public6)))
+	a.Steps = append(slices.Clone(sends), contact(at("udp", world.Public4), at("udp", world.Public6)))
 	for _, s := range sends {
 		const text = 3 // index of the text in the prober's arguments
 		a.Steps = append(a.Steps, heard(s.command[text]))
@@ -118,7 +118,7 @@ func online() []Attack {
 		{
 			// Its hardware address isn't announced, so nothing can refuse the connection immediately.
 			Name: "the machine's link-local address", Class: Network, Defence: Machine, Tries: "to reach the machine at its link-local address", Reach: Open, Tiers: shared, Gentle: true,
-			Steps: []Step{ask(at("tcp", "fe80::72:70ff:fe00:1%eth0"))}, Held: "^tcp \\S+ " + unreached + "\n=> EXITED 0",
+			Steps: []Step{contact(at("tcp", "fe80::72:70ff:fe00:1%eth0"))}, Held: "^tcp \\S+ " + unreached + "\n=> EXITED 0",
 		},
 		{
 			Name: "raw packets", Class: Network, Defence: Filter, Tries: "to send raw packets, such as forged ARP replies", Reach: Open, Tiers: shared, Gentle: true,
@@ -138,8 +138,8 @@ func online() []Attack {
 			Name: "another runner, online", Class: Network, Defence: Runners, Tries: "to reach a port in another runner with network access", Reach: Open, Tiers: shared,
 			Steps: []Step{
 				probe("serve", "7777", "50").inOther().behind(),
-				ask(at("tcp", "127.0.0.1")).inOther(),
-				ask(at("tcp", world.Public4), "tcp/{other4}:7777", "tcp/[{other6}]:7777", "udp/{other4}:7777", "mapped/{other4}:7777"),
+				contact(at("tcp", "127.0.0.1")).inOther(),
+				contact(at("tcp", world.Public4), "tcp/{other4}:7777", "tcp/[{other6}]:7777", "udp/{other4}:7777", "mapped/{other4}:7777"),
 			},
 			Held: "^listening done\n=> \ntcp \\S+ answered\n=> EXITED 0\ntcp \\S+ answered\n(\\S+ \\S+ " + unreached + "\n){4}=> EXITED 0",
 		},
@@ -166,19 +166,19 @@ func named() []Attack {
 	return []Attack{
 		{
 			Name: "names that resolve to denied addresses", Class: Network, Defence: Rebinding, Tries: "to reach private networks through allowed names", Reach: Named, Tiers: shared, Gentle: true,
-			Steps: []Step{ask(append([]string{at("tcp", "public.example")}, leading...)...)},
+			Steps: []Step{contact(append([]string{at("tcp", "public.example")}, leading...)...)},
 			Held:  fmt.Sprintf("^tcp \\S+ answered\n%s{%d}=> EXITED 0", unknown, len(leading)),
 		},
 		{
 			Name: "addresses that aren't allowed", Class: Network, Defence: Narrowed, Tries: "to reach public addresses that the environment doesn't allow", Reach: Named, Tiers: shared, Gentle: true,
-			Steps: []Step{ask(at("tcp", "public.example"), at("tcp", world.Other4), at("tcp", world.Public6), at("udp", world.Other4))},
+			Steps: []Step{contact(at("tcp", "public.example"), at("tcp", world.Other4), at("tcp", world.Public6), at("udp", world.Other4))},
 			Held:  "^tcp \\S+ answered\n(\\S+ \\S+ " + unreached + "\n){3}=> EXITED 0",
 		},
 		{
 			Name: "another name server", Class: Network, Defence: Narrowed, Tries: "to tunnel data out through name resolution", Reach: Named, Tiers: shared, Gentle: true,
 			Steps: []Step{
-				ask(at("tcp", "public.example"), "udp/"+world.Resolver+":53", "tcp/"+world.Resolver+":53", "tcp/"+world.Resolver+":853", "udp/"+world.Resolver+":853"),
-				ask(at("tcp", "secret.tunnel.example")), heard("asked secret.tunnel.example"),
+				contact(at("tcp", "public.example"), "udp/"+world.Resolver+":53", "tcp/"+world.Resolver+":53", "tcp/"+world.Resolver+":853", "udp/"+world.Resolver+":853"),
+				contact(at("tcp", "secret.tunnel.example")), heard("asked secret.tunnel.example"),
 			},
 			Held: "^tcp \\S+ answered\n(\\S+ \\S+ " + unreached + "\n){4}=> EXITED 0\n" + unknown + "=> EXITED 0\n=> nothing came\n",
 		},
@@ -197,7 +197,7 @@ func named() []Attack {
 		{
 			Name: "an exposed port of the previous runner", Class: Network, Defence: OwnNetwork, Tries: "to keep the exposed port of the next runner", Reach: Exposed, Tiers: shared,
 			Steps: []Step{
-				probe("serve", exposedPort, "50").behind(), next(), ask("tcp/127.0.0.1:" + exposedPort), probe("serve", exposedPort, "1"),
+				probe("serve", exposedPort, "50").behind(), next(), contact("tcp/127.0.0.1:" + exposedPort), probe("serve", exposedPort, "1"),
 			},
 			Held: "^listening done\n=> \n=> next\ntcp \\S+ ECONNREFUSED\n=> EXITED 0\nlistening done\n=> EXITED 0",
 		},

@@ -24,9 +24,9 @@ type Outside interface {
 	Changed() []string
 	// Garble sends bytes to the socket of a runner's agent. It ends early if the agent closes the connection.
 	Garble(ctx context.Context, runner string, bytes []byte) error
-	// Came reports whether a datagram with this text arrived anywhere, or ("asked x.example")
+	// Received reports whether a datagram with this text arrived anywhere, or ("asked x.example")
 	// whether a name was queried.
-	Came(text string) bool
+	Received(text string) bool
 	// Addresses returns the addresses of a runner with network access.
 	Addresses(runner string) (v4, v6 string)
 }

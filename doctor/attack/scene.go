@@ -108,7 +108,7 @@ func (s *scene) do(ctx context.Context, step Step) (string, error) {
 	}
 	switch step.kind {
 	case hears:
-		if s.Outside.Came(step.text) {
+		if s.Outside.Received(step.text) {
 			return "=> it came", nil
 		}
 		return "=> nothing came", nil

@@ -65,7 +65,7 @@ func lockParent(ctx context.Context, path string, say Sayer) (*os.File, error) {
 	const silence = 300 * time.Millisecond
 	quiet, cancel := context.WithTimeout(ctx, silence)
 	defer cancel()
-	said := false
+	reported := false
 	for {
 		if err := os.MkdirAll(path, 0o700); err != nil {
 			return nil, fmt.Errorf("a temporary server needs a directory: %w; set ROCKPOOL_DATA to a path in a directory that you can write to, for example /tmp/rockpool-$USER/data", err)
@@ -78,9 +78,9 @@ func lockParent(ctx context.Context, path string, say Sayer) (*os.File, error) {
 			return nil, err
 		}
 		err = lockfile.Wait(quiet, dir)
-		if errors.Is(err, lockfile.ErrHeld) && !said {
+		if errors.Is(err, lockfile.ErrHeld) && !reported {
 			say("waiting for another temporary server, which is cleaning up in %s", path)
-			said = true
+			reported = true
 		}
 		if err != nil {
 			err = lockfile.Wait(ctx, dir)

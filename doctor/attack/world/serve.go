@@ -37,7 +37,7 @@ func (w *World) serve() error {
 	w.Names = conn.LocalAddr().String()
 	w.datagrams(conn, func(question []byte) []byte {
 		name, answer := answer(question)
-		w.came.Store("asked "+name, true)
+		w.received.Store("asked "+name, true)
 		return answer
 	})
 	return nil
@@ -62,7 +62,7 @@ func (w *World) listen(port int) error {
 // note records a datagram's text, without trailing zeros.
 func (w *World) note(datagram []byte) []byte {
 	text, _, _ := bytes.Cut(datagram, []byte{0})
-	w.came.Store(string(text), true)
+	w.received.Store(string(text), true)
 	return []byte("answered")
 }
 

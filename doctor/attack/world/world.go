@@ -55,18 +55,18 @@ var (
 type World struct {
 	Names string // address and port of the name server for [names]
 
-	outside chan func() // functions to call in the network namespace outside of the machine
-	ended   chan struct{}
-	closers []func() error
-	parts   sync.WaitGroup
-	came    sync.Map // texts of received datagrams, and "asked NAME" for queried names
+	outside  chan func() // functions to call in the network namespace outside of the machine
+	ended    chan struct{}
+	closers  []func() error
+	parts    sync.WaitGroup
+	received sync.Map // texts of received datagrams, and "asked NAME" for queried names
 }
 
-// Came reports whether a datagram with this text arrived outside or at the machine, or ("asked
+// Received reports whether a datagram with this text arrived outside or at the machine, or ("asked
 // x.example") whether a name was queried.
-func (w *World) Came(text string) bool {
-	_, came := w.came.Load(text)
-	return came
+func (w *World) Received(text string) bool {
+	_, found := w.received.Load(text)
+	return found
 }
 
 // New creates the simulated network in the network namespace of this process, which must be new and
@@ -204,7 +204,7 @@ func (w *World) check(ctx context.Context) error {
 	}
 	for _, to := range all {
 		for { // until the link has resolved its neighbour
-			err := ask(ctx, to)
+			err := request(ctx, to)
 			if err == nil {
 				break
 			}
@@ -218,7 +218,7 @@ func (w *World) check(ctx context.Context) error {
 	return nil
 }
 
-func ask(ctx context.Context, to string) error {
+func request(ctx context.Context, to string) error {
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", net.JoinHostPort(to, strconv.Itoa(Port)))
 	if err != nil {
 		return err
