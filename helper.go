@@ -94,7 +94,7 @@ func (c *helperCommand) daemon() (daemon.Config, error) {
 	if err != nil {
 		found, err := user.Lookup(c.User)
 		if err != nil {
-			return daemon.Config{}, &config.Error{Flag: "user", Value: c.User, Allowed: "a user of this machine: make one with `useradd --system rockpool`"}
+			return daemon.Config{}, &config.Error{Flag: "user", Value: c.User, Allowed: "a user of this machine: create one with `useradd --system rockpool`"}
 		}
 		if uid, err = strconv.ParseUint(found.Uid, 10, 31); err != nil {
 			return daemon.Config{}, err

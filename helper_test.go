@@ -55,7 +55,7 @@ func TestHelperSettings(t *testing.T) {
 	for wrong, allowed := range map[string]string{
 		"--user=nobody-like-this": "useradd", "--user=root": "other than root", "--user=0": "other than root", "--user=-1": "a user",
 		"--socket=s": "an absolute path", "--state=/": "an absolute path", "--data=/x/../y": "an absolute path", "--cgroup-parent=system.slice": "rockpool, or",
-		"--gvisor-runtime=runsc": "an absolute path", "--oci-runtimes=gvisor=/bin/runsc": "but \"gvisor\"",
+		"--gvisor-runtime=runsc": "an absolute path", "--oci-runtimes=gvisor=/bin/runsc": "except \"gvisor\"",
 	} {
 		arguments := []string{"--user", "61234", wrong}
 		command, err := parseHelper(t, arguments...)

@@ -37,7 +37,7 @@ type commands struct {
 	Serve       serveCommand       `cmd:"" help:"Serve the API, with runners on this machine (as root) or on Nomad."`
 	Helper      helperCommand      `cmd:"" help:"Make sandboxes for a server without root. Only the helper needs root."`
 	ImageWorker imageWorkerCommand `cmd:"" hidden:""`
-	Doctor      doctor.Command     `cmd:"" help:"Find out, by trying, what this machine can isolate, and what to do where it can't."`
+	Doctor      doctor.Command     `cmd:"" help:"Test what this machine can isolate, and print what to fix."`
 	cli.Commands
 	Version     versionCommand `cmd:"" help:"Print the version."`
 	ShowVersion versionFlag    `name:"version" hidden:"" help:"Print the version."`
@@ -149,9 +149,9 @@ func privateEnvironments(id runtime.EnvironmentID, file string, recipes *languag
 	case len(inputs) > 0:
 		return inputs, nil
 	case id == "":
-		return nil, fmt.Errorf("no server listens at %s, and this machine lacks the programs for a temporary one: start one with `rockpool serve`", connection.DefaultServer)
+		return nil, fmt.Errorf("no server listens at %s, and this machine lacks the programs for a temporary one: start a server with `rockpool serve`", connection.DefaultServer)
 	}
-	return nil, fmt.Errorf("no server listens at %s, and a temporary one has no environment %q, only %q: start one with `rockpool serve` and put the environment there", connection.DefaultServer, id, names)
+	return nil, fmt.Errorf("no server listens at %s, and a temporary one has no environment %q, only %q: start a server with `rockpool serve` and create the environment with `rockpool env put`", connection.DefaultServer, id, names)
 }
 
 // fromRecipe returns the environment with an id, or with "" the preferred one for a file's

@@ -141,7 +141,7 @@ func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, 
 // leftover says what happens to runners when the server ends before it has stopped.
 func leftover(onStop string) string {
 	if onStop == config.StopRemoves {
-		return "runners that it hasn't removed keep running. To remove them, start the server with --on-stop remove again, and stop it"
+		return "runners that it hasn't removed keep running. To remove them, start the server again with --on-stop remove, and stop it"
 	}
 	return "the next start takes over its runners"
 }

@@ -81,7 +81,7 @@ func TestNamedFileIsRead(t *testing.T) {
 
 func TestWrongSettingsInAFileAreNamed(t *testing.T) {
 	for _, test := range []struct{ text, says string }{
-		{"listen: 127.0.0.1:0\nlisten-on: x\n", `config.yaml:2: there is no setting "listen-on"; there are listen, data,`},
+		{"listen: 127.0.0.1:0\nlisten-on: x\n", `config.yaml:2: unknown setting "listen-on"; the settings are listen, data,`},
 		{"\n\nparallel: many\n", "config.yaml:3: parallel must be a whole number, not many"},
 		{"parallel: 1.5\n", "config.yaml:1: parallel must be a whole number"},
 		{"memory-overcommit: twice\n", "config.yaml:1: memory-overcommit must be a number, not twice"},
@@ -93,13 +93,13 @@ func TestWrongSettingsInAFileAreNamed(t *testing.T) {
 		{"allowed-hosts: a\n", "config.yaml:1: allowed-hosts must be a list"},
 		{"allowed-hosts: [1]\n", "config.yaml:1: allowed-hosts must be a list, each of it text"},
 		{"allowed-hosts:\n  a: b\n", "config.yaml:1: allowed-hosts must be a list"},
-		{"config: x\n", `no setting "config"`},
-		{"help: true\n", `no setting "help"`},
+		{"config: x\n", `unknown setting "config"`},
+		{"help: true\n", `unknown setting "help"`},
 		{"- listen\n", "line 1"},
 		{"just text\n", "line 1"},
 		{"listen: a\nlisten: b\n", "listen"},
 		{"listen: {\n", "config.yaml"},
-		{"parallel: 1\n---\nparallel: 2\n", "one document"},
+		{"parallel: 1\n---\nparallel: 2\n", "a single YAML document"},
 		// Of the right kind, but out of range: refused by Check, with the place.
 		{"data: /tmp/x\n\nparallel: 65\n", `config.yaml:3: parallel is "65", but must be 0 to 64`},
 		{"log-format: xml\n", `config.yaml:1: log-format is "xml"`},

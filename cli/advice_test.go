@@ -9,7 +9,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-func TestHelpIsACommandToo(t *testing.T) {
+func TestHelpIsAlsoACommand(t *testing.T) {
 	run := func(arguments ...string) (string, string, int) {
 		var out, errs bytes.Buffer
 		code := execute(nil, &out, &errs, arguments...)
@@ -33,9 +33,9 @@ func TestHelpIsACommandToo(t *testing.T) {
 	}
 }
 
-func TestUnknownEnvironmentsNameNearOnes(t *testing.T) {
+func TestUnknownEnvironmentsSuggestSimilarOnes(t *testing.T) {
 	s := newServer(t)
-	s.fails("`rockpool env list` lists those that you may use", "env", "show", "pyton")
+	s.fails("`rockpool env list` lists the environments that you can use", "env", "show", "pyton")
 	for _, id := range []string{"python", "pypy", "node"} {
 		s.works("env", "put", id, "--pool-size", "0")
 	}
@@ -67,7 +67,7 @@ func TestRefusedCommandsNameTheFlag(t *testing.T) {
 	t.Chdir(t.TempDir())
 	s := newServer(t)
 	admin := s.works("token", "create", "admin", "--role", "ADMIN")
-	s.fails("hint: name a file with a token with --token-file", "env", "list")
+	s.fails("hint: give a file with a token with --token-file", "env", "list")
 	if _, errs, _ := s.command("env", "list"); strings.Contains(errs, "connection_init") {
 		t.Errorf("it says how WebSockets are opened: %s", errs)
 	}
@@ -83,11 +83,12 @@ func TestRefusedCommandsNameTheFlag(t *testing.T) {
 	s.fails("--token-file (or ROCKPOOL_TOKEN_FILE): open missing.token", "env", "list")
 }
 
-// Of an empty list stdout has nothing for people, [] for scripts, and stderr says how that changes.
-func TestEmptyListsHaveNoHead(t *testing.T) {
+// TestEmptyListsSayWhatToDo: for an empty list, stdout is empty for people and [] for scripts;
+// stderr has a hint.
+func TestEmptyListsSayWhatToDo(t *testing.T) {
 	s := newServer(t)
 	for command, says := range map[string]string{
-		"env list": "rockpool env put", "runner list": "rockpool runner claim", "runner list --state GONE": "rockpool runner claim", "exec list": "rockpool run", "token list": "rockpool token create", "audit --actor nobody": "leave out a flag",
+		"env list": "rockpool env put", "runner list": "rockpool runner claim", "runner list --state GONE": "rockpool runner claim", "exec list": "rockpool run", "token list": "rockpool token create", "audit --actor nobody": "remove a filter",
 	} {
 		out, errs, code := s.command(strings.Fields(command)...)
 		if code != 0 || out != "" || strings.Count(errs, "\n") != 1 || !regexp.MustCompile("^rockpool: no .*: .*").MatchString(errs) || !strings.Contains(errs, says) {
@@ -109,7 +110,7 @@ func TestEmptyListsHaveNoHead(t *testing.T) {
 			}
 		}
 	}
-	if out, errs, code := s.command("audit", "--actor", "nobody", "--json"); code != 0 || out != "" || !strings.Contains(errs, "no such entries") {
+	if out, errs, code := s.command("audit", "--actor", "nobody", "--json"); code != 0 || out != "" || !strings.Contains(errs, "no entries match") {
 		t.Errorf("audit --json: %d %q %q", code, out, errs)
 	}
 	s.works("env", "put", "a", "--pool-size", "0")

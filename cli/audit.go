@@ -17,26 +17,27 @@ import (
 
 type auditCommand struct {
 	connection.Flags
-	Actor  string `placeholder:"ID" help:"Only what the token, session or grant with this id did, or what callers without an id did, by their kind, for example UNKNOWN."`
+	Actor  string `placeholder:"ID" help:"Only entries of the token, session or grant with this id. For callers without an id give their kind, for example UNKNOWN."`
 	Action string `placeholder:"NAME" help:"Only this action, for example claimRunner, createToken, signIn or authenticate."`
-	Object string `placeholder:"ID" help:"Only what was done to the object with this id: a runner, an execution, a token …"`
-	Failed bool   `help:"Only what failed: whose outcome isn't OK."`
-	From   string `placeholder:"TIME" help:"Only what was done since then: a time as in 2026-11-20T21:27:00Z, or a duration before now as in 90s, 24h, 7d."`
-	To     string `placeholder:"TIME" help:"Only what was done before then; as --from."`
-	Lines  int    `short:"n" default:"100" placeholder:"N" help:"How many entries, the newest ones; 0: all. (${default})"`
-	Follow bool   `short:"f" help:"Go on, and print new entries as they come, until Ctrl-C."`
+	Object string `placeholder:"ID" help:"Only entries about the object with this id: a runner, an execution, a token …"`
+	Failed bool   `help:"Only failures: entries whose outcome isn't OK."`
+	From   string `placeholder:"TIME" help:"Only entries from this time on: a time such as 2026-11-20T21:27:00Z, or a duration before now such as 90s, 24h or 7d."`
+	To     string `placeholder:"TIME" help:"Only entries before this time; same format as --from."`
+	Lines  int    `short:"n" default:"100" placeholder:"N" help:"Print the newest N entries; 0: all. (${default})"`
+	Follow bool   `short:"f" help:"Keep printing new entries until Ctrl-C."`
 	JSON   bool   `name:"json" help:"Print one JSON object per line, with the API's names."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (auditCommand) Help() string {
-	return `Prints changes and attempted changes, the newest last: time, outcome, action, object, caller, tenant and address. An ADMIN of a tenant reads the entries of that tenant.
+	return `Prints changes and attempted changes, the newest last: time, outcome, action, object, caller, tenant and
+address. An ADMIN of a tenant reads the entries of that tenant.
 
     rockpool audit
     rockpool audit --from 24h --action createToken
     rockpool audit --object "$runner" --lines 0 --json | jq -r .actorName
     rockpool audit --from 24h --failed
-    rockpool audit --actor UNKNOWN                # callers that showed no valid token
+    rockpool audit --actor UNKNOWN                # callers without a valid token
     rockpool audit --follow`
 }
 
@@ -46,7 +47,7 @@ func (c *auditCommand) Run(s Streams) error {
 	case c.Lines < 0:
 		return fmt.Errorf("--lines is %d, but must be 0 or more", c.Lines)
 	case c.Follow && c.To != "":
-		return errors.New("--follow prints what is done from now on: leave --to out")
+		return errors.New("--follow prints new entries, so --to has no meaning: remove one of them")
 	}
 	r := auditReader{c: c, out: s.Out}
 	var err error
@@ -67,7 +68,7 @@ func (c *auditCommand) Run(s Streams) error {
 		err = r.rest(ctx)
 	}
 	if err == nil && r.after == nil && !c.Follow {
-		_, _ = fmt.Fprintln(s.Err, "rockpool: no such entries: leave out a flag, or name an earlier --from")
+		_, _ = fmt.Fprintln(s.Err, "rockpool: no entries match: remove a filter, or give an earlier --from")
 	}
 	if err != nil || !c.Follow {
 		return errors.Join(err, r.missing)
@@ -75,7 +76,7 @@ func (c *auditCommand) Run(s Streams) error {
 	return r.follow(ctx, s.Err)
 }
 
-// moment returns the time that a flag names; nil for "".
+// moment parses the value of a time flag: RFC 3339, or a duration before now. "" gives nil.
 func moment(flag, text string) (*time.Time, error) {
 	if text == "" {
 		return nil, nil
@@ -85,23 +86,23 @@ func moment(flag, text string) (*time.Time, error) {
 	}
 	before, err := quantity.Duration(text, time.Second)
 	if err != nil || before < 0 {
-		return nil, fmt.Errorf("%s is %q, but must be a time as in 2026-11-20T21:27:00Z, or a duration before now as in 24h or 7d", flag, text)
+		return nil, fmt.Errorf("%s is %q, but must be a time such as 2026-11-20T21:27:00Z, or a duration before now such as 24h or 7d", flag, text)
 	}
 	return new(time.Now().Add(-before)), nil
 }
 
-// An auditReader prints entries, the oldest first, each once.
+// An auditReader prints audit entries, the oldest first, each exactly once.
 type auditReader struct {
 	c        *auditCommand
 	out      io.Writer
 	server   *client.Client
 	from, to *time.Time
 
-	after   *string // the cursor of the newest entry that was printed
-	missing error   // why entries are missing that the server can't store yet; nil: none is
+	after   *string // cursor of the newest printed entry
+	missing error   // why the server hasn't stored all entries yet; nil: it has
 }
 
-// newest prints the newest entries.
+// newest prints up to most of the newest entries.
 func (r *auditReader) newest(ctx context.Context, most int) error {
 	var all []client.AuditEdge
 	var after *string
@@ -120,7 +121,7 @@ func (r *auditReader) newest(ctx context.Context, most int) error {
 	return r.print(all)
 }
 
-// rest prints all entries after the last one that was printed.
+// rest prints all entries after the last printed one.
 func (r *auditReader) rest(ctx context.Context) error {
 	for {
 		edges, more, err := r.page(ctx, *connection.PageSize, r.after, false)
@@ -133,22 +134,22 @@ func (r *auditReader) rest(ctx context.Context) error {
 	}
 }
 
-// followEvery is how often the server is asked for new entries.
+// followEvery is the interval at which --follow polls the server.
 const followEvery = time.Second
 
 // follow prints new entries until ctx ends.
 func (r *auditReader) follow(ctx context.Context, errs io.Writer) error {
 	again := time.NewTicker(followEvery)
 	defer again.Stop()
-	for said := ""; ; {
+	for printed := ""; ; {
 		now := ""
 		if r.missing != nil {
 			now = r.missing.Error()
 		}
-		if now != "" && said == "" {
+		if now != "" && printed == "" {
 			_, _ = fmt.Fprintf(errs, "rockpool: %s\n", output.Plain(now))
 		}
-		said = now
+		printed = now
 		select {
 		case <-again.C:
 		case <-ctx.Done():
@@ -160,15 +161,16 @@ func (r *auditReader) follow(ctx context.Context, errs io.Writer) error {
 	}
 }
 
-// page returns a page. It notes whether the server said beside it that entries are missing.
+// page returns one page of entries. A response can have both entries and an error about missing
+// ones: page keeps that error in r.missing.
 func (r *auditReader) page(ctx context.Context, first int, after *string, newestFirst bool) (edges []client.AuditEdge, more bool, err error) {
-	ask := func(sender client.Sender) (*client.GetAuditLogResponse, error) {
-		return client.GetAuditLog(ctx, sender, unless(r.c.Actor), unless(r.c.Action), unless(r.c.Object), unless(r.c.Failed), r.from, r.to, &first, after, &newestFirst)
+	read := func(sender client.Sender) (*client.GetAuditLogResponse, error) {
+		return client.GetAuditLog(ctx, sender, optional(r.c.Actor), optional(r.c.Action), optional(r.c.Object), optional(r.c.Failed), r.from, r.to, &first, after, &newestFirst)
 	}
-	out, err := ask(r.server)
+	out, err := read(r.server)
 	var refused *client.Error
 	if err != nil && out.AuditLog.Edges == nil && (!errors.As(err, &refused) || client.Passing(err)) {
-		out, err = ask(connection.Patient(r.server, connection.Patience))
+		out, err = read(connection.Patient(r.server, connection.Patience))
 	}
 	if out.AuditLog.Edges == nil {
 		return nil, false, err
@@ -193,7 +195,7 @@ func (r *auditReader) print(edges []client.AuditEdge) error {
 	return nil
 }
 
-// auditLine returns an entry as a line for people.
+// auditLine formats an entry as one line of text.
 func auditLine(e client.AuditEntry) string {
 	actor := strings.TrimSpace(e.ActorKind + " " + e.ActorId)
 	if e.ActorName != "" {

@@ -63,7 +63,7 @@ func TestAuditCommand(t *testing.T) {
 	s.fails("24h", "audit", "--from", "yesterday")
 	s.fails("24h", "audit", "--to=-1h")
 	s.fails("0 or more", "audit", "--lines=-1")
-	s.fails("leave --to out", "audit", "--follow", "--to", "1h")
+	s.fails("--to has no meaning", "audit", "--follow", "--to", "1h")
 
 	followed := s.start("audit", "--follow", "--lines", "1", "--json")
 	followed.out.has(t, "createToken")
@@ -90,7 +90,7 @@ func TestAuditCommand(t *testing.T) {
 	s.fails("needs the role ADMIN", "audit")
 }
 
-// More than a page is one log.
+// TestAuditLogsOfManyPages checks that pages are joined.
 func TestAuditLogsOfManyPages(t *testing.T) {
 	const page, total = 1000, 2500
 	var asked int
@@ -141,8 +141,9 @@ func jsonText(v any) string {
 	return string(text)
 }
 
-// What others named moves no cursor, and an error beside a page doesn't hide the page.
-func TestAuditEntriesMoveNoCursor(t *testing.T) {
+// TestAuditEntriesDontControlTheTerminal also checks that an error in addition to a page doesn't
+// hide the page.
+func TestAuditEntriesDontControlTheTerminal(t *testing.T) {
 	var asked atomic.Int32
 	at := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)

@@ -20,16 +20,18 @@ type execCancel struct {
 	connection.Flags
 	output.Format
 	searchFlags
-	DryRun bool     `help:"Only list those that the flags select; nothing is cancelled."`
-	Yes    bool     `short:"y" help:"Cancel without a question."`
-	IDs    []string `arg:"" optional:"" name:"execution" complete:"execution" help:"Their ids."`
+	DryRun bool     `help:"List the matching executions without cancelling them."`
+	Yes    bool     `short:"y" help:"Don't ask for confirmation."`
+	IDs    []string `arg:"" optional:"" name:"execution" complete:"execution" help:"Ids of the executions."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (execCancel) Help() string {
-	return `Give ids, or flags: flags cancel all matching executions that haven't ended. A batch whose execution the flags select ends as a whole. The runner stays usable.
+	return `Give either ids or flags. Flags cancel all matching executions that haven't ended. If the flags select an
+execution of a batch, the whole batch ends. The runner stays usable.
 
-On a terminal it asks first if the flags select more than one. Without a terminal, or with --yes, it says how many it cancels, and goes on.
+On a terminal, it asks for confirmation if the flags select more than one execution. Without a terminal, or
+with --yes, it prints how many executions it cancels and doesn't ask.
 
     rockpool exec cancel "$id"
     rockpool exec cancel --label user=ada --dry-run
@@ -37,29 +39,29 @@ On a terminal it asks first if the flags select more than one. Without a termina
     rockpool exec cancel --env python --command loop.py --since 1h
 
 Exit codes:
-    0      all have ended: they were cancelled, or had ended before; the table says which and how
-    125    one doesn't exist or can't be cancelled; the others are cancelled
-    130    the answer to the question was no, or Ctrl-C: nothing is cancelled
-    2      neither an id nor a flag that selects was given, or both`
+    0      all executions have ended: cancelled now, or ended before; the table shows which and how
+    125    at least one doesn't exist or can't be cancelled; the others are cancelled
+    130    you answered no or pressed Ctrl-C: nothing is cancelled
+    2      neither ids nor flags were given, or both were`
 }
 
-// Validate refuses to cancel everything.
+// Validate requires ids or at least one filter, so that nobody cancels everything by accident.
 func (c *execCancel) Validate() error {
 	switch {
 	case len(c.IDs) == 0 && !c.given():
-		return errors.New("name executions by their ids, or select them with --label, --env, --runner, --command or --since")
+		return errors.New("give the ids of executions, or select them with --label, --env, --runner, --command or --since")
 	case len(c.IDs) > 0 && c.given():
 		return errors.New("give either ids or flags that select executions, not both")
 	case len(c.IDs) > 0 && c.DryRun:
-		return errors.New("--dry-run lists what flags select: leave it or the ids out")
+		return errors.New("--dry-run works only with flags that select executions: remove --dry-run or the ids")
 	}
 	return nil
 }
 
-// atOnce is how many executions are cancelled at the same time: each may take the server two seconds.
-const atOnce = 8
+// parallelCancels bounds concurrent cancellations. Each can take the server two seconds.
+const parallelCancels = 8
 
-// A cancelled execution, for scripts.
+// A cancelled is the result for one execution, as --json prints it.
 type cancelled struct {
 	ID        string                 `json:"id"`
 	Cancelled bool                   `json:"cancelled"` // by this command
@@ -67,7 +69,7 @@ type cancelled struct {
 	Outcome   runtime.Outcome        `json:"outcome,omitempty"`
 	Message   string                 `json:"message,omitempty"`
 
-	batch string // that ends with it; "": none
+	batch string // the batch that must end with it; "": none
 	err   error
 }
 
@@ -89,7 +91,7 @@ func (c *execCancel) Run(s Streams) error {
 			return err
 		}
 		if c.DryRun {
-			return c.List(s.Out, s.Err, found, executionsTable(found), "nothing would be cancelled: no such execution runs")
+			return c.List(s.Out, s.Err, found, executionsTable(found), "no running execution matches: nothing would be cancelled")
 		}
 		if err := c.confirm(ctx, s, len(found)); err != nil {
 			return err
@@ -102,7 +104,8 @@ func (c *execCancel) Run(s Streams) error {
 	return c.report(s, all)
 }
 
-// confirm asks before several executions are cancelled, or says that they are where nobody can answer.
+// confirm asks the user before it cancels several executions. Without a terminal, or with --yes, it
+// only prints the count.
 func (c *execCancel) confirm(ctx context.Context, s Streams, count int) error {
 	if count < 2 {
 		return nil
@@ -134,7 +137,7 @@ func (c *execCancel) confirm(ctx context.Context, s Streams, count int) error {
 
 func cancelAll(ctx context.Context, server client.Sender, all []cancelled) {
 	var group sync.WaitGroup
-	places := make(chan struct{}, atOnce)
+	places := make(chan struct{}, parallelCancels)
 	for i := range all {
 		places <- struct{}{}
 		group.Go(func() {
@@ -145,7 +148,7 @@ func cancelAll(ctx context.Context, server client.Sender, all []cancelled) {
 	group.Wait()
 }
 
-// cancel cancels one, and notes what became of it.
+// cancel cancels one execution and fills in the result.
 func (x *cancelled) cancel(ctx context.Context, server client.Sender) {
 	before, err := client.GetEnding(ctx, server, x.ID, 0)
 	if err != nil {
@@ -156,7 +159,7 @@ func (x *cancelled) cancel(ctx context.Context, server client.Sender) {
 	if x.State == runtime.ExecutionFinished {
 		return
 	}
-	if x.batch != "" { // else its next case would begin
+	if x.batch != "" { // otherwise the batch would start its next case
 		if _, x.err = client.CancelBatch(ctx, server, x.batch); x.err != nil {
 			return
 		}
@@ -171,7 +174,7 @@ func (x *cancelled) cancel(ctx context.Context, server client.Sender) {
 	x.Cancelled = x.State != runtime.ExecutionFinished || x.Outcome == runtime.OutcomeCancelled
 }
 
-// report says what became of all, and returns the errors.
+// report prints all results and returns the errors joined.
 func (c *execCancel) report(s Streams, all []cancelled) error {
 	t := output.Table{Head: []string{"EXECUTION", "CANCELLED", "HOW IT ENDED"}}
 	var failed []error
@@ -182,9 +185,9 @@ func (c *execCancel) report(s Streams, all []cancelled) error {
 		case x.err != nil:
 			failed = append(failed, fmt.Errorf("%s: %w", x.ID, x.err))
 		case !x.Cancelled:
-			how = fmt.Sprintf("it had already ended: %s (%s)", x.Message, x.Outcome)
+			how = fmt.Sprintf("already ended: %s (%s)", x.Message, x.Outcome)
 		case x.State != runtime.ExecutionFinished:
-			was, how = "yes", "it is ending"
+			was, how = "yes", "still ending"
 		default:
 			was, how = "yes", string(x.Outcome)
 		}

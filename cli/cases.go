@@ -13,36 +13,36 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// codeFailed is the exit code where a case, or the build, failed.
+// codeFailed is the exit code when a case or the build failed.
 const codeFailed = 1
 
-// caseFlags are those of rockpool run that make it run many cases.
+// caseFlags are the flags of rockpool run that make it run many cases.
 type caseFlags struct {
 	output.Format
-	Cases         string `placeholder:"DIR" complete:"file" help:"Run the program once for each case of this directory: 1.in is fed, 1.args are its arguments, 1.out is what it must print."`
-	Build         string `placeholder:"COMMAND" help:"Run this first, by a shell, beside the uploaded files; no case runs if it fails. With --cases."`
-	StopOnFailure bool   `help:"Skip the later cases once one fails. With --cases."`
-	FreshRunners  bool   `help:"Give each case a runner of its own. With --cases, without --build."`
+	Cases         string `placeholder:"DIR" complete:"file" help:"Run the program once for each case in this directory: 1.in is its standard input, 1.args its arguments, 1.out the expected output."`
+	Build         string `placeholder:"COMMAND" help:"Run this shell command first, in the directory of the uploaded files. If it fails, no case runs. With --cases."`
+	StopOnFailure bool   `help:"Skip the remaining cases after the first failure. With --cases."`
+	FreshRunners  bool   `help:"Run each case in a fresh runner. With --cases, without --build."`
 }
 
-// unused says that cases are missing where a flag needs them.
+// unused returns an error if a flag is given that needs --cases.
 func (f caseFlags) unused() error {
 	switch {
 	case f.Build != "" || f.StopOnFailure || f.FreshRunners:
-		return errors.New("--build, --stop-on-failure and --fresh-runners need --cases: name a directory with files such as 1.in")
+		return errors.New("--build, --stop-on-failure and --fresh-runners need --cases: give a directory with files such as 1.in")
 	case f.JSON || f.Output != "table":
-		return errors.New("--output and --json need --cases: else the output is the program's own")
+		return errors.New("--output and --json need --cases: without it, the output is the program's own")
 	}
 	return nil
 }
 
-// read checks the flags and reads the cases.
+// read checks the flags and reads the cases. fed: the command line has --stdin or --tty.
 func (f caseFlags) read(fed bool) ([]cases.Case, error) {
 	if fed {
-		return nil, errors.New("--stdin and --tty don't go with --cases: each case has its own input")
+		return nil, errors.New("--stdin and --tty can't be used with --cases: each case has its own input")
 	}
 	if f.Build != "" && f.FreshRunners {
-		return nil, errors.New("--build doesn't go with --fresh-runners: what it builds stays in its runner")
+		return nil, errors.New("--build can't be used with --fresh-runners: the built files stay in the runner that built them")
 	}
 	all, err := cases.Read(f.Cases)
 	if err != nil {
@@ -51,13 +51,13 @@ func (f caseFlags) read(fed bool) ([]cases.Case, error) {
 	return all, nil
 }
 
-// job returns what runs the cases; of is what runs the program once.
+// job returns the job that runs the cases. of is the job for a single run of the program.
 func (f caseFlags) job(all []cases.Case, of *execution.Job) (*cases.Job, error) {
 	switch {
 	case len(of.Build) > 0 && f.Build != "":
-		return nil, fmt.Errorf("--build replaces `%s`: give what it builds after --, for example: -- ./main", strings.Join(of.Build, " "))
+		return nil, fmt.Errorf("--build replaces `%s`: also give the command that runs the built program after --, for example: -- ./main", strings.Join(of.Build, " "))
 	case len(of.Build) > 0 && f.FreshRunners:
-		return nil, fmt.Errorf("--fresh-runners doesn't go with a program that is built by `%s`: what that builds stays in its runner", strings.Join(of.Build, " "))
+		return nil, fmt.Errorf("--fresh-runners can't be used with a program that is built by `%s`: the built files stay in the runner that built them", strings.Join(of.Build, " "))
 	}
 	j := &cases.Job{Client: of.Client, Out: of.Out, Err: of.Err, Cases: all, StopOnFailure: f.StopOnFailure, Quiet: f.JSON || f.Output != "table"}
 	j.Input = client.RunInput{EnvironmentId: of.Environment, Files: of.Files, Command: of.Command, CommandLine: of.Shown(), TimeLimit: of.TimeLimit, Labels: of.Labels, FreshRunners: &f.FreshRunners}
@@ -70,7 +70,7 @@ func (f caseFlags) job(all []cases.Case, of *execution.Job) (*cases.Job, error) 
 	return j, nil
 }
 
-// run runs the cases, and says what became of them.
+// run runs the cases and prints their results.
 func (f caseFlags) run(ctx context.Context, s Streams, j *cases.Job) error {
 	report, err := j.Run(ctx)
 	switch {
@@ -89,12 +89,12 @@ func (f caseFlags) run(ctx context.Context, s Streams, j *cases.Job) error {
 	return batchCode(ctx, report)
 }
 
-// batchCode returns what to exit with; nil: every case passed.
+// batchCode returns the exit code as an error; nil: every case passed.
 func batchCode(ctx context.Context, report cases.Report) error {
 	switch report.Batch.Outcome {
 	case runtime.BatchRunnerGone, runtime.BatchFailed:
 		return ExitError(CodeOurs)
-	case runtime.BatchCancelled, runtime.BatchStopped: // both also where the user interrupts a batch that a case's failure is stopping
+	case runtime.BatchCancelled, runtime.BatchStopped: // either one, if the user interrupts a batch that is stopping after a failed case
 		if ctx.Err() != nil || report.Failed() == 0 {
 			return ExitError(CodeInterrupted)
 		}

@@ -1,10 +1,9 @@
-// Package cli has the commands that use a server: for people, and for scripts.
-// They know nothing but its API (package client), and can be repeated safely
-// where a connection broke.
+// Package cli implements the commands that use a server, for people and for scripts. They use only
+// the server's API (package client). If a connection breaks, they retry without running anything
+// twice.
 //
-// A command is a struct that kong fills, with a method Run. What it prints for
-// people is free to change; what it prints with --json has the API's names and
-// doesn't.
+// A command is a struct that kong fills, with a method Run. Its output for people may change
+// between versions. Its output with --json uses the API's names and is stable.
 package cli
 
 import (
@@ -22,40 +21,40 @@ import (
 	"github.com/rockpool/rockpool/config/quantity"
 )
 
-// Commands are those of this package, for kong.
+// Commands is the grammar of this package's commands, for kong.
 type Commands struct {
-	Run        runCommand        `cmd:"" help:"Run a program on a server, and exit with its code."`
-	Languages  languagesCommand  `cmd:"" help:"List the languages that run knows by a file's ending, and where each runs."`
-	Env        envCommands       `cmd:"" help:"List, show, put and delete environments: what runners are made from."`
-	Runner     runnerCommands    `cmd:"" help:"List, claim, enter and release runners, run commands in them, and copy files."`
-	Exec       execCommands      `cmd:"" help:"List, show, follow and cancel executions: what runs or ran in runners."`
-	Top        topCommand        `cmd:"" help:"Show what runs, and what it uses, once a second."`
-	Token      tokenCommands     `cmd:"" help:"Make, list and revoke tokens, and make grants: what callers show."`
-	Tenant     tenantCommands    `cmd:"" help:"List, put and delete tenants, and their quotas."`
-	Ticket     ticketCommands    `cmd:"" help:"Show, watch and cancel tickets: claims that wait for a runner."`
-	Queue      queueCommand      `cmd:"" help:"List the claims that wait for a runner, with and without a ticket."`
-	Audit      auditCommand      `cmd:"" help:"Print the audit log: who did what to which object."`
-	Whoami     whoamiCommand     `cmd:"" help:"Show how the server knows you."`
-	MCP        mcpCommand        `cmd:"" name:"mcp" help:"Let an AI agent on this machine use a server, over stdin and stdout."`
-	Drain      drainCommand      `cmd:"" help:"Let a server run empty before maintenance, or end that."`
+	Run        runCommand        `cmd:"" help:"Run a program on a server and exit with its code."`
+	Languages  languagesCommand  `cmd:"" help:"List the languages that rockpool run recognizes, and the environment of each."`
+	Env        envCommands       `cmd:"" help:"List, show, put and delete environments: the configurations of runners."`
+	Runner     runnerCommands    `cmd:"" help:"List, claim and release runners, run commands in them, and copy files."`
+	Exec       execCommands      `cmd:"" help:"List, show, follow and cancel executions: the programs that run or ran in runners."`
+	Top        topCommand        `cmd:"" help:"Show running executions and their resource use, once a second."`
+	Token      tokenCommands     `cmd:"" help:"Create, list and revoke tokens, and create grants."`
+	Tenant     tenantCommands    `cmd:"" help:"List, put and delete tenants and their quotas."`
+	Ticket     ticketCommands    `cmd:"" help:"Show, watch and cancel tickets: claims that wait in the background."`
+	Queue      queueCommand      `cmd:"" help:"List all claims that wait for a runner, with or without a ticket."`
+	Audit      auditCommand      `cmd:"" help:"Print the audit log: which caller changed which object."`
+	Whoami     whoamiCommand     `cmd:"" help:"Show your token, role and tenant, as the server sees them."`
+	MCP        mcpCommand        `cmd:"" name:"mcp" help:"Connect an AI agent on this machine to a server, over stdin and stdout."`
+	Drain      drainCommand      `cmd:"" help:"Drain a server before maintenance, or end the drain."`
 	Help       helpCommand       `cmd:"" help:"Show the help of a command."`
-	Completion completionCommand `cmd:"" help:"Print what makes bash or zsh complete rockpool's command lines."`
+	Completion completionCommand `cmd:"" help:"Print the completion script for bash or zsh."`
 	Complete   completeCommand   `cmd:"" name:"__complete" hidden:""`
 }
 
-// Streams are a command's ends.
+// Streams are a command's standard input, output and error.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
 }
 
-// An ExitError ends the program with a code; what there was to say is said.
+// An ExitError ends the program with an exit code. The command has already printed its message.
 type ExitError int
 
 func (e ExitError) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
-// Execute runs the command of a grammar that arguments name, and returns the
-// program's exit code.
+// Execute parses arguments by a kong grammar, runs the selected command and returns the program's
+// exit code. It prints errors to s.Err.
 func Execute(grammar any, description string, arguments []string, s Streams, options ...kong.Option) int {
 	arguments, program := splitProgram(arguments)
 	exit := -1
@@ -78,19 +77,19 @@ func Execute(grammar any, description string, arguments []string, s Streams, opt
 		selected, err = parser.Parse(helpFlags(append([]string{"help"}, arguments[:len(arguments)-1]...)))
 	}
 	if err == nil && exit < 0 && len(program) > 0 {
-		err = handOver(selected, program)
+		err = passProgram(selected, program)
 	}
 	switch {
-	case exit >= 0: // --help was asked for, and has been printed
+	case exit >= 0: // kong has printed --help
 		return exit
 	case err != nil:
-		_, _ = fmt.Fprintf(s.Err, "rockpool: %s\nrockpool: see rockpool %s--help\n", output.Lines(err.Error()), asked(err))
+		_, _ = fmt.Fprintf(s.Err, "rockpool: %s\nrockpool: see `rockpool %s--help`\n", output.Lines(err.Error()), parsedCommand(err))
 		return CodeUsage
 	}
 	return ExitCode(s.Err, selected.Run())
 }
 
-// helpFlags makes "help COMMAND" what the parser knows: "COMMAND --help".
+// helpFlags rewrites "help COMMAND" to "COMMAND --help", which the parser knows.
 func helpFlags(arguments []string) []string {
 	switch {
 	case len(arguments) == 0:
@@ -101,14 +100,14 @@ func helpFlags(arguments []string) []string {
 	return arguments
 }
 
-// isGroup reports whether an error is that a command must be followed by another one.
+// isGroup reports whether err is about a command group without a subcommand, such as "rockpool exec".
 func isGroup(err error) bool {
 	var parse *kong.ParseError
 	return errors.As(err, &parse) && parse.Context.Selected() != nil && len(parse.Context.Selected().Children) > 0
 }
 
-// asked returns the command, and a space, whose help tells more about err.
-func asked(err error) string {
+// parsedCommand returns the command that err is about, followed by a space; "": no command.
+func parsedCommand(err error) string {
 	var parse *kong.ParseError
 	if errors.As(err, &parse) && parse.Context != nil {
 		if node := parse.Context.Selected(); node != nil {
@@ -118,18 +117,18 @@ func asked(err error) string {
 	return ""
 }
 
-// A programTaker is a command that takes what stands after --.
+// A programTaker is a command that takes another program's words after --.
 type programTaker interface{ takeProgram(words []string) }
 
-func handOver(selected *kong.Context, program []string) error {
+func passProgram(selected *kong.Context, program []string) error {
 	if taker, ok := selected.Selected().Target.Addr().Interface().(programTaker); ok {
 		taker.takeProgram(program)
 		return nil
 	}
-	return fmt.Errorf("%s takes no program after --", selected.Command())
+	return fmt.Errorf("%s doesn't take a program after --", selected.Command())
 }
 
-// ExitCode returns the exit code of a command that returned err, after it has printed err.
+// ExitCode prints err and a hint, if there is one, to errs. It returns the exit code for err.
 func ExitCode(errs io.Writer, err error) int {
 	var exit ExitError
 	switch {
@@ -137,7 +136,7 @@ func ExitCode(errs io.Writer, err error) int {
 		return 0
 	case errors.As(err, &exit):
 		return int(exit)
-	case errors.Is(err, context.Canceled): // by a signal: there is nothing to say
+	case errors.Is(err, context.Canceled): // by a signal: the user knows why
 		return CodeInterrupted
 	default:
 		_, _ = fmt.Fprintf(errs, "rockpool: %s\n", output.Lines(err.Error()))
@@ -146,15 +145,15 @@ func ExitCode(errs io.Writer, err error) int {
 	}
 }
 
-// hint says what to do about a case, if somebody knows that.
+// hint prints what to do about a case, if a rule of package advice matches.
 func hint(errs io.Writer, c advice.Case) {
-	if says := advice.For(c); says != "" {
-		_, _ = fmt.Fprintf(errs, "rockpool: hint: %s\n", output.Plain(says))
+	if text := advice.For(c); text != "" {
+		_, _ = fmt.Fprintf(errs, "rockpool: hint: %s\n", output.Plain(text))
 	}
 }
 
-// splitProgram cuts arguments at the first "--": what follows is a program's,
-// and no flag in it is ours.
+// splitProgram cuts arguments at the first "--". The words after it belong to another program: they
+// are never parsed as our flags.
 func splitProgram(arguments []string) (ours, program []string) {
 	for i, argument := range arguments {
 		if argument == "--" {

@@ -11,12 +11,12 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// execute runs a command as the program does.
+// execute runs a command like the program.
 func execute(in io.Reader, out, errs io.Writer, arguments ...string) int {
 	return Execute(&struct{ Commands }{}, "", arguments, Streams{In: in, Out: out, Err: errs}, kong.Bind(Private{}))
 }
 
-func TestJobSaysHowToStartAServer(t *testing.T) {
+func TestRunWithoutAServerSaysHowToStartOne(t *testing.T) {
 	var out, errs bytes.Buffer
 	code := execute(nil, &out, &errs, "run", "--env", "shell", "--server", "http://127.0.0.1:1", "--", "true")
 	if code != CodeOurs || !strings.Contains(errs.String(), "rockpool serve") || !strings.Contains(errs.String(), "--server") {
@@ -27,7 +27,7 @@ func TestJobSaysHowToStartAServer(t *testing.T) {
 func TestRunWithoutEnvironmentAndFileIsAUsageError(t *testing.T) {
 	for _, arguments := range [][]string{{"run"}, {"run", "--", "true"}, {"run", "--time-limit", "1"}} {
 		var out, errs bytes.Buffer
-		if code := execute(nil, &out, &errs, arguments...); code != CodeUsage || !strings.Contains(errs.String(), "name an environment with --env") || !strings.Contains(errs.String(), "see rockpool run --help") {
+		if code := execute(nil, &out, &errs, arguments...); code != CodeUsage || !strings.Contains(errs.String(), "give an environment with --env") || !strings.Contains(errs.String(), "`rockpool run --help`") {
 			t.Errorf("%q: %d %q", arguments, code, errs.String())
 		}
 	}
@@ -37,14 +37,14 @@ func TestRunWithoutEnvironmentAndFileIsAUsageError(t *testing.T) {
 	}
 }
 
-func TestRunNamesWhatIsWrong(t *testing.T) {
+func TestRunNamesTheWrongArgument(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, test := range []struct {
 		arguments []string
 		says      string
 	}{
 		{[]string{"run", "--", "true"}, "--env"},
-		{[]string{"run", "--env", "python"}, "nothing to run"},
+		{[]string{"run", "--env", "python"}, "no program is given"},
 		{[]string{"run", "--env", "python", "missing.py"}, "missing.py"},
 		{[]string{"run", "--env", "python", "--time-limit=-1", "--", "x"}, "0 to 86400"},
 		{[]string{"run", "--env", "python", "--server", "localhost", "--", "x"}, "--server"},
@@ -63,7 +63,7 @@ func TestSplitProgram(t *testing.T) {
 	}
 }
 
-func TestErrorsMoveNoCursor(t *testing.T) {
+func TestErrorsDontControlTheTerminal(t *testing.T) {
 	var errs bytes.Buffer
 	ExitCode(&errs, errors.New("one\x1b[2J\ntwo\u009b"))
 	if errs.String() != "rockpool: one·[2J\ntwo·\n" {

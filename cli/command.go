@@ -12,29 +12,28 @@ import (
 	"github.com/rockpool/rockpool/cli/output"
 )
 
-// helpCommand is there for the lists of commands: Execute has made it a flag.
+// helpCommand makes help appear in lists of commands. It never runs: Execute rewrites it to --help.
 type helpCommand struct {
 	Command []string `arg:"" optional:"" help:"The command, for example: exec list."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (helpCommand) Help() string {
-	return `The same as --help after the command.
+	return `Does the same as --help after the command.
 
     rockpool help exec list`
 }
 
-// stoppable returns a context that a first signal ends; a second ends the
-// program at once.
+// stoppable returns a context that the first signal cancels. A second signal ends the program immediately.
 func stoppable() (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
 }
 
-// each does something to everything that was named, says so, and fails at its
-// end if one wasn't there or could not be done.
-func each(s Streams, f output.Format, ids []string, done string, do func(ctx context.Context, id string) (bool, error)) error {
+// each calls do for every id, prints the results, and returns the errors joined. The column of the
+// table is named done. An id for which do reports false is an error with the text unchanged.
+func each(s Streams, f output.Format, ids []string, done, unchanged string, do func(ctx context.Context, id string) (bool, error)) error {
 	ctx, stop := stoppable()
 	defer stop()
 	var all []map[string]any
@@ -46,7 +45,7 @@ func each(s Streams, f output.Format, ids []string, done string, do func(ctx con
 		case err != nil:
 			failed = append(failed, fmt.Errorf("%s: %w", id, err))
 		case !was:
-			failed = append(failed, fmt.Errorf("%s isn't there", id))
+			failed = append(failed, fmt.Errorf("%s %s", id, unchanged))
 		}
 		all = append(all, map[string]any{"id": id, done: was && err == nil})
 		t.Rows = append(t.Rows, []string{id, map[bool]string{true: "yes", false: "no"}[was && err == nil]})
@@ -54,7 +53,7 @@ func each(s Streams, f output.Format, ids []string, done string, do func(ctx con
 	return errors.Join(append([]error{f.Print(s.Out, all, t)}, failed...)...)
 }
 
-// text returns what is there; "" for null.
+// text returns the string; "" for nil.
 func text(value *string) string {
 	if value == nil {
 		return ""
@@ -62,8 +61,9 @@ func text(value *string) string {
 	return *value
 }
 
-// unless returns an optional argument, which is null where a flag wasn't given.
-func unless[T comparable](flag T) *T {
+// optional returns a pointer to a flag's value for an optional argument of the API; nil if the flag
+// wasn't given.
+func optional[T comparable](flag T) *T {
 	if flag == *new(T) {
 		return nil
 	}

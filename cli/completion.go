@@ -15,13 +15,15 @@ type completionCommand struct {
 	Shell string `arg:"" enum:"bash,zsh" help:"bash or zsh."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (completionCommand) Help() string {
-	return `Commands, flags and their values are completed, and from the server that --server or ROCKPOOL_SERVER names: environments, runners and executions. A server has 1 s to answer; set ROCKPOOL_COMPLETE_WITHIN=3s for a distant one.
+	return `Completes commands, flags and their values. It also completes ids of environments, runners and executions from
+the server of --server or ROCKPOOL_SERVER. The server has 1 s to respond; for a distant server set, for example,
+ROCKPOOL_COMPLETE_WITHIN=3s.
 
     source <(rockpool completion bash)                    # in ~/.bashrc
     source <(rockpool completion zsh)                     # in ~/.zshrc, after compinit
-    rockpool completion zsh > ~/.zfunc/_rockpool          # or in a directory of $fpath`
+    rockpool completion zsh > ~/.zfunc/_rockpool          # or into a directory of $fpath`
 }
 
 // Run prints the script.
@@ -32,19 +34,18 @@ func (c *completionCommand) Run(s Streams) error {
 	return nil
 }
 
-// completeCommand is what the completion scripts ask. The words after -- are
-// those of the command line, the last as far as it has been typed.
+// completeCommand answers the completion scripts. The words after -- are those of the command line;
+// the last one is still being typed.
 type completeCommand struct {
-	// Within bounds what a server may take: somebody has pressed a key and waits. One that is far away needs more.
+	// Within bounds the wait for the server, since the user has pressed a key. Distant servers need more.
 	Within  time.Duration `hidden:"" env:"ROCKPOOL_COMPLETE_WITHIN" default:"1s"`
 	program []string
 }
 
 func (c *completeCommand) takeProgram(words []string) { c.program = words }
 
-// Run prints the candidates, one per line, each with a tab and what it is.
-// Beside them ":files" asks for names of files, and ":nospace" for no space
-// behind the candidate.
+// Run prints one candidate per line, each followed by a tab and its description. A line ":files"
+// makes the script complete file names too.
 func (c *completeCommand) Run(s Streams, k *kong.Kong) error {
 	candidates, files := completion.Complete(k.Model.Node, c.program, c.Within)
 	for _, candidate := range candidates {

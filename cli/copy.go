@@ -10,18 +10,21 @@ import (
 
 type runnerCopy struct {
 	connection.Flags
-	Recursive   bool   `short:"r" help:"Copy a directory with all that is in it."`
-	Writable    bool   `short:"w" help:"Let programs in the runner change and delete what is copied there."`
-	Quiet       bool   `short:"q" help:"Show no progress. It shows on a terminal only."`
-	Source      string `arg:"" name:"from" complete:"file" help:"A path here, RUNNER:PATH, or - for standard input."`
-	Destination string `arg:"" name:"to" complete:"file" help:"RUNNER:PATH, a path here, or - for standard output. A directory that is there gets what is copied into it."`
+	Recursive   bool   `short:"r" help:"Copy a directory with all its contents."`
+	Writable    bool   `short:"w" help:"Let programs in the runner change and delete the copied files."`
+	Quiet       bool   `short:"q" help:"Show no progress. Without a terminal, none is shown anyway."`
+	Source      string `arg:"" name:"from" complete:"file" help:"A local path, RUNNER:PATH, or - for standard input."`
+	Destination string `arg:"" name:"to" complete:"file" help:"RUNNER:PATH, a local path, or - for standard output. If it is an existing directory, the copy goes into it."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (runnerCopy) Help() string {
-	return `Paths in a runner are absolute, or below /workspace. Files arrive there as root's, executable where they are here: programs can read them, and change them only with --writable. A file is replaced whole or not at all. A path here that has a colon is written with a slash before it: ./a:b.
+	return `Paths in a runner are absolute, or relative to /workspace. Copied files belong to root in the runner, and keep
+their executable bit. Programs can read them, but change them only with --writable. A file is replaced whole or
+not at all. Write a local path that contains a colon with a slash before it: ./a:b.
 
-With -r, symbolic links aren't followed: links, devices and the like are skipped, and each is named on stderr. What can't be read is named, too, and the rest is copied.
+With -r, symbolic links aren't followed. Links, devices and other special files are skipped, with a line on
+stderr for each. Unreadable files get a line, too; the other files are copied.
 
     rockpool runner cp main.c "$id:"
     rockpool runner cp -r --writable project "$id:"
@@ -29,9 +32,9 @@ With -r, symbolic links aren't followed: links, devices and the like are skipped
     rockpool runner cp "$id:table.csv" - | head
 
 Exit codes:
-    0    all files and directories were copied; links were skipped
-    125  something wasn't copied
-    130  it was interrupted`
+    0    all files and directories were copied; links and special files were skipped
+    125  at least one file wasn't copied; stderr says which
+    130  the copy was interrupted`
 }
 
 // Run copies files.
@@ -40,10 +43,10 @@ func (c *runnerCopy) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	from, fromRunner := place(c.Source)
-	to, toRunner := place(c.Destination)
+	from, fromRunner := splitPlace(c.Source)
+	to, toRunner := splitPlace(c.Destination)
 	if (fromRunner == "") == (toRunner == "") {
-		return errors.New("one of the two must be in a runner, as RUNNER:PATH, and the other here")
+		return errors.New("one of the two paths must be in a runner (RUNNER:PATH) and the other local")
 	}
 	ctx, stop := stoppable()
 	defer stop()
@@ -59,8 +62,8 @@ func (c *runnerCopy) Run(s Streams) error {
 	return err
 }
 
-// place splits RUNNER:PATH; a path here has no runner.
-func place(text string) (path, runner string) {
+// splitPlace splits RUNNER:PATH. A local path has no runner.
+func splitPlace(text string) (path, runner string) {
 	if before, after, ok := strings.Cut(text, ":"); ok && before != "" && !strings.Contains(before, "/") {
 		return after, before
 	}

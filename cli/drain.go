@@ -14,34 +14,36 @@ import (
 type drainCommand struct {
 	connection.Flags
 	output.Format
-	Off     bool          `help:"End the draining: pools fill again."`
-	Wait    bool          `help:"Wait until no runner and no execution is left, and say what is."`
-	Timeout time.Duration `default:"0s" placeholder:"TIME" help:"With --wait: give up after this long; 0: never. (${default})"`
+	Off     bool          `help:"End the drain: pools fill again."`
+	Wait    bool          `help:"Wait until no runner and no execution is left, and report what remains."`
+	Timeout time.Duration `default:"0s" placeholder:"TIME" help:"With --wait: stop waiting after this time; 0: never. (${default})"`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (drainCommand) Help() string {
-	return `Before maintenance: no runner starts any more, and nobody new gets one. Idle runners go at once; claimed ones, and what runs in them, end as they would. It lasts, over restarts of the server too, until --off.
+	return `Drains the server before maintenance: no runner starts. Claims that need one wait as long as they
+allow, then fail. Idle runners are removed immediately. Claimed runners and their executions continue until they end
+as usual. The drain lasts until --off, also across restarts of the server.
 
     rockpool drain
     rockpool drain --wait --timeout 10m && systemctl stop rockpool
     rockpool drain --off
 
-It can be repeated: what is so already stays so.
+Repeating a command changes nothing.
 
 Exit codes:
-    0    it drains; with --wait: and nothing is left; with --off: it doesn't drain any more
-    124  with --wait and --timeout: something is left; it goes on draining
-    125  it could not be asked for
-    130  waiting was interrupted; it goes on draining`
+    0    the server drains; with --wait: and nothing is left; with --off: the drain has ended
+    124  --timeout passed while something was left; the drain continues
+    125  the request failed; stderr says why
+    130  waiting was interrupted; the drain continues`
 }
 
 func drained(d *client.Draining) bool { return d.Claimed+d.Leaving+d.Executions == 0 }
 
-// left says what is left of a draining; nil: there is none.
-func left(d *client.Draining) string {
+// remaining says what a drain still waits for; nil: the server doesn't drain.
+func remaining(d *client.Draining) string {
 	if d == nil {
-		return "it doesn't drain: pools fill up"
+		return "not draining: pools fill"
 	}
 	var left []string
 	for _, part := range []struct {
@@ -61,13 +63,13 @@ func left(d *client.Draining) string {
 	return "draining: " + strings.Join(left, ", ") + " left"
 }
 
-// Run drains, or ends that.
+// Run starts or ends a drain.
 func (c *drainCommand) Run(s Streams) error {
 	switch {
 	case c.Off && c.Wait:
-		return fmt.Errorf("--off ends the draining: there is nothing to --wait for")
+		return fmt.Errorf("--off ends the drain immediately: remove --wait")
 	case c.Timeout < 0 || c.Timeout > 0 && !c.Wait:
-		return fmt.Errorf("--timeout is %v, but must be above 0, and stand beside --wait", c.Timeout)
+		return fmt.Errorf("--timeout is %v, but must be above 0 and needs --wait", c.Timeout)
 	}
 	ctx, stop := stoppable()
 	defer stop()
@@ -86,17 +88,17 @@ func (c *drainCommand) Run(s Streams) error {
 			return err
 		}
 	}
-	if err := c.Print(s.Out, last, output.Table{Head: []string{left(last.Draining)}}); err != nil {
+	if err := c.Print(s.Out, last, output.Table{Head: []string{remaining(last.Draining)}}); err != nil {
 		return err
 	}
 	return code
 }
 
-// drainEvery is how often the server is asked for what is left.
+// drainEvery is the interval at which drain --wait polls the server.
 const drainEvery = 500 * time.Millisecond
 
-// wait returns once nothing is left, or after Timeout, then with the exit code.
-// It says how far it has come whenever that changes.
+// wait returns when nothing is left, or after Timeout with an exit code. It prints what remains
+// whenever that changes.
 func (c *drainCommand) wait(ctx context.Context, s Streams, server client.Sender) (last client.Cluster, code, err error) {
 	var late <-chan time.Time
 	if c.Timeout > 0 {
@@ -104,7 +106,7 @@ func (c *drainCommand) wait(ctx context.Context, s Streams, server client.Sender
 	}
 	again := time.NewTicker(drainEvery)
 	defer again.Stop()
-	for said := ""; ; {
+	for printed := ""; ; {
 		out, err := client.GetCluster(ctx, server)
 		if err != nil {
 			return last, nil, err
@@ -112,18 +114,18 @@ func (c *drainCommand) wait(ctx context.Context, s Streams, server client.Sender
 		last = out.Cluster
 		switch now := last.Draining; {
 		case now == nil:
-			return last, nil, fmt.Errorf("somebody ended the draining")
+			return last, nil, fmt.Errorf("another caller ended the drain (rockpool drain --off)")
 		case drained(now):
 			return last, nil, nil
 		}
-		if text := left(last.Draining); text != said {
-			said = text
+		if text := remaining(last.Draining); text != printed {
+			printed = text
 			_, _ = fmt.Fprintf(s.Err, "rockpool: %s\n", text)
 		}
 		select {
 		case <-again.C:
 		case <-late:
-			_, _ = fmt.Fprintf(s.Err, "rockpool: not done after %v; it goes on draining\n", c.Timeout)
+			_, _ = fmt.Fprintf(s.Err, "rockpool: not empty after %v; the drain continues\n", c.Timeout)
 			return last, ExitError(codeLimit), nil
 		case <-ctx.Done():
 			return last, nil, ctx.Err() // a signal

@@ -11,18 +11,21 @@ import (
 
 type runnerExec struct {
 	connection.Flags
-	ID        string   `arg:"" name:"runner" complete:"runner" help:"A claimed runner's id."`
-	Stdin     bool     `help:"Feed the command what this one reads on its standard input; else its input is empty."`
-	TimeLimit *int     `type:"time" from:"0" to:"86400" placeholder:"TIME" help:"How long the command may run, 0 to 1d; 0: without limit. (the environment's)"`
-	Label     []string `placeholder:"NAME=VALUE" sep:"none" help:"Something to find the execution again by, beside the labels of the claim. Can be given more than once."`
+	ID        string   `arg:"" name:"runner" complete:"runner" help:"Id of a claimed runner."`
+	Stdin     bool     `help:"Pass standard input to the command; without it, the command's input is empty."`
+	TimeLimit *int     `type:"time" from:"0" to:"86400" placeholder:"TIME" help:"Time limit of the command, 0 to 1d; 0: no limit. (the environment's)"`
+	Label     []string `placeholder:"NAME=VALUE" sep:"none" help:"Label of the execution, for searches; added to the labels of the claim. Can be given more than once."`
 	program   []string
 }
 
 func (c *runnerExec) takeProgram(words []string) { c.program = words }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (*runnerExec) Help() string {
-	return `Runs the command after -- in a runner, without a terminal, and copies its output to stdout and stderr byte for byte. The runner stays claimed. It exits with the command's code; the other codes are those of rockpool run. Ctrl-C cancels the command.
+	return `Runs the command after -- in a runner, without a terminal. Copies its output to stdout and stderr byte for byte.
+The runner stays claimed. Ctrl-C cancels the command.
+
+The exit code is the command's own; other codes are those of rockpool run.
 
     rockpool runner exec "$id" -- ls -l
     rockpool runner exec "$id" --stdin -- sort -rn < numbers.txt
@@ -32,7 +35,7 @@ func (*runnerExec) Help() string {
 // Run runs the command.
 func (c *runnerExec) Run(s Streams) error {
 	if len(c.program) == 0 {
-		return errors.New("there is nothing to run: name a command after --")
+		return errors.New("no command is given: add one after --")
 	}
 	labels, err := labelInputs(c.Label)
 	if err != nil {
@@ -51,30 +54,33 @@ func (c *runnerExec) Run(s Streams) error {
 
 type runnerShell struct {
 	connection.Flags
-	ID      string `arg:"" optional:"" name:"runner" complete:"runner" help:"A claimed runner's id."`
-	Env     string `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Claim a runner of this environment, and release it at the end."`
+	ID      string `arg:"" optional:"" name:"runner" complete:"runner" help:"Id of a claimed runner."`
+	Env     string `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Claim a runner of this environment, and release it when the shell ends."`
 	program []string
 }
 
 func (c *runnerShell) takeProgram(words []string) { c.program = words }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (*runnerShell) Help() string {
-	return `Opens a shell, or the program after --, on a terminal in a runner: every key goes there, Ctrl-C too. It has no time limit. It exits with the shell's code; the other codes are those of rockpool run. Without a terminal use rockpool runner exec.
+	return `Opens a shell, or the program after --, on a terminal in a runner. Every key goes there, including Ctrl-C. The
+shell has no time limit. Without a terminal, use rockpool runner exec.
+
+The exit code is the shell's own; other codes are those of rockpool run.
 
     rockpool runner shell --env python
     rockpool runner shell "$id"
     rockpool runner shell "$id" -- python3 -i main.py`
 }
 
-// anyShell is a script for sh that becomes the best shell there is. Bash
-// controls its jobs through standard error.
+// anyShell is a script for sh that starts bash if it is installed, else sh. Bash controls its jobs
+// through standard error, so that is the terminal too.
 const anyShell = `if command -v bash >/dev/null; then exec bash -i 2>&1; else exec sh -i 2>&1; fi`
 
 // Run opens a shell.
 func (c *runnerShell) Run(s Streams) error {
 	if (c.ID == "") == (c.Env == "") {
-		return fmt.Errorf("name either a runner or an environment with --env")
+		return fmt.Errorf("give either the id of a runner or an environment with --env")
 	}
 	server, err := c.Client()
 	if err != nil {
@@ -94,7 +100,7 @@ func (c *runnerShell) Run(s Streams) error {
 	return runJob(ctx, j, "`rockpool runner cp`")
 }
 
-// withoutTerminal says what to use instead.
+// withoutTerminal returns the error without a terminal: it names the command to use instead.
 func (c *runnerShell) withoutTerminal() error {
 	program, instead := "COMMAND", "rockpool runner exec "+c.ID
 	if len(c.program) > 0 {
@@ -103,5 +109,5 @@ func (c *runnerShell) withoutTerminal() error {
 	if c.Env != "" {
 		instead = "rockpool run --env " + c.Env
 	}
-	return fmt.Errorf("rockpool runner shell needs a terminal as standard input, and this is none; use: %s -- %s (with --stdin to feed it)", instead, program)
+	return fmt.Errorf("rockpool runner shell needs a terminal as standard input, and there is none; use: %s -- %s (add --stdin to pass standard input)", instead, program)
 }

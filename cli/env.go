@@ -14,21 +14,21 @@ import (
 )
 
 type envCommands struct {
-	List   envList   `cmd:"" help:"List the environments."`
+	List   envList   `cmd:"" help:"List environments."`
 	Show   envShow   `cmd:"" help:"Show one environment with its pool."`
-	Put    envPut    `cmd:"" help:"Create an environment, or change one."`
+	Put    envPut    `cmd:"" help:"Create or change environments."`
 	Delete envDelete `cmd:"" help:"Delete environments."`
 }
 
-// Help is what rockpool env --help says beyond its commands.
+// Help returns the description and examples for rockpool env --help.
 func (envCommands) Help() string {
 	return `Examples:
 
     rockpool env list
     rockpool env put ruby --memory 512MB --pool-size 4
     rockpool env put python --shared
-    rockpool env show ruby -o yaml > ruby.yaml    # edit it, and then
-    rockpool env put -f ruby.yaml                 # refused if somebody changed it meanwhile`
+    rockpool env show ruby -o yaml > ruby.yaml    # edit the file, then:
+    rockpool env put -f ruby.yaml                 # refused if it has changed in the meantime`
 }
 
 type envList struct {
@@ -36,7 +36,7 @@ type envList struct {
 	output.Format
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (envList) Help() string {
 	return `Examples:
 
@@ -64,10 +64,10 @@ func (c *envList) Run(s Streams) error {
 			seconds(e.DefaultTimeLimit), text(e.Pool.Reason),
 		})
 	}
-	return c.List(s.Out, s.Err, out.Environments, t, "no environments: `rockpool env put NAME` makes one")
+	return c.List(s.Out, s.Err, out.Environments, t, "no environments: create one with `rockpool env put NAME`")
 }
 
-// owner says whose an environment is, and whether it is theirs alone.
+// owner returns an environment's tenant, and whether the environment is shared.
 func owner(e client.Environment) string {
 	if e.Shared {
 		return e.Tenant + " (shared)"
@@ -85,10 +85,10 @@ func seconds(n int) string {
 type envShow struct {
 	connection.Flags
 	output.Format
-	ID string `arg:"" name:"environment" complete:"environment" help:"Its id."`
+	ID string `arg:"" name:"environment" complete:"environment" help:"Id of the environment."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (envShow) Help() string {
 	return `Examples:
 
@@ -114,7 +114,7 @@ func (c *envShow) Run(s Streams) error {
 	return c.Print(s.Out, out.Environment, environmentTable(out.Environment))
 }
 
-// reach says what of the network programs reach.
+// reach describes the network that programs can reach.
 func reach(n client.EnvironmentNetwork) string {
 	reach := "none"
 	if n.Access {
@@ -162,13 +162,13 @@ func environmentTable(e *client.Environment) output.Table {
 type envDelete struct {
 	connection.Flags
 	output.Format
-	IDs        []string `arg:"" name:"environment" complete:"environment" help:"Their ids."`
-	EndClaimed bool     `help:"End their claimed runners too; else those end as they would."`
+	IDs        []string `arg:"" name:"environment" complete:"environment" help:"Ids of the environments."`
+	EndClaimed bool     `help:"End claimed runners too. Without it, they continue until they are released or expire."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (envDelete) Help() string {
-	return `Idle runners go at once. One that isn't there is an error, but the others are deleted.
+	return `Removes idle runners immediately. If an environment doesn't exist, the exit code is 125; the others are deleted.
 
     rockpool env delete ruby
     rockpool env delete ruby perl --end-claimed`
@@ -180,7 +180,7 @@ func (c *envDelete) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	return each(s, c.Format, c.IDs, "deleted", func(ctx context.Context, id string) (bool, error) {
+	return each(s, c.Format, c.IDs, "deleted", "doesn't exist", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.DeleteEnvironment(ctx, server, client.DeleteEnvironmentInput{Id: id, EndClaimed: &c.EndClaimed})
 		return err == nil && out.DeleteEnvironment.Deleted, err
 	})

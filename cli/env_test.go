@@ -34,7 +34,7 @@ func TestEnvironmentsOfTenants(t *testing.T) {
 		t.Error(shown)
 	}
 
-	// What show prints can be put, and flags win over it.
+	// The output of env show can be put; flags take precedence over it.
 	file := filepath.Join(t.TempDir(), "a.yaml")
 	text := s.works("env", "show", "a", "-o", "yaml")
 	if !strings.Contains(text, "\ntenant: physics\nshared: true\n") {

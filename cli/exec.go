@@ -14,14 +14,14 @@ import (
 )
 
 type execCommands struct {
-	List   execList   `cmd:"" help:"List executions, the newest first, ended ones too for as long as they are kept."`
-	Show   execShow   `cmd:"" help:"Show all about one execution but its output."`
-	Logs   execLogs   `cmd:"" help:"Print the lines that it has printed so far: all, some by number, or those with a text."`
-	Follow execFollow `cmd:"" help:"Copy what an execution prints, to its end, and exit with its code."`
-	Cancel execCancel `cmd:"" help:"End executions, with every process that they started."`
+	List   execList   `cmd:"" help:"List running and ended executions, the newest first."`
+	Show   execShow   `cmd:"" help:"Show one execution: command, state, times and resource use."`
+	Logs   execLogs   `cmd:"" help:"Print lines of the output so far: all, by number, or those that contain a text."`
+	Follow execFollow `cmd:"" help:"Copy the output until the execution ends, and exit with its code."`
+	Cancel execCancel `cmd:"" help:"Cancel executions: end all their processes."`
 }
 
-// Help is what rockpool exec --help says beyond its commands.
+// Help returns the description and examples for rockpool exec --help.
 func (execCommands) Help() string {
 	return `Examples:
 
@@ -30,20 +30,20 @@ func (execCommands) Help() string {
     rockpool exec logs "$id" --search error --numbers
     rockpool exec follow "$id"
     rockpool exec cancel "$id"
-    rockpool exec cancel --label user=ada      # asks first, on a terminal`
+    rockpool exec cancel --label user=ada      # asks for confirmation, on a terminal`
 }
 
 type execList struct {
 	connection.Flags
 	output.Format
 	searchFlags
-	State   []runtime.ExecutionState `placeholder:"STATE" enum:"PENDING,RUNNING,FINISHED" help:"Only those in this state: ${enum}. Can be given more than once."`
-	Outcome []runtime.Outcome        `placeholder:"OUTCOME" enum:"EXITED,SIGNALED,TIME_LIMIT,CPU_LIMIT,MEMORY_LIMIT,PROCESS_LIMIT,OUTPUT_LIMIT,CANCELLED,RUNNER_GONE,LOST,FAILED" help:"Only those that ended in this way: ${enum}. Can be given more than once."`
-	Failed  bool                     `help:"Only those that failed: they ended, and neither exited with 0 nor were cancelled."`
-	Limit   int                      `default:"0" placeholder:"N" help:"At most this many, the newest ones; 0: all. (${default})"`
+	State   []runtime.ExecutionState `placeholder:"STATE" enum:"PENDING,RUNNING,FINISHED" help:"Only executions in this state: ${enum}. Can be given more than once."`
+	Outcome []runtime.Outcome        `placeholder:"OUTCOME" enum:"EXITED,SIGNALED,TIME_LIMIT,CPU_LIMIT,MEMORY_LIMIT,PROCESS_LIMIT,OUTPUT_LIMIT,CANCELLED,RUNNER_GONE,LOST,FAILED" help:"Only executions with this outcome: ${enum}. Can be given more than once."`
+	Failed  bool                     `help:"Only failed executions: ended, but neither with exit code 0 nor cancelled."`
+	Limit   int                      `default:"0" placeholder:"N" help:"List at most the N newest; 0: all. (${default})"`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (execList) Help() string {
 	return `Examples:
 
@@ -67,7 +67,7 @@ func (c *execList) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	empty := "no executions: `rockpool run FILE` starts one"
+	empty := "no executions: start one with `rockpool run FILE`"
 	if c.given() || c.Failed || len(c.State)+len(c.Outcome) > 0 {
 		empty = "no executions match"
 	}
@@ -100,7 +100,7 @@ func took(x client.ListedExecution) string {
 	return (time.Duration(x.Usage.WallMs) * time.Millisecond).String()
 }
 
-// short cuts a command line to what fits into a row.
+// short cuts a command line to 60 characters, so that it fits into a row.
 func short(line string) string {
 	const width = 60
 	if runes := []rune(line); len(runes) > width {
@@ -111,19 +111,20 @@ func short(line string) string {
 
 type execFollow struct {
 	connection.Flags
-	ID        string `arg:"" name:"execution" complete:"execution" help:"Its id."`
-	FromStart bool   `default:"true" negatable:"" help:"Begin with what was printed before; with --no-from-start only what comes from now on."`
-	Events    bool   `name:"json" help:"Print the events themselves, one JSON object per line, with the API's names."`
+	ID        string `arg:"" name:"execution" complete:"execution" help:"Id of the execution."`
+	FromStart bool   `default:"true" negatable:"" help:"Print the earlier output first; with --no-from-start only new output."`
+	Events    bool   `name:"json" help:"Print the events as JSON, one object per line, with the API's names."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (execFollow) Help() string {
-	return `Any number may follow, at any time, and leaving cancels nothing. A connection that breaks is taken up again where it was, without a byte lost or repeated.
+	return `Any number of clients can follow an execution at any time. Leaving doesn't cancel it. If the connection breaks, the
+command reconnects and continues where it stopped: no byte is lost or repeated.
 
     rockpool exec follow "$id"
     rockpool exec follow "$id" --no-from-start --json
 
-It exits as rockpool run does: with the program's own code, 128+N, 124, 125 or 130; see there.`
+The exit codes are those of rockpool run: the program's own, 128+N, 124, 125 or 130.`
 }
 
 // Run follows an execution.
@@ -135,13 +136,13 @@ func (c *execFollow) Run(s Streams) error {
 		return err
 	}
 	f := &execution.Follower{Out: s.Out, Err: s.Err, Client: server, Execution: c.ID, Raw: c.Events}
-	// Where there is nothing to follow, it is better to be told at once.
-	asked := connection.Patient(server, connection.Patience)
-	if _, err := client.GetEnding(ctx, asked, c.ID, 0); err != nil {
+	// Fail immediately if the execution doesn't exist.
+	patient := connection.Patient(server, connection.Patience)
+	if _, err := client.GetEnding(ctx, patient, c.ID, 0); err != nil {
 		return err
 	}
 	if !c.FromStart {
-		if f.After, err = latest(ctx, asked, c.ID); err != nil {
+		if f.After, err = latest(ctx, patient, c.ID); err != nil {
 			return err
 		}
 	}
@@ -159,7 +160,7 @@ func (c *execFollow) Run(s Streams) error {
 	return ExitError(code)
 }
 
-// latest returns the cursor after all that an execution has printed so far.
+// latest returns the cursor after the output so far.
 func latest(ctx context.Context, c client.Sender, id string) (after *string, err error) {
 	for {
 		out, err := client.GetCursor(ctx, c, id, after)

@@ -23,7 +23,7 @@ func withRunners(t *testing.T) *server {
 	return s
 }
 
-// inside runs a command line, whose end may be a program.
+// inside runs a command line, which may end with a program after --.
 func (s *server) inside(in string, arguments ...string) (out, errs string, code int) {
 	s.t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -52,22 +52,22 @@ func TestRunnerExecRunsInAClaimedRunner(t *testing.T) {
 	if _, _, code := s.inside("", "runner", "exec", id, "--", "exit", "7"); code != 7 {
 		t.Error(code)
 	}
-	if _, errs, code := s.inside("", "runner", "exec", id); code != CodeOurs || !strings.Contains(errs, "name a command after --") {
+	if _, errs, code := s.inside("", "runner", "exec", id); code != CodeOurs || !strings.Contains(errs, "add one after --") {
 		t.Errorf("%d %q", code, errs)
 	}
 	if out := s.works("runner", "list", "--label", "user=ada"); !strings.Contains(out, id) {
 		t.Error("the runner isn't held any more:", out)
 	}
-	if out, errs, code := s.inside("", "runner", "list", "--label", "user=bob"); out != "" || code != 0 || !strings.Contains(errs, "no such runners") {
+	if out, errs, code := s.inside("", "runner", "list", "--label", "user=bob"); out != "" || code != 0 || !strings.Contains(errs, "no runners: ") {
 		t.Errorf("%d %q %q", code, out, errs)
 	}
 	if out := s.works("exec", "list", "--label", "step=one", "--label", "user"); strings.Count(out, "\n") != 2 || !strings.Contains(out, "user=ada step=one") {
 		t.Error(out)
 	}
 	for use, arguments := range map[string][]string{
-		"rockpool runner exec " + id + " -- ls 'a b' (with --stdin": {"runner", "shell", id, "--", "ls", "a b"},
-		"rockpool runner exec " + id + " -- COMMAND":                {"runner", "shell", id},
-		"rockpool run --env e -- ls":                                {"runner", "shell", "--env", "e", "--", "ls"},
+		"rockpool runner exec " + id + " -- ls 'a b' (add --stdin": {"runner", "shell", id, "--", "ls", "a b"},
+		"rockpool runner exec " + id + " -- COMMAND":               {"runner", "shell", id},
+		"rockpool run --env e -- ls":                               {"runner", "shell", "--env", "e", "--", "ls"},
 	} {
 		if _, errs, code := s.inside("", arguments...); code != CodeOurs || !strings.Contains(errs, use) {
 			t.Errorf("%d %q, not %q", code, errs, use)
@@ -142,7 +142,7 @@ func TestExecListFinds(t *testing.T) {
 	s.fails("INVALID_INPUT", "exec", "list", "--label", strings.Repeat("x", 257))
 }
 
-func TestExecCancelSaysWhatItDid(t *testing.T) {
+func TestExecCancelReportsResults(t *testing.T) {
 	s := withRunners(t)
 	runner := runtime.RunnerID(strings.TrimSpace(s.works("runner", "claim", "e", "--label", "user=ada")))
 	other := runtime.RunnerID(strings.TrimSpace(s.works("runner", "claim", "e", "--label", "user=bob")))
@@ -179,10 +179,10 @@ func TestExecCancelSaysWhatItDid(t *testing.T) {
 		t.Errorf("%d %q %q", code, out, errs)
 	}
 	out, errs, code = s.command("exec", "cancel", string(third), ended)
-	if code != 0 || errs != "" || !strings.HasSuffix(out, "\ncancelled 1 execution\n") || !strings.Contains(out, "no         it had already ended: exited with code 3 (EXITED)") {
+	if code != 0 || errs != "" || !strings.HasSuffix(out, "\ncancelled 1 execution\n") || !strings.Contains(out, "no         already ended: exited with code 3 (EXITED)") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	if out, _, _ := s.command("exec", "cancel", string(third)); !strings.Contains(out, "it had already ended: cancelled (CANCELLED)\ncancelled 0 executions\n") {
+	if out, _, _ := s.command("exec", "cancel", string(third)); !strings.Contains(out, "already ended: cancelled (CANCELLED)\ncancelled 0 executions\n") {
 		t.Error(out)
 	}
 	out, errs, code = s.command("exec", "cancel", "nonesuch", ended, "--json")
@@ -201,8 +201,8 @@ func TestExecCancelSaysWhatItDid(t *testing.T) {
 	}
 }
 
-// TestExecCancelAsks on a terminal, where flags select more than one.
-func TestExecCancelAsks(t *testing.T) {
+// TestExecCancelAsksForConfirmation on a terminal, if flags select more than one execution.
+func TestExecCancelAsksForConfirmation(t *testing.T) {
 	s := withRunners(t)
 	var ids []runtime.ExecutionID
 	sleep := func() {

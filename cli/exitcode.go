@@ -9,8 +9,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Exit codes beside a program's own. They are those of timeout(1) and the
-// shell; see Help of rockpool run.
+// Exit codes in addition to a program's own. They follow timeout(1) and the shell; rockpool run
+// --help lists them.
 const (
 	CodeUsage       = 2   // the command line can't be understood
 	codeLimit       = 124 // a limit ended the program
@@ -19,8 +19,7 @@ const (
 	CodeInterrupted = 130 // 128 + SIGINT
 )
 
-// exitCode returns what to exit with, and what to say beforehand; "" is
-// nothing.
+// exitCode returns the exit code for an execution's end, and a message to print first; "": none.
 func exitCode(e client.Ending) (int, string) {
 	switch e.Outcome {
 	case runtime.OutcomeExited:
@@ -30,19 +29,19 @@ func exitCode(e client.Ending) (int, string) {
 		return *e.ExitCode, ""
 	case runtime.OutcomeSignaled:
 		if number := unix.SignalNum(e.Signal); number > 0 {
-			return codeSignal + int(number), "the program was ended by " + e.Signal
+			return codeSignal + int(number), "the program was ended by signal " + e.Signal
 		}
-		return CodeOurs, "the program was ended by signal " + e.Signal
+		return CodeOurs, "the program was ended by an unknown signal " + e.Signal
 	case runtime.OutcomeTimeLimit, runtime.OutcomeCPULimit, runtime.OutcomeMemoryLimit, runtime.OutcomeProcessLimit, runtime.OutcomeOutputLimit:
-		return codeLimit, words(e, "the program was ended by a limit")
+		return codeLimit, words(e, "the program exceeded a limit")
 	case runtime.OutcomeCancelled:
 		return CodeInterrupted, words(e, "the program was cancelled")
 	case runtime.OutcomeRunnerGone:
-		return CodeOurs, words(e, "the runner went ("+string(e.GoneReason)+")")
+		return CodeOurs, words(e, "the runner is gone ("+string(e.GoneReason)+")")
 	case runtime.OutcomeLost:
-		return CodeOurs, words(e, "nobody knows how the program ended")
+		return CodeOurs, words(e, "it is unknown how the program ended")
 	default:
-		return CodeOurs, words(e, "the program could not be run")
+		return CodeOurs, words(e, "the program couldn't be started")
 	}
 }
 

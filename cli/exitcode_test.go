@@ -32,7 +32,7 @@ func TestExitCodes(t *testing.T) {
 		{client.Ending{Outcome: runtime.OutcomeRunnerGone, GoneReason: "DRAINED"}, 125, "DRAINED"},
 		{client.Ending{Outcome: runtime.OutcomeLost}, 125, "LOST"},
 		{client.Ending{Outcome: runtime.OutcomeFailed, Message: "no such program"}, 125, "no such program"},
-		{client.Ending{}, 125, "could not"},
+		{client.Ending{}, 125, "couldn't"},
 	} {
 		code, says := exitCode(test.end)
 		if code != test.code || (test.says == "") != (says == "") || !strings.Contains(says, test.says) {

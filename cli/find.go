@@ -14,43 +14,44 @@ import (
 
 type runnerFind struct {
 	connection.Flags
-	JSON       bool   `name:"json" help:"Print what the server found as JSON, with the API's names."`
-	Name       string `placeholder:"PATTERN" help:"Only entries with this name: * is any text, ? one character, [a-z] one of a range."`
-	Containing string `placeholder:"TEXT" help:"The lines that contain this text, with their numbers."`
-	Max        int    `default:"1000" placeholder:"N" help:"At most this many, 1 to 1000. (${default})"`
+	JSON       bool   `name:"json" help:"Print the result as JSON, with the API's names."`
+	Name       string `placeholder:"PATTERN" help:"Only files and directories with this name: * is any text, ? one character, [a-z] one of a range."`
+	Containing string `placeholder:"TEXT" help:"Print the lines that contain this text, with their numbers."`
+	Max        int    `default:"1000" placeholder:"N" help:"Print at most N matches, 1 to 1000. (${default})"`
 	Place      string `arg:"" name:"runner[:path]" complete:"runner" help:"The runner; with a path, a directory there. Default: /workspace."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (runnerFind) Help() string {
-	return `Searches inside the runner. It follows no links, and leaves out binary files. A search ends at 1000 matches, 65536 entries, 64 MiB that were read, or after 5 seconds: stderr says so.
+	return `Searches inside the runner. It doesn't follow links and skips binary files. A search ends after 1000 matches, 65536
+entries, 64 MiB of file contents, or 5 seconds. If it ends early, stderr says so.
 
     rockpool runner find "$id" --name '*.py'
     rockpool runner find "$id" --containing main
     rockpool runner find "$id:/tmp" --name '*.log' --containing error
 
 Exit codes:
-    0    something was found
-    1    nothing was found
-    125  the search failed`
+    0    at least one match
+    1    no match
+    125  the search failed; stderr says why`
 }
 
-// codeNothing is the exit code of a search that finds nothing, as grep has it.
-const codeNothing = 1
+// codeNoMatch is the exit code of a search without a match, as in grep(1).
+const codeNoMatch = 1
 
 // Run searches files.
 func (c *runnerFind) Run(s Streams) error {
 	ctx, stop := stoppable()
 	defer stop()
 	if c.Name == "" && c.Containing == "" {
-		return errors.New("give --name or --containing: what to find")
+		return errors.New("say what to find: give --name, --containing, or both")
 	}
 	server, err := c.Patient()
 	if err != nil {
 		return err
 	}
 	runner, dir := directory(c.Place)
-	out, err := client.SearchFiles(ctx, server, runner, unless(dir), unless(c.Name), unless(c.Containing), &c.Max)
+	out, err := client.SearchFiles(ctx, server, runner, optional(dir), optional(c.Name), optional(c.Containing), &c.Max)
 	if err != nil {
 		return err
 	}
@@ -64,17 +65,17 @@ func (c *runnerFind) Run(s Streams) error {
 	for _, m := range found.Matches {
 		line := path.Join(dir, m.File.Path)
 		if m.Line != nil {
-			line = fmt.Sprintf("%s:%d:%s", line, *m.Line, told(m.Text))
+			line = fmt.Sprintf("%s:%d:%s", line, *m.Line, text(m.Text))
 		}
 		if _, err := fmt.Fprintln(s.Out, output.Plain(line)); err != nil {
 			return err
 		}
 	}
 	if found.Limit != nil {
-		_, _ = fmt.Fprintf(s.Err, "rockpool: the search ended early, at its limit of %s: search a directory below, or with a narrower --name\n", strings.ToLower(string(*found.Limit)))
+		_, _ = fmt.Fprintf(s.Err, "rockpool: the search ended early, at its limit of %s: search a subdirectory, or give a narrower --name\n", strings.ToLower(string(*found.Limit)))
 	}
 	if len(found.Matches) == 0 {
-		return ExitError(codeNothing)
+		return ExitError(codeNoMatch)
 	}
 	return nil
 }
@@ -85,28 +86,32 @@ func directory(text string) (runner, path string) {
 	return runner, path
 }
 
-func noRunner(id string) error { return fmt.Errorf("runner %s is gone, or never was", id) }
+func noRunner(id string) error {
+	return fmt.Errorf("runner %s doesn't exist or is gone: `rockpool runner list` lists the runners", id)
+}
 
 type runnerWatch struct {
 	connection.Flags
-	JSON      bool   `name:"json" help:"Print each change as a JSON object on a line, with the API's names."`
-	Recursive bool   `short:"r" help:"Changes in directories below, too."`
+	JSON      bool   `name:"json" help:"Print one JSON object per change and line, with the API's names."`
+	Recursive bool   `short:"r" help:"Include changes in subdirectories."`
 	Place     string `arg:"" name:"runner[:path]" complete:"runner" help:"The runner; with a path, a directory there. Default: /workspace."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (runnerWatch) Help() string {
-	return `Prints CREATED, CHANGED or REMOVED, and a path, until the runner is gone or Ctrl-C. What is renamed is REMOVED and CREATED. BEGAN comes first: from then on all is reported. LOST says that there were too many changes: list the directory again. A watch doesn't keep the runner alive.
+	return `Prints CREATED, CHANGED or REMOVED and a path for each change, until the runner is gone or you press Ctrl-C. A
+rename is REMOVED and CREATED. The first line is BEGAN: every later change is reported. LOST means that there were
+too many changes: list the directory again. A watch doesn't count as use of the runner, so it doesn't keep it alive.
 
     rockpool runner watch "$id" -r
     rockpool runner watch "$id:/tmp" --json
 
 Exit codes:
-    125  the runner or the directory went, or the connection broke
-    130  it was interrupted`
+    125  the runner or the directory is gone, or the connection broke
+    130  the watch was interrupted`
 }
 
-// Run prints changes.
+// Run prints changes until the runner is gone or a signal arrives.
 func (c *runnerWatch) Run(s Streams) error {
 	ctx, stop := stoppable()
 	defer stop()

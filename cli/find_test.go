@@ -36,7 +36,7 @@ func TestFindAndWatch(t *testing.T) {
 	if out := s.works("runner", "find", id, "--name", "*.txt", "--json"); !strings.Contains(out, `"path": "b.txt"`) || !strings.Contains(out, `"limit": null`) {
 		t.Errorf("%q", out)
 	}
-	if out, errs, code := s.command("runner", "find", id, "--containing", "none"); code != codeNothing || out+errs != "" {
+	if out, errs, code := s.command("runner", "find", id, "--containing", "none"); code != codeNoMatch || out+errs != "" {
 		t.Errorf("%q, %q, %d", out, errs, code)
 	}
 	if _, errs, _ := s.command("runner", "find", id, "--name", "*", "--max", "1"); !strings.Contains(errs, "limit of matches") {

@@ -9,7 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Every command has an example in its help, and every variable is named there.
+// TestHelpHasExamples also checks that the help names every environment variable.
 func TestHelpHasExamples(t *testing.T) {
 	parser, err := kong.New(&struct{ Commands }{}, kong.Name("rockpool"))
 	if err != nil {

@@ -12,12 +12,13 @@ import (
 type languagesCommand struct {
 	connection.Flags
 	output.Format
-	Versions bool `help:"Show the version of each, too. It is measured once, in a runner of each environment."`
+	Versions bool `help:"Show the version of each language, too. The server determines it once, in a runner of the environment."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (languagesCommand) Help() string {
-	return `Lists the languages that the server can build and run, the endings of their files, and the environment in which ` + "`rockpool run FILE`" + ` runs them.
+	return `Lists the languages that the server can build and run, their file extensions, and the environment in which
+` + "`rockpool run FILE`" + ` runs them.
 
     rockpool languages
     rockpool languages --versions

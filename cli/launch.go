@@ -14,15 +14,15 @@ import (
 	"github.com/rockpool/rockpool/runtime/language"
 )
 
-// readUpload reads a local file. One below the current directory keeps its
-// directories, any other its name only.
+// readUpload reads a local file. A file below the current directory keeps its relative path; any
+// other file keeps only its name.
 func readUpload(path string) (client.FileInput, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return client.FileInput{}, err
 	}
 	if !info.Mode().IsRegular() {
-		return client.FileInput{}, fmt.Errorf("%s isn't a regular file; name the files to upload one by one", path)
+		return client.FileInput{}, fmt.Errorf("%s isn't a regular file: give the files to upload one by one", path)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -33,19 +33,20 @@ func readUpload(path string) (client.FileInput, error) {
 		up.Path = filepath.Base(up.Path)
 	}
 	if info.Mode()&0o111 != 0 || bytes.HasPrefix(data, []byte("#!")) {
-		up.Mode = new("0755") // the server's default lets nobody but root execute it
+		up.Mode = new("0755") // by default only root could execute it
 	}
 	return up, nil
 }
 
-// A launch is how a file is run.
+// A launch is the environment and the commands for a file.
 type launch struct {
 	environment    string
-	build, command []string // build is empty where nothing is built
+	build, command []string // build: empty if nothing is built
 }
 
-// launchOf returns how to run a file with arguments by the server's languages. The file's ending decides, then its #! line,
-// then the environment; "": the language's.
+// launchOf returns how to run a file with arguments, by the server's languages. The file's
+// extension decides, then its #! line, then the environment. An empty environment means the one
+// that serves the language.
 func launchOf(languages []client.Language, environment string, file client.FileInput, arguments []string) (launch, error) {
 	l := launch{environment: environment}
 	set := language.Of(recipes(languages)...)
@@ -55,7 +56,7 @@ func launchOf(languages []client.Language, environment string, file client.FileI
 	if scripted {
 		recipe, program.InterpreterArgs, known = set.ByScript(file.Base64)
 	}
-	if !known && environment != "" && scripted { // that may have its interpreter
+	if !known && environment != "" && scripted { // the environment may have its interpreter
 		l.command = slices.Concat([]string{"./" + strings.TrimPrefix(file.Path, "./")}, arguments)
 		return l, nil
 	}
@@ -64,11 +65,11 @@ func launchOf(languages []client.Language, environment string, file client.FileI
 	}
 	switch {
 	case !known && scripted:
-		return l, fmt.Errorf("%s has no known file ending, and no language runs its line %.100q: name an environment with --env that has the interpreter", file.Path, language.FirstLine(file.Base64))
+		return l, fmt.Errorf("%s has no known file extension, and no language runs its first line %.100q: give an environment that has the interpreter with --env", file.Path, language.FirstLine(file.Base64))
 	case !known && environment == "":
-		return l, fmt.Errorf("%s has no known file ending: name an environment with --env; `rockpool languages` lists the endings", file.Path)
+		return l, fmt.Errorf("%s has no known file extension: give an environment with --env; `rockpool languages` lists the extensions", file.Path)
 	case !known:
-		return l, fmt.Errorf("can't tell how to run %s in %s: give the command after --, for example: rockpool run --env %s %s -- ruby %s",
+		return l, fmt.Errorf("it is unknown how to run %s in %s: give the command after --, for example: rockpool run --env %s %s -- ruby %s",
 			file.Path, environment, environment, file.Path, file.Path)
 	}
 	if environment == "" {
@@ -82,7 +83,7 @@ func launchOf(languages []client.Language, environment string, file client.FileI
 	return l, nil
 }
 
-// serving returns the environment in which the server runs a language, or what to do where there is none.
+// serving returns the environment in which the server runs a language, or an *unservedError.
 func serving(languages []client.Language, recipe language.Recipe) (string, error) {
 	i := slices.IndexFunc(languages, func(l client.Language) bool { return l.Id == recipe.ID })
 	if served := languages[i].EnvironmentId; served != nil {
@@ -91,18 +92,18 @@ func serving(languages []client.Language, recipe language.Recipe) (string, error
 	return "", &unservedError{recipe}
 }
 
-// An unservedError is about a language that no environment has.
+// An unservedError is the error for a language that no environment serves.
 type unservedError struct{ recipe language.Recipe }
 
 func (e *unservedError) Error() string {
-	if put := e.put(); put != "" {
-		return fmt.Sprintf("no environment serves %s: an OPERATOR makes one with `%s`; or name another one with --env", e.recipe.ID, put)
+	if put := e.putCommand(); put != "" {
+		return fmt.Sprintf("no environment serves %s: an OPERATOR can create one with `%s`; or give another one with --env", e.recipe.ID, put)
 	}
-	return fmt.Sprintf("no environment serves %s: name one with --env", e.recipe.ID)
+	return fmt.Sprintf("no environment serves %s: give one with --env", e.recipe.ID)
 }
 
-// put returns the command that makes such an environment; "": none is known.
-func (e *unservedError) put() string {
+// putCommand returns the command that creates an environment for the language; "": none is known.
+func (e *unservedError) putCommand() string {
 	r := e.recipe
 	if len(r.Environments) == 0 || r.Image == "" {
 		return ""
@@ -121,13 +122,13 @@ func (e *unservedError) put() string {
 	return put.String()
 }
 
-// alone is the error where the server was started for this run, from what this machine has.
-func (e *unservedError) alone() error {
-	then := "put an environment for it there"
-	if put := e.put(); put != "" {
+// onPrivate returns the error if the server is a private one, which runs only the programs of this machine.
+func (e *unservedError) onPrivate() error {
+	then := "create an environment for it there"
+	if put := e.putCommand(); put != "" {
 		then = "then `" + put + "`"
 	}
-	return fmt.Errorf("no server listens at %s, and this machine lacks a program of %s for a server for this run alone: start one with `rockpool serve`, and %s", connection.DefaultServer, e.recipe.ID, then)
+	return fmt.Errorf("no server listens at %s, and a temporary one can't run %s, because this machine lacks its programs: start a server with `rockpool serve`, and %s", connection.DefaultServer, e.recipe.ID, then)
 }
 
 // recipes returns the server's languages as recipes.

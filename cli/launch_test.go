@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/language"
 )
 
-// listed are Rockpool's own languages as the API lists them, where these environments are there.
+// listed returns Rockpool's own languages as the API lists them on a server with these environments.
 func listed(environments ...string) (all []client.Language) {
 	for _, r := range language.Default().All() {
 		l := client.Language{Id: r.ID, Name: r.Name, Aliases: r.Aliases, Extensions: r.Extensions, FileName: r.FileName, Build: r.Build, Run: r.Run, Image: r.Image}
@@ -57,10 +57,10 @@ func TestLaunch(t *testing.T) {
 
 func TestLaunchSaysWhatToDo(t *testing.T) {
 	for _, test := range []struct{ environment, file, says string }{
-		{"10", "x.zig", "can't tell how to run x.zig in 10: give the command after --"},
-		{"", "x.zig", "x.zig has no known file ending: name an environment with --env"},
-		{"", "x", "name an environment with --env"},
-		{"", "x.c", "no environment serves c: an OPERATOR makes one with `rockpool env put c --image gcc`"},
+		{"10", "x.zig", "it is unknown how to run x.zig in 10: give the command after --"},
+		{"", "x.zig", "x.zig has no known file extension: give an environment with --env"},
+		{"", "x", "give an environment with --env"},
+		{"", "x.c", "no environment serves c: an OPERATOR can create one with `rockpool env put c --image gcc`"},
 		{"", "x.go", "`rockpool env put go --image golang --memory 1024MiB --processes 256 --workspace 512MiB`"},
 	} {
 		if got, err := launchOf(listed(), test.environment, client.FileInput{Path: test.file}, nil); err == nil || !strings.Contains(err.Error(), test.says) {
@@ -68,20 +68,20 @@ func TestLaunchSaysWhatToDo(t *testing.T) {
 		}
 	}
 	unknown := client.FileInput{Path: "x", Base64: []byte("#!/opt/own -v\nline 2")}
-	if _, err := launchOf(listed("python"), "", unknown, nil); err == nil || err.Error() != `x has no known file ending, and no language runs its line "#!/opt/own -v": name an environment with --env that has the interpreter` {
+	if _, err := launchOf(listed("python"), "", unknown, nil); err == nil || err.Error() != `x has no known file extension, and no language runs its first line "#!/opt/own -v": give an environment that has the interpreter with --env` {
 		t.Error(err)
 	}
 	languages := listed()
 	languages[0].EnvironmentIds = nil
-	if _, err := launchOf(languages, "", client.FileInput{Path: "x.py"}, nil); err == nil || err.Error() != "no environment serves python3: name one with --env" {
+	if _, err := launchOf(languages, "", client.FileInput{Path: "x.py"}, nil); err == nil || err.Error() != "no environment serves python3: give one with --env" {
 		t.Error(err)
 	}
 	unserved := unservedError{language.Recipe{ID: "ruby", Environments: []runtime.EnvironmentID{"ruby"}, Image: "ruby:slim"}}
-	if says := unserved.alone().Error(); !strings.Contains(says, "start one with `rockpool serve`, and then `rockpool env put ruby --image ruby:slim`") {
+	if says := unserved.onPrivate().Error(); !strings.Contains(says, "start a server with `rockpool serve`, and then `rockpool env put ruby --image ruby:slim`") {
 		t.Error(says)
 	}
 	unserved.recipe.Image = ""
-	if says := unserved.alone().Error(); !strings.HasSuffix(says, "start one with `rockpool serve`, and put an environment for it there") {
+	if says := unserved.onPrivate().Error(); !strings.HasSuffix(says, "start a server with `rockpool serve`, and create an environment for it there") {
 		t.Error(says)
 	}
 }

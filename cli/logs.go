@@ -18,27 +18,28 @@ import (
 
 type execLogs struct {
 	connection.Flags
-	ID         string    `arg:"" name:"execution" complete:"execution" help:"Its id."`
+	ID         string    `arg:"" name:"execution" complete:"execution" help:"Id of the execution."`
 	Lines      lineRange `placeholder:"120-140" help:"Only the lines with these numbers: 120, 120-140 or 120-."`
 	Last       int       `placeholder:"N" help:"Only the last N lines, 1 to 1000."`
-	Search     string    `placeholder:"TEXT" help:"Only lines that contain this text, in upper or lower case."`
-	MatchCase  bool      `help:"With --search: upper and lower case differ."`
+	Search     string    `placeholder:"TEXT" help:"Only lines that contain this text; upper and lower case are the same."`
+	MatchCase  bool      `help:"Make --search distinguish upper and lower case."`
 	Stream     string    `placeholder:"STREAM" enum:",stdout,stderr" default:"" help:"Only lines of this stream: stdout or stderr."`
 	Numbers    bool      `short:"n" help:"Begin each line with its number."`
-	Timestamps bool      `short:"t" help:"Begin each line with when it was printed."`
+	Timestamps bool      `short:"t" help:"Begin each line with the time at which it was printed."`
 	JSON       bool      `name:"json" help:"Print one JSON object per line, with the API's names."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (execLogs) Help() string {
-	return `It prints the lines of both streams to standard output and doesn't wait for more; rockpool exec follow does, and copies every byte. A line's number never changes. The dashboard shows line 120 at /executions/ID#L120.
+	return `Prints the lines of both streams to standard output and doesn't wait for more. To wait, and to copy every byte, use
+rockpool exec follow. A line's number never changes. The dashboard shows line 120 at /executions/ID#L120.
 
     rockpool exec logs "$id" --last 20
     rockpool exec logs "$id" --search error --numbers
     rockpool exec logs "$id" --lines 120-140 --timestamps`
 }
 
-// A lineRange is numbers of lines, both included; zero: all.
+// A lineRange is a range of line numbers, both ends included; the zero value is all lines.
 type lineRange struct{ from, to int64 }
 
 // UnmarshalText reads 120, 120-140 or 120-.
@@ -52,7 +53,7 @@ func (r *lineRange) UnmarshalText(text []byte) error {
 		}
 	}
 	if err != nil || from < 1 || to < from {
-		return fmt.Errorf("must be numbers of lines such as 120, 120-140 or 120-, from 1 on, not %q", text)
+		return fmt.Errorf("%q isn't a range of lines: give line numbers from 1 on, such as 120, 120-140 or 120-", text)
 	}
 	*r = lineRange{from, to}
 	return nil
@@ -67,7 +68,7 @@ func (c *execLogs) Run(s Streams) error {
 		return err
 	}
 	if c.Last != 0 && (c.Search != "" || c.Lines != lineRange{}) {
-		return runtime.Invalid("last", "--last can't be given with --lines or --search")
+		return runtime.Invalid("last", "--last can't be used with --lines or --search")
 	}
 	var stream *client.OutputStream
 	if c.Stream != "" {
@@ -84,13 +85,13 @@ func (c *execLogs) Run(s Streams) error {
 	}
 	printed := false
 	for {
-		out, err := client.GetLines(ctx, server, c.ID, from, last, most, stream, unless(c.Search), &c.MatchCase)
+		out, err := client.GetLines(ctx, server, c.ID, from, last, most, stream, optional(c.Search), &c.MatchCase)
 		if err != nil {
 			return err
 		}
 		page := out.Execution.Lines
 		if c.Last != 0 && from == nil && !page.Counted {
-			continue // these aren't the last yet: each request counts on
+			continue // the server still counts lines: each request continues the count
 		}
 		for _, line := range page.Lines {
 			if line.Number > to {
@@ -111,7 +112,7 @@ func (c *execLogs) Run(s Streams) error {
 	}
 }
 
-// none says why there are no lines.
+// none reports that no line was printed.
 func (c *execLogs) none(ctx context.Context, s Streams, server client.Sender) error {
 	out, err := client.GetEnding(ctx, server, c.ID, 0)
 	if err != nil {
@@ -121,7 +122,7 @@ func (c *execLogs) none(ctx context.Context, s Streams, server client.Sender) er
 	if out.Execution.State != runtime.ExecutionFinished {
 		yet = " yet"
 	}
-	_, err = fmt.Fprintf(s.Err, "rockpool: no such lines: leave out a flag, or the program printed nothing%s\n", yet)
+	_, err = fmt.Fprintf(s.Err, "rockpool: no lines match, or the program has printed nothing%s\n", yet)
 	return err
 }
 

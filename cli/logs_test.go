@@ -42,7 +42,7 @@ func TestLogs(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"--stream", "stderr"}, {"--lines", "2501-2600"}} {
-		if out, errs, code := s.command(append([]string{"exec", "logs", id}, args...)...); out != "" || errs != "rockpool: no such lines: leave out a flag, or the program printed nothing\n" || code != 0 {
+		if out, errs, code := s.command(append([]string{"exec", "logs", id}, args...)...); out != "" || errs != "rockpool: no lines match, or the program has printed nothing\n" || code != 0 {
 			t.Errorf("%q: %q %q %d", args, out, errs, code)
 		}
 	}
@@ -66,9 +66,9 @@ func TestLogs(t *testing.T) {
 		t.Error(got)
 	}
 	for want, args := range map[string][]string{
-		"must be numbers of lines":    {"--lines", "140-120"},
-		"can't be given with --lines": {"--lines", "1", "--last", "1"},
-		"maxLines":                    {"--last", "2000"},
+		"isn't a range of lines":     {"--lines", "140-120"},
+		"can't be used with --lines": {"--lines", "1", "--last", "1"},
+		"maxLines":                   {"--last", "2000"},
 	} {
 		if _, got, code := s.command(append([]string{"exec", "logs", id}, args...)...); code == 0 || !strings.Contains(got, want) {
 			t.Errorf("%q: %d %s", args, code, got)

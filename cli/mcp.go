@@ -14,21 +14,25 @@ type mcpCommand struct {
 	connection.Flags
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (mcpCommand) Help() string {
-	return `Speaks the Model Context Protocol on stdin and stdout, for AI agents on this machine that start their tools as programs. It passes all on to the server, which needs --doors mcp. The agent's configuration has one of these commands:
+	return `Connects an AI agent on this machine to a server: it speaks the Model Context Protocol on stdin and stdout, and
+forwards messages to the server. Start the server with --doors mcp. Put one of these commands into the agent's
+configuration:
 
     rockpool mcp
     rockpool mcp --server https://rockpool.example.org --token-file ~/.rockpool-token
 
-Claude Code takes it so: claude mcp add rockpool -- rockpool mcp
+For Claude Code: claude mcp add rockpool -- rockpool mcp
 
-An agent that speaks HTTP needs no such command: its address is that of the server with /mcp. docs/doors/mcp.md has the configuration of common agents.
+An agent that speaks HTTP doesn't need this command: use the server's address with /mcp. See docs/doors/mcp.md for
+the configuration of common agents.
 
-Where neither a server nor a token was named and no server listens at http://127.0.0.1:8080, a private one is started, which ends with the agent and leaves nothing behind.`
+If you give neither a server nor a token, and no server listens at http://127.0.0.1:8080, the command starts a
+temporary server, and removes it when the agent disconnects.`
 }
 
-// Run passes messages on until the agent leaves.
+// Run forwards messages until the agent closes stdin.
 func (c *mcpCommand) Run(s Streams, private Private) error {
 	server, err := c.Client()
 	if err != nil {
@@ -36,16 +40,16 @@ func (c *mcpCommand) Run(s Streams, private Private) error {
 	}
 	ctx, stop := stoppable()
 	defer stop()
-	pass := func(ctx context.Context, server *client.Client) error {
+	forward := func(ctx context.Context, server *client.Client) error {
 		send := func(ctx context.Context, method string, header http.Header, body io.Reader) (*http.Response, error) {
 			return server.Door(ctx, method, "/mcp", header, body)
 		}
 		return bridge.New(send, s.Out).Run(ctx, s.In)
 	}
-	if alone, err := private.wanted(ctx, c.Flags); err != nil {
+	if alone, err := private.needed(ctx, c.Flags); err != nil {
 		return err
 	} else if alone {
-		return private.Use(ctx, "", "", s, pass)
+		return private.Use(ctx, "", "", s, forward)
 	}
-	return pass(ctx, server)
+	return forward(ctx, server)
 }

@@ -19,51 +19,55 @@ import (
 type envPut struct {
 	connection.Flags
 	output.Format
-	ID        string             `arg:"" optional:"" name:"environment" complete:"environment" help:"Its id. With --file: only the one with this id."`
-	Filename  string             `name:"file" short:"f" placeholder:"FILE" complete:"file" help:"Read environments from a YAML or JSON file, with the API's names; -: from standard input."`
-	Tenant    *string            `placeholder:"NAME" help:"The tenant that it belongs to. (yours; if you act for all tenants: default)"`
-	Shared    *bool              `negatable:"" help:"Whether every tenant may see it and claim its runners. Only a caller for all tenants can share it. (no)"`
-	Image     *string            `placeholder:"IMAGE" help:"The file system to start with. (host)"`
-	PoolSize  *int               `placeholder:"N" help:"Idle runners to keep warm, 0 to 1000; 0: one is started when it is claimed. (2)"`
+	ID        string             `arg:"" optional:"" name:"environment" complete:"environment" help:"Id of the environment. With --file: put only the one with this id."`
+	Filename  string             `name:"file" short:"f" placeholder:"FILE" complete:"file" help:"Read environments from a YAML or JSON file, with the API's names; -: standard input."`
+	Tenant    *string            `placeholder:"NAME" help:"The tenant that owns the environment. (your tenant; if you act for all tenants: default)"`
+	Shared    *bool              `negatable:"" help:"Let every tenant see it and claim its runners. Only a caller for all tenants can set this. (no)"`
+	Image     *string            `placeholder:"IMAGE" help:"Container image, or host: the file system of this machine. (host)"`
+	PoolSize  *int               `placeholder:"N" help:"Idle runners to keep ready, 0 to 1000; 0: each claim starts one. (2)"`
 	CPU       *int               `name:"cpu" placeholder:"MHZ" help:"CPU share in MHz, 10 to 1048576. (2000)"`
 	Memory    *int               `type:"size" unit:"MiB" from:"16" to:"1048576" placeholder:"SIZE" help:"Memory, 16 MiB to 1 TiB. (256MiB)"`
-	Processes *int               `placeholder:"N" help:"Processes and threads at once, 16 to 65536. (128)"`
-	Workspace *int               `type:"size" unit:"MiB" from:"1" to:"1048576" placeholder:"SIZE" help:"Room for files, 1 MiB to 1 TiB. (64MiB)"`
-	Network   *bool              `negatable:"" help:"Whether programs can reach the network: what of it is public, and as far as the file's allow and allowNames let them. (no)"`
-	Port      []int              `placeholder:"PORT" help:"Map this port of runners to the outside. Can be given more than once; replaces those that are stored."`
-	Isolation *runtime.Isolation `enum:"NAMESPACES,GVISOR,NONE,CLUSTER" placeholder:"TIER" help:"How runners are kept apart: NAMESPACES, GVISOR, NONE or CLUSTER. (NAMESPACES)"`
-	Runtime   *string            `placeholder:"NAME" help:"Which of the server's runtimes makes the sandboxes; empty: Rockpool's own."`
-	Variable  []string           `placeholder:"NAME=VALUE" sep:"none" help:"A variable for every command. Can be given more than once; replaces those that are stored."`
+	Processes *int               `placeholder:"N" help:"Maximum number of processes and threads, 16 to 65536. (128)"`
+	Workspace *int               `type:"size" unit:"MiB" from:"1" to:"1048576" placeholder:"SIZE" help:"Disk space for files, 1 MiB to 1 TiB. (64MiB)"`
+	Network   *bool              `negatable:"" help:"Let programs reach the public network; allow and allowNames in a file restrict it. (no)"`
+	Port      []int              `placeholder:"PORT" help:"Expose this port of the runners. Can be given more than once; replaces the stored ports."`
+	Isolation *runtime.Isolation `enum:"NAMESPACES,GVISOR,NONE,CLUSTER" placeholder:"TIER" help:"Isolation tier: NAMESPACES, GVISOR, NONE or CLUSTER. (NAMESPACES)"`
+	Runtime   *string            `placeholder:"NAME" help:"The server's OCI runtime that creates the sandboxes; empty: Rockpool's own."`
+	Variable  []string           `placeholder:"NAME=VALUE" sep:"none" help:"Environment variable for every command. Can be given more than once; replaces the stored variables."`
 
-	WarmPython bool     `help:"Have each runner load python3 before it is idle: python commands then start in a few milliseconds."`
-	WarmModule []string `placeholder:"MODULE" help:"A module that python has imported then, for example numpy; implies --warm-python. Can be given more than once; replaces those that are stored."`
-	NoWarm     bool     `help:"Load no interpreter."`
+	WarmPython bool     `help:"Load python3 in each runner before it is idle: python commands then start in a few milliseconds."`
+	WarmModule []string `placeholder:"MODULE" help:"Python module to import in advance, for example numpy; implies --warm-python. Can be given more than once; replaces the stored modules."`
+	NoWarm     bool     `help:"Don't load an interpreter in advance."`
 
-	NoPorts     bool `help:"Map no port; --port adds to that."`
-	NoVariables bool `help:"Set no variable; --variable adds to that."`
+	NoPorts     bool `help:"Remove the stored ports; add ports with --port."`
+	NoVariables bool `help:"Remove the stored variables; add variables with --variable."`
 
-	DefaultTimeLimit *int   `type:"time" from:"0" to:"86400" placeholder:"TIME" help:"How long an execution may run that names no limit, 0 to 1d; 0: without limit. (60s)"`
-	OutputLimit      *int64 `type:"size" from:"1024" to:"1099511627776" placeholder:"SIZE" help:"How much an execution may print, 1KiB to 1TiB. (16MiB)"`
-	IfRevision       *int   `placeholder:"N" help:"Only if the stored revision is this one; 0: only create."`
+	DefaultTimeLimit *int   `type:"time" from:"0" to:"86400" placeholder:"TIME" help:"Time limit of executions that don't set one, 0 to 1d; 0: no limit. (60s)"`
+	OutputLimit      *int64 `type:"size" from:"1024" to:"1099511627776" placeholder:"SIZE" help:"Maximum output of an execution, 1KiB to 1TiB. (16MiB)"`
+	IfRevision       *int   `placeholder:"N" help:"Change it only if the stored revision is N; 0: only create."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (*envPut) Help() string {
-	return `What isn't named stays as it is stored, or gets the default in brackets when the environment is new. A flag wins over the file; an empty list in a file clears what is stored, as --no-variables and --no-ports do. Idle runners of the old revision are replaced; claimed ones finish undisturbed.
+	return `Settings that you don't give keep their stored value; a new environment gets the default in parentheses. Flags
+take precedence over the file. An empty list in a file clears the stored list, as --no-variables and --no-ports do.
+Idle runners of the old revision are replaced; claimed runners aren't affected.
 
     rockpool env put ruby --memory 512MB --pool-size 4 --variable LANG=C.UTF-8
     rockpool env put python --tenant physics
     rockpool env put -f environments.yaml
     rockpool env show ruby -o yaml | sed 's/poolSize: 4/poolSize: 8/' | rockpool env put -f -
 
-A file has one environment per YAML document, with the names that show prints. A revision in it, as show prints it, is what must be stored still; else nothing is changed, and CONFLICT said. Delete that line to put it anyway, or anew.`
+A file has one environment per YAML document, with the names that rockpool env show prints. If the file has a
+revision and the stored one differs, nothing is changed and the error is CONFLICT. To overwrite or to recreate the
+environment, delete that line.`
 }
 
-// A shown environment is an input with what show prints beside it.
+// A shown is an environment as env show prints it: the input of a put, and fields that can't be put.
 type shown struct {
 	Input    client.PutEnvironmentInput `yaml:",inline"`
 	Revision *int                       `yaml:"revision"`
-	Pool     map[string]any             `yaml:"pool"` // how it was; nobody can put that
+	Pool     map[string]any             `yaml:"pool"` // ignored: the pool's state can't be put
 }
 
 // Run puts environments.
@@ -82,7 +86,7 @@ func (c *envPut) Run(s Streams) error {
 	all := []client.Environment{}
 	for _, input := range inputs {
 		var out *client.PutEnvironmentResponse
-		err := saying(s.Err, subject(input), func(report func(error)) (err error) {
+		err := reportWaiting(s.Err, subject(input), func(report func(error)) (err error) {
 			out, err = client.PutEnvironment(ctx, connection.Reporting(server, connection.Patience, report), input)
 			return err
 		})
@@ -107,14 +111,14 @@ func refused(err error, input client.PutEnvironmentInput) error {
 	case !errors.As(err, &answer):
 		return err
 	case answer.Extensions.Code == runtime.CodeConflict && input.IfRevision != nil:
-		return fmt.Errorf("%w; show it again and make the change there, or leave the revision out to put it anyway", err)
+		return fmt.Errorf("%w; show it again and repeat your change there, or remove the revision to overwrite it", err)
 	case answer.Extensions.Field == "tenant":
-		return fmt.Errorf("%w; `rockpool tenant list` lists the tenants that you may name", err)
+		return fmt.Errorf("%w; `rockpool tenant list` lists the tenants that you can use", err)
 	}
 	return err
 }
 
-// inputs returns what is to be put: flags over files over nothing.
+// inputs returns the environments to put. Flags take precedence over the file.
 func (c *envPut) inputs(in io.Reader) ([]client.PutEnvironmentInput, error) {
 	var inputs []client.PutEnvironmentInput
 	switch {
@@ -124,7 +128,7 @@ func (c *envPut) inputs(in io.Reader) ([]client.PutEnvironmentInput, error) {
 			return nil, err
 		}
 	case c.ID == "":
-		return nil, errors.New("name the environment, or a file with --file")
+		return nil, errors.New("give the id of an environment, or a file with --file")
 	default:
 		inputs = []client.PutEnvironmentInput{{Id: c.ID}}
 	}
@@ -198,8 +202,7 @@ func replace[T any](field **T, by *T) {
 	}
 }
 
-// readEnvironments reads every document of a file; "-" is in. An error names
-// the line.
+// readEnvironments reads every document of a file; "-" reads in. An error names the line.
 func readEnvironments(name string, in io.Reader) ([]client.PutEnvironmentInput, error) {
 	if name == "-" {
 		name = "standard input"
@@ -231,7 +234,7 @@ func readEnvironments(name string, in io.Reader) ([]client.PutEnvironmentInput, 
 		all = append(all, one.Input)
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("read %s: no environment is in it", name)
+		return nil, fmt.Errorf("read %s: the file has no environment", name)
 	}
 	return all, nil
 }

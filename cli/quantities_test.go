@@ -12,8 +12,8 @@ import (
 	"github.com/rockpool/rockpool/config/quantity"
 )
 
-// Every flag that is a time or a size says so in its help, is refused by its name
-// where it is negative or too large, and is completed.
+// TestTimesAndSizes checks every flag that is a time or a size. The help shows the format. The error
+// for a negative or too large value names the flag. The shell completes the value.
 func TestTimesAndSizes(t *testing.T) {
 	parser, err := kong.New(&struct{ Commands }{}, quantity.Flags())
 	if err != nil {

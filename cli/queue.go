@@ -14,13 +14,14 @@ import (
 type queueCommand struct {
 	connection.Flags
 	output.Format
-	Env    string `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Only those for a runner of this environment."`
-	Tenant string `placeholder:"NAME" help:"Only those of this tenant."`
+	Env    string `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Only claims for this environment."`
+	Tenant string `placeholder:"NAME" help:"Only claims of this tenant."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (queueCommand) Help() string {
-	return `Lists by environment the claims that wait, the next one first. A claim without a position came a moment ago, or waits until its tenant's quota of runners has room. A token of a tenant sees that tenant's claims.
+	return `Lists the waiting claims by environment, the next one first. A claim without a position has just arrived, or its
+tenant has reached its quota of runners. A token of a tenant sees only that tenant's claims.
 
     rockpool queue
     rockpool queue --env python --json | jq length`
@@ -35,7 +36,7 @@ func (c *queueCommand) Run(s Streams) error {
 	ctx, stop := stoppable()
 	defer stop()
 	all, err := connection.Pages(func(after *string) ([]client.WaitingClaim, client.PageInfo, error) {
-		out, err := client.GetWaitingClaims(ctx, server, unless(c.Tenant), unless(c.Env), connection.PageSize, after)
+		out, err := client.GetWaitingClaims(ctx, server, optional(c.Tenant), optional(c.Env), connection.PageSize, after)
 		if err != nil {
 			return nil, client.PageInfo{}, err
 		}
@@ -44,7 +45,7 @@ func (c *queueCommand) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	return c.List(s.Out, s.Err, all, queueTable(all), "no claims are waiting: `rockpool runner claim ENVIRONMENT` has a runner at once, or waits")
+	return c.List(s.Out, s.Err, all, queueTable(all), "no claims are waiting")
 }
 
 // queueTable sorts claims by environment and position, those without a position last.

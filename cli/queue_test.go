@@ -12,7 +12,7 @@ import (
 
 func TestQueueCommand(t *testing.T) {
 	s, _ := waiting(t)
-	if out, errs, code := s.command("queue"); code != 0 || out != "" || !strings.HasPrefix(errs, "rockpool: no claims are waiting: ") {
+	if out, errs, code := s.command("queue"); code != 0 || out != "" || errs != "rockpool: no claims are waiting\n" {
 		t.Errorf("nothing waits: %d %q %q", code, out, errs)
 	}
 	s.works("runner", "claim", "a", "--ticket")
@@ -39,7 +39,7 @@ func TestQueueCommand(t *testing.T) {
 	}
 }
 
-// By environment, then by position; those without one come last.
+// TestQueueIsSorted by environment, then by position; claims without a position come last.
 func TestQueueIsSorted(t *testing.T) {
 	now := time.Now()
 	table := queueTable([]client.WaitingClaim{

@@ -18,34 +18,35 @@ import (
 
 type runCommand struct {
 	connection.Flags
-	Env       string   `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"The environment to run in, for example python. (the one that serves the file's language)"`
-	File      []string `placeholder:"PATH" sep:"none" complete:"file" help:"Upload this file too. Can be given more than once."`
-	Stdin     bool     `xor:"input" help:"Feed the program what this command reads on its standard input; else its input is empty."`
-	TTY       bool     `name:"tty" short:"t" xor:"input" help:"Run the program on a terminal, joined with this one: for a shell, an editor, python3 -i."`
-	TimeLimit *int     `type:"time" from:"0" to:"86400" placeholder:"TIME" help:"How long the program may run, 0 to 1d; 0: without limit. (the environment's)"`
-	Label     []string `placeholder:"NAME=VALUE" sep:"none" help:"Something to find the execution and its runner again by. Can be given more than once."`
+	Env       string   `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Environment to run in, for example python. (the one that serves the file's language)"`
+	File      []string `placeholder:"PATH" sep:"none" complete:"file" help:"Also upload this file. Can be given more than once."`
+	Stdin     bool     `xor:"input" help:"Pass standard input to the program; without it, the program's input is empty."`
+	TTY       bool     `name:"tty" short:"t" xor:"input" help:"Run the program on a terminal, connected to yours: for a shell, an editor, python3 -i."`
+	TimeLimit *int     `type:"time" from:"0" to:"86400" placeholder:"TIME" help:"Time limit of the program, 0 to 1d; 0: no limit. (the environment's)"`
+	Label     []string `placeholder:"NAME=VALUE" sep:"none" help:"Label of the execution and its runner, for searches. Can be given more than once."`
 	caseFlags
 
-	Main      string   `arg:"" optional:"" name:"file" complete:"file" help:"The program's file. It is uploaded, and built and run as the server's languages say, by its ending (.py, .c, .java), its #! line, or its environment."`
+	Main      string   `arg:"" optional:"" name:"file" complete:"file" help:"The program's file. It is uploaded, then built and run by its language, which its extension (.py, .c, .java), its #! line or the environment determines."`
 	Arguments []string `arg:"" optional:"" passthrough:"" name:"argument" help:"Arguments for the program."`
-	program   []string // what stands after --
+	program   []string // the words after --
 }
 
-// Validate returns an error where nothing names the environment, for kong.
+// Validate returns an error if neither --env nor a file determines the environment. kong calls it.
 func (c *runCommand) Validate() error {
 	if c.Env == "" && c.Main == "" {
-		return errors.New("name an environment with --env: without a file, it can't be chosen; `rockpool env list` lists them")
+		return errors.New("give an environment with --env: without a file, it can't be determined; `rockpool env list` lists the environments")
 	}
 	return nil
 }
 
 func (c *runCommand) takeProgram(words []string) { c.program = words }
 
-// Help is what rockpool run --help says beyond the flags.
+// Help returns the description and examples for rockpool run --help.
 func (*runCommand) Help() string {
-	return `Claims a runner (waiting up to 30 s for one), uploads the files to its workspace, runs the program there, copies its output to stdout and stderr byte for byte, and releases the runner.
+	return `Claims a runner (waits up to 30 s for one), uploads the files to its workspace, runs the program and releases the
+runner. Copies the program's output to stdout and stderr byte for byte.
 
-What follows -- is the command to run instead of a file:
+Give a file, or the command to run after --:
 
     rockpool run hello.py
     rockpool run hello.c one two
@@ -56,41 +57,53 @@ What follows -- is the command to run instead of a file:
     rockpool run --cases tests main.c
     rockpool run --env c --build 'make main' --cases tests --file main.c --file Makefile -- ./main
 
-Without --env, it runs in the environment that serves the language of the file: ` + "`rockpool languages`" + ` lists them. A compiler's own exit code is the command's where it fails, and what it prints goes to stderr.
+Without --env, the program runs in the environment that serves the language of the file; ` + "`rockpool languages`" + `
+lists them. A compiler's output goes to stderr. If the compiler fails, its exit code is the command's.
 
-With --cases the program runs once for each case of a directory, after --build, if that is given. A case is what the directory has of one name: 1.in is its standard input, 1.args its arguments, one a line, and 1.out the output that it must print; white space at the end of lines, and empty lines at the end, don't count. Each case has the time limit for itself. A line says what became of it, and stderr what the build prints.
+With --cases, the program runs once for each case in a directory, after --build, if you give that. The files of one
+name are a case: 1.in is its standard input, 1.args its arguments (one per line), and 1.out the expected output.
+White space at line ends and empty lines at the end don't count. The time limit applies to each case separately.
+The command prints one line per case; the output of the build goes to stderr.
 
-With --tty every key goes to the program: Ctrl-C interrupts it as on any terminal, and the window's size follows this one's. Without, Ctrl-C cancels the program and releases its runner; a second one leaves at once, and the runner is released by itself after a minute.
+With --tty, every key goes to the program: Ctrl-C interrupts it as on any terminal, and the size of its terminal
+follows yours. Without --tty, Ctrl-C cancels the program and releases its runner. A second Ctrl-C ends the command
+immediately; the server then releases the runner after a minute.
 
-On a terminal, or with ROCKPOOL_HINTS=1, a line on stderr says after a failed program what it seems to lack: an interpreter, a module, or the network. Output and exit code stay the program's.
+On a terminal, or with ROCKPOOL_HINTS=1, a line on stderr says what a failed program seems to lack: an interpreter,
+a module, or the network. This changes neither output nor exit code.
 
-Where neither a server nor a token was named and no server listens at http://127.0.0.1:8080, a private one is started, which ends with the run and leaves nothing behind. It runs what this machine has the programs for. That takes some tenths of a second more, each time. Without root it says what its runner goes without, such as a limit of memory.
+If you give neither a server nor a token, and no server listens at http://127.0.0.1:8080, the command starts a
+temporary server and removes it afterwards. That takes some tenths of a second more for each run. The temporary
+server runs only the languages that are installed on this machine. Without root, it prints which limits its runner
+lacks, such as the memory limit.
 
-Exit codes, with --cases 1 where a case or the build failed, else:
+Exit codes (with --cases: 1 if a case or the build failed):
     the program's own, if it exited
-    128+N  it was ended by signal N
-    124    it was ended by a limit: time, CPU, memory, processes or output; stderr says which
-    125    Rockpool failed: no server, no runner, a file that isn't there, the runner went
-    130    it was cancelled, by Ctrl-C, a hang-up or somebody else
-    2      the command line can't be understood`
+    128+N  the program was ended by signal N
+    124    the program exceeded a limit: time, CPU, memory, processes or output; stderr says which
+    125    Rockpool failed: no server, no runner, a missing file, the runner is gone
+    130    the program was cancelled, by Ctrl-C, a hang-up or another caller
+    2      the command line is invalid`
 }
 
-// A Private server runs for one command alone. Use starts one that has an
-// environment ("": those that this machine has programs for, and one for the language of file if it has that), calls use
-// with a client of it, and ends it; ctx of use ends if the server does.
+// Private starts temporary servers, each for a single command.
 type Private struct {
+	// Use starts a server, calls use with a client of it, and stops the server. It returns the
+	// error of use, of the server, or both. The server ends use's ctx when it fails. environment is
+	// the only environment on the server. If it is "", the server has one for each language
+	// installed here, and one for the language of file if that is installed.
 	Use func(ctx context.Context, environment, file string, s Streams, use func(ctx context.Context, server *client.Client) error) error
 }
 
-// wanted reports whether a command with these flags is to start one.
-func (p Private) wanted(ctx context.Context, flags connection.Flags) (bool, error) {
+// needed reports whether a command with these flags must start a temporary server.
+func (p Private) needed(ctx context.Context, flags connection.Flags) (bool, error) {
 	if p.Use == nil {
 		return false, nil
 	}
-	return flags.Alone(ctx)
+	return flags.NeedsPrivate(ctx)
 }
 
-// Run runs a program.
+// Run runs a program, or with --cases a program once per case.
 func (c *runCommand) Run(s Streams, private Private) error {
 	server, err := c.Client()
 	if err != nil {
@@ -102,14 +115,14 @@ func (c *runCommand) Run(s Streams, private Private) error {
 	}
 	ctx, stop := stoppable()
 	defer stop()
-	if alone, err := private.wanted(ctx, c.Flags); err != nil {
+	if alone, err := private.needed(ctx, c.Flags); err != nil {
 		return err
 	} else if alone {
 		return private.Use(ctx, c.Env, c.Main, s, func(ctx context.Context, server *client.Client) error {
 			err := run(ctx, server)
 			var unserved *unservedError
 			if errors.As(err, &unserved) {
-				return unserved.alone()
+				return unserved.onPrivate()
 			}
 			return err
 		})
@@ -117,7 +130,7 @@ func (c *runCommand) Run(s Streams, private Private) error {
 	return run(ctx, server)
 }
 
-// prepare checks the flags, reads the files, and returns what is to be done with a server.
+// prepare checks the flags and reads the files. It returns the function that then uses a server.
 func (c *runCommand) prepare(s Streams) (run func(ctx context.Context, server *client.Client) error, err error) {
 	job, err := c.job(s)
 	if err != nil {
@@ -147,7 +160,7 @@ func (c *runCommand) prepare(s Streams) (run func(ctx context.Context, server *c
 	}, nil
 }
 
-// choose fills in the environment and commands that the command line doesn't name.
+// choose sets the job's environment and commands, unless the command line gives them.
 func (c *runCommand) choose(ctx context.Context, server *client.Client, j *execution.Job) error {
 	j.Client = server
 	if c.Main == "" || c.Env != "" && len(c.program) > 0 {
@@ -172,8 +185,8 @@ func newJob(s Streams, server *client.Client) *execution.Job {
 	return &execution.Job{Follower: execution.Follower{Out: s.Out, Err: s.Err, Client: server}, In: s.In}
 }
 
-// runJob runs a job and says how it ended, and on a terminal what may help. The flag or command upload puts files
-// into its runner.
+// runJob runs a job and prints how it ended. On a terminal it also prints a hint, if a rule
+// matches. upload is the flag or command that uploads files to the job's runner, for the hint.
 func runJob(ctx context.Context, j *execution.Job, upload string) error {
 	ended, err := j.Run(ctx)
 	code, words := exitCode(ended)
@@ -195,8 +208,8 @@ func runJob(ctx context.Context, j *execution.Job, upload string) error {
 	return ExitError(code)
 }
 
-// hintAfter says what may help a program that failed, once it is known that its environment has
-// to do with it.
+// hintAfter prints a hint about a failed program. It fetches the environment first, which some
+// hints depend on.
 func hintAfter(ctx context.Context, j *execution.Job, c advice.Case) {
 	if ctx.Err() != nil || advice.For(c) == "" {
 		return
@@ -212,10 +225,10 @@ func hintAfter(ctx context.Context, j *execution.Job, c advice.Case) {
 	hint(j.Err, c)
 }
 
-// hintPatience is how long a hint may take, once the program has ended.
+// hintPatience bounds the time for a hint after the program has ended.
 const hintPatience = 2 * time.Second
 
-// job reads the files and decides what is to be run.
+// job reads the files and returns the job for a single run.
 func (c *runCommand) job(s Streams) (*execution.Job, error) {
 	labels, err := labelInputs(c.Label)
 	if err != nil {
@@ -227,7 +240,7 @@ func (c *runCommand) job(s Streams) (*execution.Job, error) {
 	if c.Main != "" {
 		file, err := readUpload(c.Main)
 		if err != nil {
-			return nil, fmt.Errorf("the program's file is read on this machine: %w. To run a command that the environment has, put it after --", err)
+			return nil, fmt.Errorf("can't read the program's file on this machine: %w. To run a command that is installed in the environment, put it after --", err)
 		}
 		j.Files = append(j.Files, file)
 	}
@@ -239,10 +252,10 @@ func (c *runCommand) job(s Streams) (*execution.Job, error) {
 		j.Files = append(j.Files, file)
 	}
 	if len(c.program) == 0 && c.Main == "" {
-		return nil, errors.New("there is nothing to run: name a file, or a command after --")
+		return nil, errors.New("no program is given: give a file, or a command after --")
 	}
 	if len(j.Files) > 0 {
-		j.Directory = runtime.Workspace // they are there; the image may begin elsewhere
+		j.Directory = runtime.Workspace // the files are there; the image may have another directory
 	}
 	if c.TTY {
 		var err error

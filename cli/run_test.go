@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// spoken are languages whose commands the fake cluster knows.
+// spoken returns languages whose commands the fake cluster knows.
 func spoken() *language.Set {
 	return language.Of(
 		language.Recipe{ID: "said", Name: "Said", Extensions: []string{".said"}, FileName: "a.said", Run: []string{"echo", "ran", "{file}", "{args}"},
@@ -49,7 +49,7 @@ func speaking(t *testing.T, files ...string) *server {
 	return s
 }
 
-func TestRunFindsTheEnvironmentByTheFile(t *testing.T) {
+func TestRunChoosesTheEnvironmentByTheFile(t *testing.T) {
 	s := speaking(t, "x.said", "x.lonely", "x.unknown", "x")
 	for want, arguments := range map[string][]string{
 		"ran x.said a b\n": {"run", "x.said", "a b"},
@@ -62,8 +62,8 @@ func TestRunFindsTheEnvironmentByTheFile(t *testing.T) {
 			t.Errorf("%q: %q %q %d", arguments, out.String(), errs.String(), code)
 		}
 	}
-	s.fails("no environment serves lonely: an OPERATOR makes one with `rockpool env put absent --image lonely:1 --memory 600MiB`", "run", "x.lonely")
-	s.fails("x.unknown has no known file ending", "run", "x.unknown")
+	s.fails("no environment serves lonely: an OPERATOR can create one with `rockpool env put absent --image lonely:1 --memory 600MiB`", "run", "x.lonely")
+	s.fails("x.unknown has no known file extension", "run", "x.unknown")
 }
 
 func TestRunBuildsFirst(t *testing.T) {
@@ -76,25 +76,25 @@ func TestRunBuildsFirst(t *testing.T) {
 	}
 }
 
-// An image may have another working directory than the one that files are uploaded to.
-func TestAFileRunsWhereItIs(t *testing.T) {
+// TestFilesRunInTheWorkspace, even if the image has another working directory.
+func TestFilesRunInTheWorkspace(t *testing.T) {
 	s := speaking(t, "x.placed")
 	if out, errs, code := s.command("run", "x.placed"); out != runtime.Workspace+"\n" || errs != out || code != 0 {
 		t.Errorf("%q %q %d", out, errs, code)
 	}
 }
 
-func TestACommandRunsBesideItsFiles(t *testing.T) {
+func TestCommandsRunInTheDirectoryOfTheirFiles(t *testing.T) {
 	s := speaking(t, "data.txt")
 	if out, errs, code := s.command("run", "--env", "speaking", "--file", "data.txt", "--", "pwd"); out != runtime.Workspace+"\n" || errs != "" || code != 0 {
 		t.Errorf("%q %q %d", out, errs, code)
 	}
 }
 
-func TestABuildThatFailsGetsAHint(t *testing.T) {
+func TestFailedBuildsGetAHint(t *testing.T) {
 	t.Setenv("ROCKPOOL_HINTS", "1")
 	s := speaking(t, "x.offline")
-	s.fails("hint: the environment speaking has no access to the network", "run", "x.offline")
+	s.fails("hint: the environment speaking has no network access", "run", "x.offline")
 }
 
 func TestCasesAreBuiltByTheRecipe(t *testing.T) {
@@ -114,11 +114,12 @@ func TestCasesAreBuiltByTheRecipe(t *testing.T) {
 		t.Errorf("a build that fails: %q %q %d", out, errs, code)
 	}
 	s.fails("--build replaces `echo building x.built`", "run", "--cases", "cases", "--build", "true", "x.built")
-	s.fails("--fresh-runners doesn't go with a program that is built", "run", "--cases", "cases", "--fresh-runners", "x.built")
+	s.fails("--fresh-runners can't be used with a program that is built", "run", "--cases", "cases", "--fresh-runners", "x.built")
 }
 
-// The server doesn't know which output is wanted, so its counts aren't those of the report.
-func TestCountsOfABatchAreThoseOfItsCases(t *testing.T) {
+// TestBatchCountsIncludeUnexpectedOutputs: the server doesn't know the expected outputs, so the
+// report has its own counts.
+func TestBatchCountsIncludeUnexpectedOutputs(t *testing.T) {
 	s := speaking(t)
 	if err := os.Mkdir("cases", 0o700); err != nil {
 		t.Fatal(err)

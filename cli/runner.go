@@ -14,17 +14,17 @@ import (
 )
 
 type runnerCommands struct {
-	List    runnerList    `cmd:"" help:"List the runners."`
-	Claim   runnerClaim   `cmd:"" help:"Claim a runner, and print its id."`
-	Release runnerRelease `cmd:"" help:"End claimed runners, with all that runs in them."`
-	Exec    runnerExec    `cmd:"" help:"Run a command in a claimed runner, and exit with its code."`
+	List    runnerList    `cmd:"" help:"List runners."`
+	Claim   runnerClaim   `cmd:"" help:"Claim a runner and print its id."`
+	Release runnerRelease `cmd:"" help:"Release claimed runners: end them and their executions."`
+	Exec    runnerExec    `cmd:"" help:"Run a command in a claimed runner and exit with its code."`
 	Shell   runnerShell   `cmd:"" help:"Open a shell in a runner."`
-	Copy    runnerCopy    `cmd:"" name:"cp" help:"Copy files into a runner, or out of one."`
-	Find    runnerFind    `cmd:"" help:"Find files in a runner by name, or lines by a text."`
-	Watch   runnerWatch   `cmd:"" help:"Print the changes of a runner's files as they happen."`
+	Copy    runnerCopy    `cmd:"" name:"cp" help:"Copy files into or out of a runner."`
+	Find    runnerFind    `cmd:"" help:"Find files in a runner by name or content."`
+	Watch   runnerWatch   `cmd:"" help:"Watch a runner's files and print each change."`
 }
 
-// Help is what rockpool runner --help says beyond its commands.
+// Help returns the description and examples for rockpool runner --help.
 func (runnerCommands) Help() string {
 	return `Examples:
 
@@ -40,12 +40,12 @@ func (runnerCommands) Help() string {
 type runnerList struct {
 	connection.Flags
 	output.Format
-	Env   string                `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Only those of this environment."`
-	State []runtime.RunnerState `placeholder:"STATE" enum:"STARTING,IDLE,CLAIMING,CLAIMED,STOPPING,GONE" help:"Only those in this state: ${enum}. Can be given more than once."`
-	Label []string              `placeholder:"NAME=VALUE" sep:"none" help:"Only those whose claim has this label; NAME alone: with any value. Can be given more than once: all must match."`
+	Env   string                `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Only runners of this environment."`
+	State []runtime.RunnerState `placeholder:"STATE" enum:"STARTING,IDLE,CLAIMING,CLAIMED,STOPPING,GONE" help:"Only runners in this state: ${enum}. Can be given more than once."`
+	Label []string              `placeholder:"NAME=VALUE" sep:"none" help:"Only runners whose claim has this label; NAME alone: with any value. Can be given more than once: all must match."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (runnerList) Help() string {
 	return `Examples:
 
@@ -68,7 +68,7 @@ func (c *runnerList) Run(s Streams) error {
 		return err
 	}
 	all, err := connection.Pages(func(after *string) ([]client.ListedRunner, client.PageInfo, error) {
-		out, err := client.GetRunners(ctx, server, unless(c.Env), c.State, wanted, connection.LabelledPage, after)
+		out, err := client.GetRunners(ctx, server, optional(c.Env), c.State, wanted, connection.LabelledPage, after)
 		if err != nil {
 			return nil, client.PageInfo{}, err
 		}
@@ -96,32 +96,24 @@ func (c *runnerList) Run(s Streams) error {
 		if r.GoneReason != nil {
 			state += " (" + string(*r.GoneReason) + ")"
 		}
-		t.Rows = append(t.Rows, []string{r.Id, fmt.Sprintf("%s @%d", r.EnvironmentId, r.Revision), state, output.Ago(&r.CreatedAt), expires, labels, told(r.Message)})
+		t.Rows = append(t.Rows, []string{r.Id, fmt.Sprintf("%s @%d", r.EnvironmentId, r.Revision), state, output.Ago(&r.CreatedAt), expires, labels, text(r.Message)})
 	}
-	return c.List(s.Out, s.Err, all, t, "no such runners: `rockpool runner claim ENVIRONMENT` starts one")
-}
-
-// told is a message, if there is one.
-func told(message *string) string {
-	if message == nil {
-		return ""
-	}
-	return *message
+	return c.List(s.Out, s.Err, all, t, "no runners: claim one with `rockpool runner claim ENVIRONMENT`")
 }
 
 type runnerClaim struct {
 	connection.Flags
-	JSON    bool           `name:"json" help:"Print the runner or the ticket as JSON, with the API's names, rather than its id alone."`
-	Env     string         `arg:"" name:"environment" complete:"environment" help:"The environment to claim one of."`
-	Wait    *time.Duration `from:"0" to:"1h" placeholder:"TIME" help:"How long to wait where none is idle, 0 to 1h. (30s; with --ticket 1h)"`
-	Ticket  bool           `help:"Claim in the background, and print the id of a ticket at once: rockpool ticket watch waits for its runner."`
-	Timeout time.Duration  `default:"10m" from:"0" to:"720h" placeholder:"TIME" help:"Without use for this long it is released by itself, up to 720h; 0: never. (${default})"`
-	Label   []string       `placeholder:"NAME=VALUE" sep:"none" help:"Something to find the claim again by. Can be given more than once."`
-	Key     string         `xor:"session" placeholder:"TEXT" help:"The same key claims the same runner, however often it is asked for."`
-	Holder  *string        `xor:"session" placeholder:"TEXT" help:"The same holder claims the same runner as long as that lives, and a new one afterwards."`
+	JSON    bool           `name:"json" help:"Print the runner or the ticket as JSON, with the API's names, instead of its id."`
+	Env     string         `arg:"" name:"environment" complete:"environment" help:"Environment of the runner."`
+	Wait    *time.Duration `from:"0" to:"1h" placeholder:"TIME" help:"How long to wait if no runner is idle, 0 to 1h. (30s; with --ticket 1h)"`
+	Ticket  bool           `help:"Claim in the background: print the id of a ticket immediately. rockpool ticket watch waits for the runner."`
+	Timeout time.Duration  `default:"10m" from:"0" to:"720h" placeholder:"TIME" help:"Release the runner when it hasn't been used for this time, up to 720h; 0: never. (${default})"`
+	Label   []string       `placeholder:"NAME=VALUE" sep:"none" help:"Label of the claim, for searches. Can be given more than once."`
+	Key     string         `xor:"session" placeholder:"TEXT" help:"Idempotency key: repeating the command with the same key returns the same runner."`
+	Holder  *string        `xor:"session" placeholder:"TEXT" help:"Holder: the same holder gets the same runner while it exists, then a new one."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (runnerClaim) Help() string {
 	return `Examples:
 
@@ -173,7 +165,7 @@ func (c *runnerClaim) claimLater(ctx context.Context, s Streams, server *client.
 	return err
 }
 
-// How long a claim waits if nobody says that.
+// How long a claim waits without --wait.
 const (
 	claimWait  = 30 * time.Second
 	ticketWait = time.Hour
@@ -206,12 +198,12 @@ func (c *runnerClaim) request() (execution.Request, error) {
 type runnerRelease struct {
 	connection.Flags
 	output.Format
-	IDs []string `arg:"" name:"runner" complete:"runner" help:"Their ids."`
+	IDs []string `arg:"" name:"runner" complete:"runner" help:"Ids of the runners."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (runnerRelease) Help() string {
-	return `One that isn't there any more is an error, but the others are released.
+	return `If a runner doesn't exist or is gone, the exit code is 125; the others are released.
 
     rockpool runner release "$id"`
 }
@@ -222,7 +214,7 @@ func (c *runnerRelease) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	return each(s, c.Format, c.IDs, "released", func(ctx context.Context, id string) (bool, error) {
+	return each(s, c.Format, c.IDs, "released", "doesn't exist, or isn't claimed any longer", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.ReleaseRunner(ctx, server, id)
 		return err == nil && out.ReleaseRunner.Released, err
 	})

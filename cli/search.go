@@ -11,21 +11,21 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// searchFlags select executions.
+// searchFlags are the flags that select executions.
 type searchFlags struct {
-	Env     string   `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Only those in runners of this environment."`
-	Runner  string   `complete:"runner" placeholder:"RUNNER" help:"Only those in this runner."`
-	Label   []string `placeholder:"NAME=VALUE" sep:"none" help:"Only those with this label; NAME alone: with any value. Can be given more than once: all must match."`
-	Command string   `placeholder:"TEXT" help:"Only those with this text in their command line, upper and lower case alike."`
-	Since   string   `placeholder:"TIME" help:"Only those queued since then: a time as in 2026-11-20T21:27:00Z, or a duration before now as in 90s, 1h, 7d."`
+	Env     string   `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Only executions in runners of this environment."`
+	Runner  string   `complete:"runner" placeholder:"RUNNER" help:"Only executions in this runner."`
+	Label   []string `placeholder:"NAME=VALUE" sep:"none" help:"Only executions with this label; NAME alone: with any value. Can be given more than once: all must match."`
+	Command string   `placeholder:"TEXT" help:"Only executions whose command line contains this text; upper and lower case are the same."`
+	Since   string   `placeholder:"TIME" help:"Only executions queued since this time: a time such as 2026-11-20T21:27:00Z, or a duration before now such as 90s, 1h or 7d."`
 }
 
-// given reports whether any flag selects something.
+// given reports whether any of the flags is given.
 func (f searchFlags) given() bool {
 	return f.Env != "" || f.Runner != "" || len(f.Label) > 0 || f.Command != "" || f.Since != ""
 }
 
-// A search has what selects executions beside the flags.
+// A search has the conditions in addition to searchFlags.
 type search struct {
 	states   []runtime.ExecutionState
 	outcomes []runtime.Outcome
@@ -33,7 +33,7 @@ type search struct {
 	limit    int // 0: all
 }
 
-// executions returns those that are selected, the newest first.
+// executions returns the matching executions, the newest first.
 func (f searchFlags) executions(ctx context.Context, server client.Sender, of search) ([]client.ListedExecution, error) {
 	labels, err := labelFilters(f.Label)
 	if err != nil {
@@ -53,7 +53,7 @@ func (f searchFlags) executions(ctx context.Context, server client.Sender, of se
 		if of.limit > 0 {
 			size = new(min(left, *size))
 		}
-		out, err := client.GetExecutions(ctx, server, unless(f.Env), unless(f.Runner), of.states, of.outcomes, failed, labels, unless(f.Command), from, size, after, new(true))
+		out, err := client.GetExecutions(ctx, server, optional(f.Env), optional(f.Runner), of.states, of.outcomes, failed, labels, optional(f.Command), from, size, after, new(true))
 		if err != nil {
 			return nil, client.PageInfo{}, err
 		}
@@ -65,7 +65,7 @@ func (f searchFlags) executions(ctx context.Context, server client.Sender, of se
 	})
 }
 
-// labelInputs returns labels to attach.
+// labelInputs parses labels to attach.
 func labelInputs(texts []string) (labels []client.LabelInput, err error) {
 	for _, text := range texts {
 		name, value, ok := strings.Cut(text, "=")
@@ -77,7 +77,7 @@ func labelInputs(texts []string) (labels []client.LabelInput, err error) {
 	return labels, nil
 }
 
-// labelFilters returns labels to search for.
+// labelFilters parses labels to search for.
 func labelFilters(texts []string) (labels []client.LabelFilterInput, err error) {
 	for _, text := range texts {
 		name, value, ok := strings.Cut(text, "=")
@@ -93,7 +93,7 @@ func labelFilters(texts []string) (labels []client.LabelFilterInput, err error) 
 	return labels, nil
 }
 
-// labelText returns labels as flags spell them.
+// labelText returns labels in the format of the flag --label.
 func labelText[L client.Label | client.LeaseLabelsLabel](labels []L) string {
 	texts := make([]string, len(labels))
 	for i, l := range labels {
@@ -103,7 +103,7 @@ func labelText[L client.Label | client.LeaseLabelsLabel](labels []L) string {
 	return strings.Join(texts, " ")
 }
 
-// date returns a moment as people here read it; "-": there is none.
+// date formats a time in the local time zone; "-" for none.
 func date(moment *time.Time) string {
 	if moment == nil || moment.IsZero() {
 		return "-"

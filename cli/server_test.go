@@ -25,7 +25,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A server is one that needs no token yet, over a fake cluster.
+// A server is a server with a fake cluster. It doesn't require a token yet.
 type server struct {
 	t      *testing.T
 	url    string
@@ -39,7 +39,7 @@ func newServer(t *testing.T) *server {
 	return newServerWith(t, nil)
 }
 
-// newServerWith returns a server with these languages.
+// newServerWith returns a server with the given languages.
 func newServerWith(t *testing.T, languages *language.Set) *server {
 	t.Helper()
 	for _, name := range []string{"ROCKPOOL_TOKEN", "ROCKPOOL_TOKEN_FILE", "ROCKPOOL_SERVER"} {
@@ -86,7 +86,7 @@ func (s *server) command(arguments ...string) (out, errs string, code int) {
 
 var waitingLine = regexp.MustCompile(`(?m)^rockpool: waiting for a runner of \S+ \(.*\)\n`)
 
-// withoutWaiting removes what commands say of a claim that takes more than 300 ms: a busy machine takes them.
+// withoutWaiting removes the line about a claim that takes longer than 300 ms, as on a busy machine.
 func withoutWaiting(errs string) string { return waitingLine.ReplaceAllString(errs, "") }
 
 func (s *server) arguments(all []string) []string {
@@ -97,7 +97,7 @@ func (s *server) arguments(all []string) []string {
 	return all
 }
 
-// A running command can be read while it runs.
+// A running is a running command whose output can be read.
 type running struct {
 	out, errs shared
 	code      chan int
@@ -119,7 +119,7 @@ func (r *running) interrupts(t *testing.T) int {
 	return wait.Receive(t, r.code, "the command ends")
 }
 
-// A shared buffer is one that many goroutines use.
+// A shared is a buffer for concurrent use.
 type shared struct {
 	mu   sync.Mutex // guards text
 	text bytes.Buffer
@@ -158,7 +158,7 @@ func (s *server) fails(says string, arguments ...string) {
 	}
 }
 
-// as has the following commands show a token or a grant.
+// as makes later commands use a token or a grant.
 func (s *server) as(text string) {
 	s.t.Helper()
 	s.token = filepath.Join(s.t.TempDir(), "token")

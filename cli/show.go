@@ -13,12 +13,12 @@ import (
 type execShow struct {
 	connection.Flags
 	output.Format
-	ID string `arg:"" name:"execution" complete:"execution" help:"Its id."`
+	ID string `arg:"" name:"execution" complete:"execution" help:"Id of the execution."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (execShow) Help() string {
-	return `Its output is what rockpool exec follow prints.
+	return `Shows all data of an execution except its output, which rockpool exec logs and rockpool exec follow print.
 
     rockpool exec show "$id"
     rockpool exec show "$id" --json | jq .usage.peakMemory`
@@ -80,7 +80,7 @@ func executionTable(x client.Execution) output.Table {
 	return t
 }
 
-// number returns a number with its unit; "": nobody could tell.
+// number returns n with its unit; "" if n is unknown.
 func number(n *int64, unit string) string {
 	if n == nil {
 		return ""

@@ -11,14 +11,14 @@ import (
 )
 
 type tenantCommands struct {
-	List   tenantList   `cmd:"" help:"List the tenants, their quotas and what they use."`
-	Put    tenantPut    `cmd:"" help:"Create a tenant, or change one."`
+	List   tenantList   `cmd:"" help:"List tenants with their quotas and use."`
+	Put    tenantPut    `cmd:"" help:"Create or change a tenant."`
 	Delete tenantDelete `cmd:"" help:"Delete tenants that have no environments, and revoke their tokens."`
 }
 
-// Help is what rockpool tenant --help says beyond its commands.
+// Help returns the description and examples for rockpool tenant --help.
 func (tenantCommands) Help() string {
-	return `A tenant is a group of callers that see and use only what is theirs.
+	return `A tenant is a group of callers. They see and use only their own environments, runners and executions.
 
     rockpool tenant put physics --runners 20 --claims-per-minute 300
     rockpool token create codeocean --role CLIENT --tenant physics`
@@ -29,7 +29,7 @@ type tenantList struct {
 	output.Format
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (tenantList) Help() string {
 	return `Examples:
 
@@ -58,10 +58,10 @@ func (c *tenantList) Run(s Streams) error {
 			used(use.Subscriptions, q.Subscriptions),
 		})
 	}
-	return c.List(s.Out, s.Err, out.Tenants, t, "no tenants: `rockpool tenant put NAME` makes one")
+	return c.List(s.Out, s.Err, out.Tenants, t, "no tenants: create one with `rockpool tenant put NAME`")
 }
 
-// used shows what is used, and of how many, if there is a quota.
+// used formats a use: "USED/QUOTA", or "USED" without a quota.
 func used[N int | int64](n int64, limit *N) string {
 	if limit == nil {
 		return strconv.FormatInt(n, 10)
@@ -72,19 +72,19 @@ func used[N int | int64](n int64, limit *N) string {
 type tenantPut struct {
 	connection.Flags
 	output.Format
-	ID                string `arg:"" name:"tenant" help:"Its name: 1 to 63 small letters, digits and hyphens."`
-	Weight            *int   `placeholder:"N" help:"Turns that its waiting claims get for each turn of a tenant of weight 1: 1 to 1000. Else it stays; 1 for a new one."`
-	NoQuotas          bool   `help:"Remove all quotas but those given here; else quotas that aren't given stay."`
-	Runners           *int   `placeholder:"N" help:"Runners held at once."`
-	Waiting           *int   `placeholder:"N" help:"Claims that wait at once."`
-	Executions        *int   `placeholder:"N" help:"Executions that haven't ended, at once."`
-	ClaimsPerMinute   *int   `placeholder:"N" help:"Claims in any 60 seconds."`
-	CPUSecondsPerDay  *int64 `name:"cpu-seconds-per-day" type:"time" from:"0" to:"106751d" placeholder:"TIME" help:"Processor seconds of executions that end on a day (UTC)."`
-	OutputBytesPerDay *int64 `type:"size" from:"0" to:"1PiB" placeholder:"SIZE" help:"Bytes that executions that end on a day (UTC) printed."`
-	Subscriptions     *int   `placeholder:"N" help:"Subscriptions at once."`
+	ID                string `arg:"" name:"tenant" help:"Name of the tenant: 1 to 63 lower-case letters, digits and hyphens."`
+	Weight            *int   `placeholder:"N" help:"Weight in the queue: waiting claims get N turns for each turn of a tenant of weight 1; 1 to 1000. (unchanged; for a new tenant 1)"`
+	NoQuotas          bool   `help:"Remove all quotas that you don't give here. Without it, they stay."`
+	Runners           *int   `placeholder:"N" help:"Quota: runners claimed at the same time."`
+	Waiting           *int   `placeholder:"N" help:"Quota: claims that wait at the same time."`
+	Executions        *int   `placeholder:"N" help:"Quota: executions that run or wait at the same time."`
+	ClaimsPerMinute   *int   `placeholder:"N" help:"Quota: claims within any 60 seconds."`
+	CPUSecondsPerDay  *int64 `name:"cpu-seconds-per-day" type:"time" from:"0" to:"106751d" placeholder:"TIME" help:"Quota: CPU time of the executions that end on one day (UTC)."`
+	OutputBytesPerDay *int64 `type:"size" from:"0" to:"1PiB" placeholder:"SIZE" help:"Quota: output of the executions that end on one day (UTC)."`
+	Subscriptions     *int   `placeholder:"N" help:"Quota: subscriptions at the same time."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (tenantPut) Help() string {
 	return `Examples:
 
@@ -128,7 +128,7 @@ func (c *tenantPut) Run(s Streams) error {
 	return c.Print(s.Out, out.PutTenant, output.Table{Head: []string{fmt.Sprintf("tenant %s: %s", c.ID, did)}})
 }
 
-// override takes a flag's value, if it was given.
+// override sets *to to a flag's value if the flag was given.
 func override[N any](to **N, flag *N) {
 	if flag != nil {
 		*to = flag
@@ -138,12 +138,13 @@ func override[N any](to **N, flag *N) {
 type tenantDelete struct {
 	connection.Flags
 	output.Format
-	IDs []string `arg:"" name:"tenant" help:"Their names."`
+	IDs []string `arg:"" name:"tenant" help:"Names of the tenants."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (tenantDelete) Help() string {
-	return `What the tenants' executions printed is kept as long as others'. One that isn't there is an error, but the others are deleted.
+	return `Output of the tenants' executions is kept as long as other output. If a tenant doesn't exist, the exit code is 125;
+the others are deleted.
 
     rockpool tenant delete physics`
 }
@@ -154,7 +155,7 @@ func (c *tenantDelete) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	return each(s, c.Format, c.IDs, "deleted", func(ctx context.Context, id string) (bool, error) {
+	return each(s, c.Format, c.IDs, "deleted", "doesn't exist", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.DeleteTenant(ctx, server, id)
 		return err == nil && out.DeleteTenant.Deleted, err
 	})

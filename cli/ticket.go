@@ -17,13 +17,14 @@ import (
 
 type ticketCommands struct {
 	Show   ticketShow   `cmd:"" help:"Show a ticket: its position and estimated wait, or its runner."`
-	Watch  ticketWatch  `cmd:"" help:"Wait for a ticket's runner, and print the runner's id."`
-	Cancel ticketCancel `cmd:"" help:"Cancel tickets that wait."`
+	Watch  ticketWatch  `cmd:"" help:"Wait for a ticket's runner and print the runner's id."`
+	Cancel ticketCancel `cmd:"" help:"Cancel waiting tickets."`
 }
 
-// Help is what rockpool ticket --help says beyond its commands.
+// Help returns the description and examples for rockpool ticket --help.
 func (ticketCommands) Help() string {
-	return `A ticket is a claim that waits in the background. The server cancels it unless it is shown or watched at least every 30 seconds. Tickets don't survive a restart of the server: claim again then, with the same --key.
+	return `A ticket is a claim that waits in the background. The server cancels it unless it is shown or watched at least every
+30 seconds. Tickets don't survive a restart of the server: claim again with the same --key.
 
     ticket=$(rockpool runner claim python --ticket)
     rockpool ticket show "$ticket"
@@ -34,12 +35,12 @@ func (ticketCommands) Help() string {
 type ticketShow struct {
 	connection.Flags
 	output.Format
-	ID string `arg:"" name:"ticket" help:"Its id, as rockpool runner claim --ticket prints it."`
+	ID string `arg:"" name:"ticket" help:"Id of the ticket, as rockpool runner claim --ticket prints it."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (ticketShow) Help() string {
-	return `Showing a ticket keeps it for another 30 seconds.
+	return `Shows a ticket. This keeps it for another 30 seconds.
 
     rockpool ticket show "$ticket"
     rockpool ticket show "$ticket" --json | jq .position`
@@ -77,11 +78,11 @@ func ticketTable(t client.Ticket) output.Table {
 	return table
 }
 
-// position says where in its queue a ticket waits.
+// position describes where in its queue a ticket waits.
 func position(t client.Ticket) string {
 	switch {
 	case t.Position == nil:
-		return "without a position yet: its tenant's quota of runners may have no room"
+		return "without a position yet: its tenant may have reached its quota of runners"
 	case t.EstimatedWaitMs == nil:
 		return fmt.Sprintf("at position %d", *t.Position)
 	default:
@@ -89,18 +90,18 @@ func position(t client.Ticket) string {
 	}
 }
 
-// estimate returns an estimated wait of so many milliseconds, in whole seconds.
+// estimate converts an estimated wait in milliseconds to whole seconds, at least 1 s.
 func estimate(ms float64) time.Duration {
 	return max(time.Duration(ms*float64(time.Millisecond)).Round(time.Second), time.Second)
 }
 
-// ended says why a ticket that doesn't wait has no runner, and what to do.
+// ended returns the error for a ticket that ended without a runner: why, and what to do.
 func ended(t client.Ticket) error {
 	switch {
 	case t.State == client.TicketStateClaimed:
 		return fmt.Errorf("the runner of ticket %s is gone: claim again", t.Id)
 	case t.State == client.TicketStateExpired:
-		return fmt.Errorf("ticket %s is EXPIRED: %s; claim again, with a longer --wait", t.Id, told(t.Message))
+		return fmt.Errorf("ticket %s is EXPIRED: %s; claim again, with a longer --wait", t.Id, text(t.Message))
 	case t.Message != nil:
 		return fmt.Errorf("ticket %s is %s: %s", t.Id, t.State, *t.Message)
 	default:
@@ -111,22 +112,23 @@ func ended(t client.Ticket) error {
 type ticketWatch struct {
 	connection.Flags
 	JSON bool   `name:"json" help:"Print the ticket after each change, one JSON object per line, with the API's names."`
-	ID   string `arg:"" name:"ticket" help:"Its id, as rockpool runner claim --ticket prints it."`
+	ID   string `arg:"" name:"ticket" help:"Id of the ticket, as rockpool runner claim --ticket prints it."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (ticketWatch) Help() string {
-	return `Shows position and estimated wait on standard error until the ticket has a runner, and prints that one's id. The server cancels the ticket 30 seconds after the last watcher left.
+	return `Waits until the ticket has a runner, then prints the runner's id. Meanwhile it shows position and estimated wait on
+stderr. The server cancels the ticket 30 seconds after the last command that shows or watches it.
 
     id=$(rockpool ticket watch "$ticket")
 
 Exit codes:
     0    the ticket has its runner
-    125  it ended without a runner, or doesn't exist
+    125  the ticket ended without a runner, or doesn't exist
     130  watching was interrupted`
 }
 
-// watchEvery is how often the server is asked for a ticket.
+// watchEvery is the interval at which ticket watch polls the server.
 const watchEvery = 500 * time.Millisecond
 
 // Run watches a ticket until it has its runner.
@@ -159,19 +161,19 @@ func (c *ticketWatch) Run(s Streams) error {
 	}
 }
 
-// A ticketView shows what becomes of a ticket.
+// A ticketView prints a ticket's changes.
 type ticketView struct {
-	out    io.Writer
-	json   bool
-	status *status
-	said   string
+	out     io.Writer
+	json    bool
+	status  *status
+	printed string
 }
 
-// show shows a ticket that changed. done reports that it waits no more; the error says why it has no runner.
+// show prints the ticket if it changed. done reports that it no longer waits; err says why it has no runner.
 func (v *ticketView) show(t client.Ticket) (done bool, err error) {
 	waits := t.State == client.TicketStateWaiting
-	if now := string(t.State) + position(t); now != v.said {
-		v.said = now
+	if now := string(t.State) + position(t); now != v.printed {
+		v.printed = now
 		if v.json {
 			if err := output.JSONLine(v.out, t); err != nil {
 				return true, err
@@ -195,18 +197,18 @@ func (v *ticketView) show(t client.Ticket) (done bool, err error) {
 	return true, err
 }
 
-// A status is a line about what is going on. On a terminal the next one replaces it.
+// A status is a progress line. On a terminal, the next one replaces it.
 type status struct {
 	out      io.Writer
 	terminal bool
-	open     bool // a line stands there
+	open     bool // a line is on the terminal
 }
 
 func newStatus(errs io.Writer) *status {
 	return &status{out: errs, terminal: onTerminal(errs)}
 }
 
-// onTerminal reports whether a person reads what is written to a stream, or types what is read from it.
+// onTerminal reports whether a stream is a terminal.
 func onTerminal(stream any) bool {
 	file, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
@@ -233,12 +235,14 @@ func (s *status) end() {
 type ticketCancel struct {
 	connection.Flags
 	output.Format
-	IDs []string `arg:"" name:"ticket" help:"Their ids."`
+	IDs []string `arg:"" name:"ticket" help:"Ids of the tickets."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (ticketCancel) Help() string {
-	return `If a ticket has a runner that nobody has seen, the runner is released. A ticket that has already ended isn't an error. A ticket whose holder has seen its runner is an error; the other tickets are still cancelled.
+	return `Cancels tickets. If a ticket has a runner that no response has named yet, the runner is released. A ticket that has
+already ended isn't an error. A ticket whose runner was named in a response is an error; the other tickets are still
+cancelled.
 
     rockpool ticket cancel "$ticket"`
 }
@@ -249,16 +253,16 @@ func (c *ticketCancel) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	return each(s, c.Format, c.IDs, "cancelled", func(ctx context.Context, id string) (bool, error) {
+	return each(s, c.Format, c.IDs, "cancelled", "has already ended", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.CancelTicket(ctx, server, id)
 		if err != nil {
 			return false, err
 		}
 		if t := out.CancelTicket.Ticket; t.State == client.TicketStateClaimed {
 			if t.Runner == nil {
-				return false, errors.New("it had its runner, which is gone")
+				return false, errors.New("its runner is already gone")
 			}
-			return false, fmt.Errorf("it has its runner: `rockpool runner release %s` releases that", t.Runner.Id)
+			return false, fmt.Errorf("it already has a runner: release it with `rockpool runner release %s`", t.Runner.Id)
 		}
 		return true, nil
 	})

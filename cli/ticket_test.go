@@ -11,7 +11,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// waiting returns a server on which claims in environment a wait, and lets one of them have a runner.
+// waiting returns a server on which claims of environment a wait, and a function that gives a
+// runner to one of them.
 func waiting(t *testing.T) (s *server, serve func()) {
 	s = newServer(t)
 	s.works("env", "put", "a", "--pool-size", "1")
@@ -33,13 +34,13 @@ func waiting(t *testing.T) (s *server, serve func()) {
 	}
 }
 
-// The same holder claims the same runner. The command says so, beside the id.
+// TestClaimForAHolder: the same holder gets the same runner, and the command reports that on stderr.
 func TestClaimForAHolder(t *testing.T) {
 	s := newServer(t)
 	s.works("env", "put", "a", "--pool-size", "1")
 	first := strings.TrimSpace(s.works("runner", "claim", "a", "--holder", "ada/exercise 3"))
 	out, errs, code := s.command("runner", "claim", "a", "--holder", "ada/exercise 3")
-	if code != 0 || strings.TrimSpace(out) != first || !strings.Contains(errs, "resumed "+first) {
+	if code != 0 || strings.TrimSpace(out) != first || !strings.Contains(errs, "resumed runner "+first) {
 		t.Errorf("%s, then %d %s %s", first, code, out, errs)
 	}
 	if other := strings.TrimSpace(s.works("runner", "claim", "a", "--holder", "eve", "--json")); strings.Contains(other, first) || !strings.Contains(other, `"holder": "eve"`) {
@@ -110,7 +111,7 @@ func TestTicketCommands(t *testing.T) {
 	s.fails("TICKET_NOT_FOUND", "ticket", "watch", "nobody's")
 }
 
-func TestIdleRunnersAreTicketsToo(t *testing.T) {
+func TestTicketsGetIdleRunnersImmediately(t *testing.T) {
 	s := newServer(t)
 	s.works("env", "put", "a", "--pool-size", "1")
 	ticket := strings.TrimSpace(s.works("runner", "claim", "a", "--ticket"))
@@ -119,7 +120,7 @@ func TestIdleRunnersAreTicketsToo(t *testing.T) {
 	}
 }
 
-// Each change is a line; leaving says what becomes of the ticket.
+// TestWatchedTicketsAsJSON prints a line per change. An interrupted watch says what happens to the ticket.
 func TestWatchedTicketsAsJSON(t *testing.T) {
 	s, serve := waiting(t)
 	ticket := strings.TrimSpace(s.works("runner", "claim", "a", "--ticket"))
@@ -178,7 +179,7 @@ func TestPositions(t *testing.T) {
 	}
 }
 
-// On a terminal one line shows how it is, and none is left.
+// TestStatusOnATerminal: a terminal shows one status line, and none at the end.
 func TestStatusOnATerminal(t *testing.T) {
 	var out strings.Builder
 	s := status{out: &out, terminal: true}

@@ -14,18 +14,18 @@ import (
 )
 
 type tokenCommands struct {
-	Create tokenCreate `cmd:"" help:"Make a token, and print it once."`
-	List   tokenList   `cmd:"" help:"List the tokens, without their secrets."`
-	Revoke tokenRevoke `cmd:"" help:"Revoke tokens at once."`
-	Grant  tokenGrant  `cmd:"" help:"Make a grant: a short-lived right to one execution or runner, to hand to a browser."`
+	Create tokenCreate `cmd:"" help:"Create a token and print it once."`
+	List   tokenList   `cmd:"" help:"List tokens, without their secrets."`
+	Revoke tokenRevoke `cmd:"" help:"Revoke tokens."`
+	Grant  tokenGrant  `cmd:"" help:"Create a grant: short-lived rights to one execution or runner, for example for a browser."`
 }
 
-// Help is what rockpool token --help says beyond its commands.
+// Help returns the description and examples for rockpool token --help.
 func (tokenCommands) Help() string {
-	return `Roles, each with all that the ones before it may:
+	return `Each role includes the rights of the roles above it:
 
-    OBSERVER    reads what belongs to its tenant
-    CLIENT      claims runners and uses them, makes grants
+    OBSERVER    reads the data of its tenant
+    CLIENT      claims and uses runners, creates grants
     OPERATOR    puts and deletes environments
     ADMIN       manages tokens; for all tenants also tenants and the server
 
@@ -40,24 +40,25 @@ Examples:
 
 type tokenCreate struct {
 	connection.Flags
-	JSON    bool          `name:"json" help:"Print the token and its secret as JSON, with the API's names, rather than the secret alone."`
+	JSON    bool          `name:"json" help:"Print the token and its secret as JSON, with the API's names, instead of the secret."`
 	Name    string        `arg:"" help:"A name for people, for example codeocean."`
 	Role    string        `required:"" enum:"OBSERVER,CLIENT,OPERATOR,ADMIN" placeholder:"ROLE" help:"OBSERVER, CLIENT, OPERATOR or ADMIN."`
-	Tenant  string        `placeholder:"NAME" help:"The tenant of its callers. Default: yours; if you act for all tenants: all (a CLIENT needs a tenant)."`
+	Tenant  string        `placeholder:"NAME" help:"Tenant of the token. Default: your tenant; if you act for all tenants: all (a CLIENT needs a tenant)."`
 	Expires time.Duration `default:"0s" from:"0" to:"87600h" placeholder:"TIME" help:"Lifetime, up to 87600h; 0: no expiry. (${default})"`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (tokenCreate) Help() string {
-	return `The token is printed here and never again: the server keeps only a hash.
+	return `Prints the token. It can't be shown again: the server keeps only a hash.
 
-The first token of a server that needs none must be an ADMIN's, for all tenants and without --expires. From then on the server needs tokens.
+The first token of a server must have the role ADMIN, for all tenants and without --expires. After that, the server
+requires a token for every request.
 
     rockpool token create admin --role ADMIN > admin.token
     rockpool token create ci --role OPERATOR --tenant physics --expires 720h`
 }
 
-// Run makes a token. It isn't repeated where a connection broke: that could make two.
+// Run creates a token. It doesn't retry after a broken connection: that could create two tokens.
 func (c *tokenCreate) Run(s Streams) error {
 	ctx, stop := stoppable()
 	defer stop()
@@ -65,7 +66,7 @@ func (c *tokenCreate) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	in := client.CreateTokenInput{Name: c.Name, Role: client.Role(c.Role), Tenant: unless(c.Tenant)}
+	in := client.CreateTokenInput{Name: c.Name, Role: client.Role(c.Role), Tenant: optional(c.Tenant)}
 	if in.ExpiresIn, err = lifetime("--expires", c.Expires); err != nil {
 		return err
 	}
@@ -80,13 +81,13 @@ func (c *tokenCreate) Run(s Streams) error {
 	return err
 }
 
-// lifetime returns the seconds of a flag; nil for 0.
+// lifetime converts a flag's duration to whole seconds; nil for 0.
 func lifetime(flag string, d time.Duration) (*int, error) {
 	if d == 0 {
 		return nil, nil
 	}
 	if d < time.Second || d%time.Second != 0 {
-		return nil, fmt.Errorf("%s is %v, but must be whole seconds, 1s at least", flag, d)
+		return nil, fmt.Errorf("%s is %v, but must be whole seconds and at least 1s", flag, d)
 	}
 	n := int(d / time.Second)
 	return &n, nil
@@ -95,10 +96,10 @@ func lifetime(flag string, d time.Duration) (*int, error) {
 type tokenList struct {
 	connection.Flags
 	output.Format
-	Sessions bool `help:"List sessions too: the tokens that signing in with a browser makes."`
+	Sessions bool `help:"Also list sessions: the tokens of browsers that signed in."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (tokenList) Help() string {
 	return `Examples:
 
@@ -129,26 +130,28 @@ func (c *tokenList) Run(s Streams) error {
 		}
 		t.Rows = append(t.Rows, []string{token.Id, token.Name, string(token.Role), tenant, output.Ago(&token.CreatedAt), token.CreatedBy, output.Ago(token.LastUsedAt), ends})
 	}
-	return c.List(s.Out, s.Err, out.Tokens, t, "no tokens: `rockpool token create NAME --role ADMIN` makes the first one")
+	return c.List(s.Out, s.Err, out.Tokens, t, "no tokens: create the first one with `rockpool token create NAME --role ADMIN`")
 }
 
 type tokenRevoke struct {
 	connection.Flags
 	output.Format
-	IDs      []string `arg:"" name:"token" help:"Their ids, as rockpool token list prints them."`
-	AlsoMade bool     `help:"Revoke also all tokens that were made with them, with those, and so on: for a token that leaked."`
+	IDs      []string `arg:"" name:"token" help:"Ids of the tokens, as rockpool token list prints them."`
+	AlsoMade bool     `help:"Also revoke all tokens that were created with them, directly or indirectly: use it when a token leaked."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (tokenRevoke) Help() string {
-	return `The server refuses a revoked token at once, and ends its subscriptions and grants. A token that had already ended is reported as an error; the others are revoked.
+	return `The server refuses a revoked token immediately, and ends its subscriptions and grants. If a token had already ended,
+the exit code is 125; the others are revoked.
 
-Tokens that were made with a revoked one stay. For a token that leaked, revoke those as well:
+Tokens that were created with a revoked token stay valid. If a token leaked, revoke those as well:
 
     rockpool token revoke 019b2f3e-…
     rockpool token revoke 019b2f3e-… --also-made
 
-If the token of --token-file leaked, start the server with another one. Then revoke what was made with the old one; its id begins with file-, and is in the column MADE BY of rockpool token list.`
+If the token of rockpool serve --token-file leaked, start the server with another one. Then revoke the tokens that
+were created with the old one: its id begins with file-, and is in the column MADE BY of rockpool token list.`
 }
 
 // Run revokes tokens.
@@ -157,23 +160,24 @@ func (c *tokenRevoke) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	return each(s, c.Format, c.IDs, "revoked", func(ctx context.Context, id string) (bool, error) {
+	return each(s, c.Format, c.IDs, "revoked", "has already ended", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.RevokeToken(ctx, server, id, &c.AlsoMade)
 		if err != nil {
-			return false, notAnID(ctx, server, id, err)
+			return false, explainID(ctx, server, id, err)
 		}
 		return out.RevokeToken.Revoked || out.RevokeToken.MadeRevoked > 0, nil
 	})
 }
 
-// notAnID returns an error about a token that isn't there, with where its id is.
-func notAnID(ctx context.Context, server client.Sender, id string, err error) error {
+// explainID returns the error for an invalid token id. If the id is a token's name, the error says
+// the token's id.
+func explainID(ctx context.Context, server client.Sender, id string, err error) error {
 	var refused *client.Error
 	if !errors.As(err, &refused) || refused.Extensions.Code != runtime.CodeInvalidInput {
 		return err
 	}
 	var named []string
-	if out, err := client.GetTokens(ctx, server, new(false)); err == nil { // else the caller's own error is the news
+	if out, err := client.GetTokens(ctx, server, new(false)); err == nil { // otherwise the first error is enough
 		for _, token := range out.Tokens {
 			if token.Name == id && token.RevokedAt == nil {
 				named = append(named, token.Id)
@@ -181,29 +185,30 @@ func notAnID(ctx context.Context, server client.Sender, id string, err error) er
 		}
 	}
 	if len(named) == 0 {
-		return errors.New("there is no token with this id; `rockpool token list` shows the ids")
+		return errors.New("no token has this id; `rockpool token list` lists the ids")
 	}
-	return fmt.Errorf("this is a token's name: give its id instead, which is %s", strings.Join(named, " or "))
+	return fmt.Errorf("this is a token's name; give its id instead: %s", strings.Join(named, " or "))
 }
 
 type tokenGrant struct {
 	connection.Flags
-	JSON      bool          `name:"json" help:"Print the grant as JSON, with the API's names, rather than its text alone."`
-	Execution string        `xor:"object" required:"" placeholder:"ID" help:"The execution that it is for."`
-	Runner    string        `xor:"object" required:"" placeholder:"ID" help:"The runner that it is for, with all executions in it."`
-	Right     []string      `default:"WATCH" enum:"WATCH,STDIN,CANCEL,FILES_READ,FILES_WRITE,EXECUTE" placeholder:"RIGHT" help:"What it allows: WATCH, STDIN, CANCEL, FILES_READ, FILES_WRITE, EXECUTE. Can be given more than once. (${default})"`
+	JSON      bool          `name:"json" help:"Print the grant as JSON, with the API's names, instead of its text."`
+	Execution string        `xor:"object" required:"" placeholder:"ID" help:"The execution that the grant gives access to."`
+	Runner    string        `xor:"object" required:"" placeholder:"ID" help:"The runner that the grant gives access to, with all its executions."`
+	Right     []string      `default:"WATCH" enum:"WATCH,STDIN,CANCEL,FILES_READ,FILES_WRITE,EXECUTE" placeholder:"RIGHT" help:"Right to give: WATCH, STDIN, CANCEL, FILES_READ, FILES_WRITE, EXECUTE. Can be given more than once. (${default})"`
 	Expires   time.Duration `default:"1h" from:"1s" to:"720h" placeholder:"TIME" help:"Lifetime, 1s to 720h. (${default})"`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (tokenGrant) Help() string {
-	return `A grant is used as a token is, and can do nothing but what it says. It ends with its time, its object, or the token that made it.
+	return `Prints a grant. Use it in place of a token; it allows only the rights given here. It ends when it expires, when its
+object is gone, or when the token that created it ends.
 
     rockpool token grant --execution 019b…
     rockpool token grant --runner 019b… --right FILES_READ --right WATCH --expires 15m`
 }
 
-// Run makes a grant.
+// Run creates a grant.
 func (c *tokenGrant) Run(s Streams) error {
 	ctx, stop := stoppable()
 	defer stop()
@@ -211,7 +216,7 @@ func (c *tokenGrant) Run(s Streams) error {
 	if err != nil {
 		return err
 	}
-	in := client.CreateGrantInput{ExecutionId: unless(c.Execution), RunnerId: unless(c.Runner)}
+	in := client.CreateGrantInput{ExecutionId: optional(c.Execution), RunnerId: optional(c.Runner)}
 	for _, right := range c.Right {
 		in.Rights = append(in.Rights, client.GrantRight(strings.ToUpper(right)))
 	}

@@ -83,13 +83,13 @@ func TestTokenAndTenantCommands(t *testing.T) {
 	if text := s.works("token", "revoke", made.Token.ID); !strings.Contains(text, "REVOKED") || !strings.Contains(text, "yes") {
 		t.Error(text)
 	}
-	s.fails("isn't there", "token", "revoke", made.Token.ID)
-	s.fails("nobody's: there is no token with this id; `rockpool token list` shows the ids", "token", "revoke", "nobody's")
+	s.fails("already ended", "token", "revoke", made.Token.ID)
+	s.fails("nobody's: no token has this id; `rockpool token list` lists the ids", "token", "revoke", "nobody's")
 	var named struct{ Token struct{ ID string } }
 	if err := json.Unmarshal([]byte(s.works("token", "create", "moodle", "--role", "ADMIN", "--json")), &named); err != nil {
 		t.Fatal(err)
 	}
-	s.fails("moodle: this is a token's name: give its id instead, which is "+named.Token.ID, "token", "revoke", "moodle")
+	s.fails("moodle: this is a token's name; give its id instead: "+named.Token.ID, "token", "revoke", "moodle")
 	var leaked, child struct {
 		Secret string
 		Token  struct{ ID, CreatedBy string }
@@ -120,7 +120,7 @@ func TestTokenAndTenantCommands(t *testing.T) {
 	s.fails("UNAUTHENTICATED", "tenant", "list")
 	s.as(admin)
 	s.works("tenant", "delete", "physics")
-	s.fails("isn't there", "tenant", "delete", "physics")
+	s.fails("doesn't exist", "tenant", "delete", "physics")
 	s.fails("default", "tenant", "delete", "default")
 }
 
@@ -170,8 +170,9 @@ func TestGrantCommand(t *testing.T) {
 	s.fails("FORBIDDEN", "token", "grant", "--runner", string(runner.ID))
 }
 
-// TestTablesShowStoredScriptsAsText: no name or label of others moves the cursor, makes a line, or turns text around.
-func TestTablesShowStoredScriptsAsText(t *testing.T) {
+// TestNamesDontControlTheTerminal: no stored name or label moves the cursor, starts a line, or
+// changes the text direction.
+func TestNamesDontControlTheTerminal(t *testing.T) {
 	s := newServer(t)
 	size := 1
 	if _, _, err := s.engine.PutEnvironment(t.Context(), engine.PutEnvironmentInput{ID: "e", PoolSize: &size}); err != nil {

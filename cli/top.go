@@ -16,14 +16,16 @@ import (
 type topCommand struct {
 	connection.Flags
 	output.Format
-	Env  string `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Only what runs in runners of this environment."`
-	Sort string `enum:"cpu,memory,elapsed,processes,output" default:"cpu" placeholder:"COLUMN" help:"The largest first of ${enum}. (${default})"`
-	Once bool   `help:"Print one table, and end; so do --json, and an output that is no terminal."`
+	Env  string `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Only executions in runners of this environment."`
+	Sort string `enum:"cpu,memory,elapsed,processes,output" default:"cpu" placeholder:"COLUMN" help:"Sort by this column, the largest first: ${enum}. (${default})"`
+	Once bool   `help:"Print one table and exit. This is the default with --json and without a terminal."`
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (topCommand) Help() string {
-	return `Shows the executions that run, and what each uses, once a second: elapsed time, processor time in percent of one processor, memory and processes beside what its runner allows, and bytes printed. q or Ctrl-C ends it. A "-" is what nobody can tell, for example while an agent doesn't answer.
+	return `Shows the running executions and their resource use, once a second: elapsed time, CPU time in percent of one CPU,
+memory and processes with the limits of the runner, and bytes printed. Press q or Ctrl-C to exit. "-" means unknown,
+for example because an agent doesn't respond.
 
     rockpool top
     rockpool top --env python --sort memory
@@ -31,7 +33,7 @@ func (topCommand) Help() string {
     rockpool top --json | jq -r '.[] | select(.usageNow.memory > 1e8) | .id'`
 }
 
-// Run shows what runs.
+// Run shows the running executions.
 func (c *topCommand) Run(s Streams) error {
 	ctx, stop := stoppable()
 	defer stop()
@@ -40,7 +42,7 @@ func (c *topCommand) Run(s Streams) error {
 		return err
 	}
 	view := &top.View{Sort: c.Sort}
-	all, table, err := c.look(ctx, server, view)
+	all, table, err := c.fetch(ctx, server, view)
 	if err != nil {
 		return err
 	}
@@ -63,7 +65,7 @@ func (c *topCommand) Run(s Streams) error {
 		if key := screen.Key(ctx, next); key == 'q' || ctx.Err() != nil {
 			return nil
 		}
-		now, rows, err := c.look(ctx, server, view)
+		now, rows, err := c.fetch(ctx, server, view)
 		trouble = ""
 		if err != nil {
 			trouble = "not up to date: " + output.Plain(err.Error())
@@ -73,10 +75,10 @@ func (c *topCommand) Run(s Streams) error {
 	}
 }
 
-// look reads what runs now.
-func (c *topCommand) look(ctx context.Context, server client.Sender, view *top.View) ([]client.RunningExecution, output.Table, error) {
+// fetch returns the running executions, sorted, and their table.
+func (c *topCommand) fetch(ctx context.Context, server client.Sender, view *top.View) ([]client.RunningExecution, output.Table, error) {
 	all, err := connection.Pages(func(after *string) ([]client.RunningExecution, client.PageInfo, error) {
-		out, err := client.GetRunning(ctx, server, unless(c.Env), connection.LabelledPage, after)
+		out, err := client.GetRunning(ctx, server, optional(c.Env), connection.LabelledPage, after)
 		if err != nil {
 			return nil, client.PageInfo{}, err
 		}
@@ -92,7 +94,7 @@ func (c *topCommand) look(ctx context.Context, server client.Sender, view *top.V
 // page returns the lines of the screen.
 func page(all []client.RunningExecution, table output.Table, trouble string) []string {
 	var text bytes.Buffer
-	_ = output.Format{Output: "table"}.Print(&text, nil, table) // a buffer takes all
-	head := []string{"rockpool top: " + top.Summary(all, table) + ". q ends it.", trouble}
+	_ = output.Format{Output: "table"}.Print(&text, nil, table) // a buffer never fails
+	head := []string{"rockpool top: " + top.Summary(all, table) + ". q exits.", trouble}
 	return append(head, strings.Split(strings.TrimRight(text.String(), "\n"), "\n")...)
 }

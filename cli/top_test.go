@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// busy has an execution run in an environment, and returns its id.
+// busy starts an execution in an environment and returns its id.
 func (s *server) busy(environment string) string {
 	s.t.Helper()
 	size, patience := 1, 60
@@ -31,7 +31,7 @@ func (s *server) busy(environment string) string {
 	return string(x.ID)
 }
 
-// TestTopOnce: without a terminal there is one table; with --json the same as the API has it.
+// TestTopOnce: without a terminal, top prints one table; with --json the API's response.
 func TestTopOnce(t *testing.T) {
 	s := newServer(t)
 	first, second := s.busy("one"), s.busy("two")
@@ -53,7 +53,7 @@ func TestTopOnce(t *testing.T) {
 	}
 }
 
-// TestTopRefreshes: on a terminal what begins later appears, and q ends it.
+// TestTopRefreshes: on a terminal, new executions appear, and q exits.
 func TestTopRefreshes(t *testing.T) {
 	s := newServer(t)
 	master, slave, err := pty.Open()

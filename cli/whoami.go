@@ -14,9 +14,9 @@ type whoamiCommand struct {
 	output.Format
 }
 
-// Help is what its --help says beyond the flags.
+// Help returns the description and examples for --help.
 func (whoamiCommand) Help() string {
-	return `Shows how the server knows you: by which token or grant, with which role, for which tenant.
+	return `Shows the token or grant that you use, its role and its tenant, as the server sees them.
 
     rockpool whoami
     rockpool whoami --json | jq -r .role`
@@ -40,7 +40,7 @@ func (c *whoamiCommand) Run(s Streams) error {
 func callerTable(me client.Caller) output.Table {
 	kind := string(me.Kind)
 	if me.Kind == client.CallerKindAnonymous {
-		kind += ": the server needs no token, so that everybody who reaches it may do everything"
+		kind += ": the server needs no token, so every client that reaches it can do everything"
 	}
 	t := output.Table{Head: []string{"caller", me.Name}, Rows: [][]string{{"kind", kind}, {"tenant", cmp.Or(text(me.Tenant), "all")}}}
 	if me.Role != nil {

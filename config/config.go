@@ -118,7 +118,7 @@ func (c *Config) Check() error {
 		}
 	}
 	if c.KeepBytes != 0 && (c.KeepBytes < minKeepBytes || c.KeepBytes > maxKeepBytes) {
-		return &Error{"keep-bytes", strconv.FormatInt(c.KeepBytes, 10), fmt.Sprintf("%d to %d bytes, or 0 for any", minKeepBytes, int64(maxKeepBytes))}
+		return &Error{"keep-bytes", strconv.FormatInt(c.KeepBytes, 10), fmt.Sprintf("%d to %d bytes, or 0 for no limit", minKeepBytes, int64(maxKeepBytes))}
 	}
 	for _, factor := range []struct {
 		flag  string

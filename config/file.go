@@ -73,7 +73,7 @@ func parseFile(path string, text []byte, flags []*kong.Flag) (File, error) {
 		return s, fmt.Errorf("%s: %w", path, err)
 	}
 	if len(parsed.Docs) > 1 {
-		return s, fmt.Errorf("%s: it must be one document", path)
+		return s, fmt.Errorf("%s: the file must have a single YAML document", path)
 	}
 	for _, doc := range parsed.Docs {
 		pairs, err := pairsOf(doc.Body)
@@ -99,7 +99,7 @@ func pairsOf(body ast.Node) ([]*ast.MappingValueNode, error) {
 	case *ast.MappingValueNode:
 		return []*ast.MappingValueNode{node}, nil
 	default:
-		return nil, fmt.Errorf("line %d: it must be settings, one per line as KEY: VALUE", node.GetToken().Position.Line)
+		return nil, fmt.Errorf("line %d: the file must have one setting per line, as KEY: VALUE", node.GetToken().Position.Line)
 	}
 }
 
@@ -124,7 +124,7 @@ func (s *File) take(pair *ast.MappingValueNode, flags []*kong.Flag) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("%s:%d: there is no setting %q; there are %s", s.Path, line, key, strings.Join(names, ", "))
+	return fmt.Errorf("%s:%d: unknown setting %q; the settings are %s", s.Path, line, key, strings.Join(names, ", "))
 }
 
 // flagValue is settingValue, also for times and sizes.

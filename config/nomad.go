@@ -118,7 +118,7 @@ func (c *Config) checkAdvertised() error {
 	}
 	u, err := url.Parse(c.AdvertiseURL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return &Error{"advertise-url", redacted(c.AdvertiseURL), "this server's address as Nomad's clients reach it, for example http://rockpool.example.org:8080, or --nomad-agent-path says where images have the agent, or --nomad-stream-agent"}
+		return &Error{"advertise-url", redacted(c.AdvertiseURL), "this server's URL for Nomad's clients, for example http://rockpool.example.org:8080; or set --nomad-agent-path, if images contain the agent, or --nomad-stream-agent"}
 	}
 	c.AllowedHosts = append(c.AllowedHosts, u.Hostname())
 	return nil

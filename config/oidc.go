@@ -111,7 +111,7 @@ func (o *OIDC) check() (host string, err error) {
 			return "", &Error{"oidc-ca-file", o.CAFile, "a file that can be read: " + reason(err)}
 		}
 		if !x509.NewCertPool().AppendCertsFromPEM(o.CA) {
-			return "", &Error{"oidc-ca-file", o.CAFile, fmt.Sprintf("a file with certificates in PEM; it has %d bytes without one", len(o.CA))}
+			return "", &Error{"oidc-ca-file", o.CAFile, fmt.Sprintf("a file with certificates in PEM; its %d bytes have none", len(o.CA))}
 		}
 	}
 	return redirect.Hostname(), nil

@@ -21,7 +21,7 @@ const mostDiskRead = 1 << 20 // MiB per second
 // Check returns an [Error] for a setting out of range.
 func (c Disk) Check() error {
 	if c.Read < 0 || c.Read > mostDiskRead {
-		return &Error{"disk-read", strconv.Itoa(c.Read), fmt.Sprintf("1 to %d MiB a second, or 0 for any", mostDiskRead)}
+		return &Error{"disk-read", strconv.Itoa(c.Read), fmt.Sprintf("1 to %d MiB a second, or 0 for no limit", mostDiskRead)}
 	}
 	return nil
 }
@@ -46,7 +46,7 @@ func (c Runtimes) Programs() (map[string]string, error) {
 		_, err := oci.Parse(program)
 		switch {
 		case !runtime.ValidRuntime(name) || name == oci.GVisor:
-			return nil, &Error{"oci-runtimes", text, fmt.Sprintf("names of 1 to 32 small letters, digits and '-' but %q, each with = and a path after it, for example runc=/usr/bin/runc", oci.GVisor)}
+			return nil, &Error{"oci-runtimes", text, fmt.Sprintf("names of 1 to 32 lower-case letters, digits and '-', except %q, each followed by = and a path, for example runc=/usr/bin/runc", oci.GVisor)}
 		case err != nil:
 			return nil, &Error{"oci-runtimes", text, "a name, =, " + err.Error()}
 		}

@@ -16,17 +16,17 @@ import (
 	"github.com/rockpool/rockpool/runtime/finding"
 )
 
-// An account is something that the machine has once for all that run on it, of which
-// each runner takes a bounded part.
+// An account is a kernel resource that all runners and other programs share. Each runner can take a
+// bounded part of it.
 type account struct {
-	setting  string // of the kernel's: how much there is
+	setting  string // kernel setting with the total
 	what     string
-	reserved int64 // for others
-	each     int64 // what a runner of the default size takes at most
+	reserved int64 // reserved for other programs
+	each     int64 // maximum that a runner of the default size can take
 }
 
-// filesPerMiB is how many open files a runner's mappings can keep: a file and a mapping
-// take some 400 bytes of its memory.
+// filesPerMiB is the number of open files that mappings can hold per MiB of a runner's memory: a
+// file and a mapping take about 400 bytes.
 const filesPerMiB = 2500
 
 func accountsShared() []account {
@@ -37,40 +37,40 @@ func accountsShared() []account {
 		{"fs.inotify.max_user_watches", "inotify watches", 0, 2 * spec.InotifyWatches},
 		{"kernel.pid_max", "processes", 0, int64(r.Processes) + spec.AgentRoomThreads + 4},
 		{"kernel.threads-max", "processes", 0, int64(r.Processes) + spec.AgentRoomThreads + 4},
-		{"net.ipv4.tcp_max_orphans", "connections that end", 0, 6710}, // 16 MiB of them
+		{"net.ipv4.tcp_max_orphans", "closing connections", 0, 6710}, // 16 MiB of them
 		{"kernel.pty.max", "terminals", 1024, spec.Terminals},
 	}
 }
 
-// fewRunners is how many that take all they can must not use up an account.
+// fewRunners is the number of runners that must not exhaust an account, even if each takes its maximum.
 const fewRunners = 100
 
-// accounts looks at what the machine counts for all runners together.
+// accounts checks the kernel's totals for all runners together.
 func accounts() []finding.Finding {
 	var short, settings []string
 	for _, a := range accountsShared() {
 		has, err := kernelSetting(a.setting)
 		if err != nil {
-			continue // this kernel doesn't have it
+			continue // this kernel lacks the setting
 		}
 		if runners := (has - a.reserved) / a.each; runners < fewRunners {
-			short = append(short, fmt.Sprintf("%d use up its %s", runners, a.what))
+			short = append(short, fmt.Sprintf("%d runners exhaust its %s", runners, a.what))
 			settings = append(settings, fmt.Sprintf("%s=%d", a.setting, min(a.reserved+1000*a.each, math.MaxInt32)))
 		}
 	}
-	found := []finding.Finding{finding.Fine("accounts", "%d runners together don't use up what it has for all", fewRunners)}
+	found := []finding.Finding{finding.Fine("accounts", "%d runners together can't exhaust the machine's totals", fewRunners)}
 	if len(short) > 0 {
-		found[0] = finding.Warning("accounts", "raise them: sudo sysctl -w "+strings.Join(settings, " ")+"\nand for good, install packaging/rockpool-sysctl.conf in /etc/sysctl.d",
-			"few runners that take all they can keep others from starting: %s", strings.Join(short, ", "))
+		found[0] = finding.Warning("accounts", "raise the totals: sudo sysctl -w "+strings.Join(settings, " ")+"\nto keep them after a restart, install packaging/rockpool-sysctl.conf in /etc/sysctl.d",
+			"a few runners can exhaust a total of the machine, so that no others start: %s", strings.Join(short, ", "))
 	}
 	found = append(found, diskReads())
 	if mode, err := kernelSetting("vm.overcommit_memory"); err == nil && mode == 2 {
 		found = append(found, finding.Warning("memory", "sudo sysctl -w vm.overcommit_memory=0",
-			"a runner can reserve memory that it doesn't use, and the machine then refuses others theirs: vm.overcommit_memory is 2"))
+			"vm.overcommit_memory is 2: a runner can reserve memory without using it, and the machine then refuses memory to others"))
 	}
 	if alone, err := kernelSetting("net.core.high_order_alloc_disable"); err == nil && alone == 0 {
-		found = append(found, finding.Warning("network buffers", "sudo sysctl -w net.core.high_order_alloc_disable=1\nand for good, install packaging/rockpool-sysctl.conf in /etc/sysctl.d",
-			"a runner's packets of one byte can each hold 32 KiB that the kernel counts for nobody; with net.core.high_order_alloc_disable=1 it is 4 KiB"))
+		found = append(found, finding.Warning("network buffers", "sudo sysctl -w net.core.high_order_alloc_disable=1\nto keep it after a restart, install packaging/rockpool-sysctl.conf in /etc/sysctl.d",
+			"each one-byte packet of a runner can hold 32 KiB that the kernel charges to no limit; with net.core.high_order_alloc_disable=1 it is 4 KiB"))
 	}
 	if options, err := os.ReadFile("/proc/cmdline"); err == nil {
 		found = append(found, judgeBoot(string(options))...)
@@ -83,52 +83,52 @@ func accounts() []finding.Finding {
 	return found
 }
 
-// diskReads looks whether what runners read from a disk can be limited.
+// diskReads checks whether the runners' disk reads can be limited.
 func diskReads() finding.Finding {
-	const name, advice = "disk reads", "a runner that reads much slows the disk for others. Have /usr on a local disk, with ext4 or xfs, and a kernel that has blk-throttle"
+	const name, advice = "disk reads", "a runner that reads a lot slows the disk down for others. Put /usr on a local disk with ext4 or xfs, and use a kernel with blk-throttle"
 	trees, err := cgroup.Mounted()
 	if err != nil {
-		return finding.Warning(name, advice, "there are no control groups: %v", err)
+		return finding.Warning(name, advice, "control groups are unavailable: %v", err)
 	}
 	disks, err := cgroup.Disks("/usr")
 	switch {
 	case err != nil:
 		return finding.Warning(name, advice, "the disk of /usr can't be found: %v", err)
 	case len(disks) == 0:
-		return finding.Warning(name, advice, "/usr is on no disk of this machine's whose reads can be limited")
+		return finding.Warning(name, advice, "/usr isn't on a local disk whose reads can be limited")
 	case !trees.LimitsReads():
-		return finding.Warning(name, advice, "no control groups limit them: neither io of version 2 nor blkio")
+		return finding.Warning(name, advice, "no cgroup controller limits them: neither io (version 2) nor blkio (version 1) is available")
 	}
-	return finding.Fine(name, "each runner's can be limited on the disk %s: --disk-read, 128 MiB a second by default", strings.Join(disks, ", "))
+	return finding.Fine(name, "each runner's disk reads can be limited on %s: --disk-read, 128 MiB a second by default", strings.Join(disks, ", "))
 }
 
-// judgeBoot looks at what the kernel was started with.
+// judgeBoot checks the kernel's command line.
 func judgeBoot(options string) (found []finding.Finding) {
 	for option := range strings.FieldsSeq(options) {
 		if off, is := strings.CutPrefix(option, "cgroup.memory="); is && (strings.Contains(off, "nosocket") || strings.Contains(off, "nokmem")) {
-			found = append(found, finding.Warning("memory", "remove it from the kernel's command line, and restart the machine",
-				"what runners take of the kernel's memory isn't counted for them: the kernel was started with %s", option))
+			found = append(found, finding.Warning("memory", "remove the option from the kernel's command line, and restart the machine",
+				"kernel memory isn't charged to the runners that use it: the kernel was started with %s", option))
 		}
 	}
 	return found
 }
 
-// judgeCores looks at what takes cores, with the highest limit that the server can set.
+// judgeCores checks which program receives core dumps. most is the highest RLIMIT_CORE that the
+// server can set.
 func judgeCores(pattern string, most uint64) []finding.Finding {
 	const name = "cores"
 	if !strings.HasPrefix(pattern, "|") && !strings.HasPrefix(pattern, "@") {
-		return nil // a file, which no program of a runner's may write
+		return nil // a file, which no program in a runner may write
 	}
-	taker := strings.Fields(pattern[1:] + " ?")[0]
+	receiver := strings.Fields(pattern[1:] + " ?")[0]
 	if pattern[0] == '|' && most > 0 {
-		return []finding.Finding{finding.Fine(name, "%s takes cores of the machine's programs; runners' are refused to it", taker)}
+		return []finding.Finding{finding.Fine(name, "%s gets the core dumps of the machine's programs, but not those of runners", receiver)}
 	}
-	return []finding.Finding{finding.Warning(name, "sudo sysctl -w kernel.core_pattern=core, or let the limit of cores be above 0 (LimitCORE= in the unit) where a program takes them from a pipe",
-		"%s gets the cores of what crashes in runners, with all their memory: the kernel doesn't keep them from it here", taker)}
+	return []finding.Finding{finding.Warning(name, "sudo sysctl -w kernel.core_pattern=core, or, if the pattern begins with |, set a core limit above 0 (LimitCORE= in the unit)",
+		"%s gets the core dumps of programs that crash in runners, with their memory: this machine's settings don't prevent it", receiver)}
 }
 
-// kernelSetting reads a number of the kernel's settings. More than an int64 holds is its
-// highest.
+// kernelSetting reads a numeric sysctl. A value above the range of int64 becomes the highest int64.
 func kernelSetting(name string) (int64, error) {
 	text, err := os.ReadFile(filepath.Join("/proc/sys", strings.ReplaceAll(name, ".", "/")))
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 	"github.com/rockpool/rockpool/server/private"
 )
 
-// runAttacks carries out the corpus on a server of its own, tells how it goes,
-// and keeps the report where the server that others use finds it.
+// runAttacks runs the attack corpus on a private server and prints the results as they arrive. It
+// stores the report in the data directory, where the real server reads it.
 func (c *Command) runAttacks(ctx context.Context, settings config.Config, s cli.Streams) error {
 	files, err := os.MkdirTemp("", "rockpool-doctor-")
 	if err != nil {
@@ -53,7 +53,7 @@ func (c *Command) runAttacks(ctx context.Context, settings config.Config, s cli.
 		target := srv.Client()
 		defer target.CloseIdle()
 		class, number := attack.Class(""), 0
-		progress("%d attacks, in isolation %s\n", len(rows), c.Isolation)
+		progress("%d attacks, isolation tier %s\n", len(rows), c.Isolation)
 		if around != nil {
 			if tried := tryNetwork(ctx, srv); tried.Status == finding.Warn {
 				place.NoNetwork = tried.Message
@@ -71,7 +71,7 @@ func (c *Command) runAttacks(ctx context.Context, settings config.Config, s cli.
 		return err
 	})
 	if len(report.Results) > 0 {
-		// One that was broken off shows what didn't hold, but not that all did.
+		// An interrupted run can show that an attack succeeded, but not that all failed.
 		if whole := len(report.Results) == len(rows); whole || !report.OK() {
 			if err := Record(report).Store(kept); err != nil {
 				say("%s", notKept(kept, err))
@@ -88,15 +88,15 @@ func (c *Command) runAttacks(ctx context.Context, settings config.Config, s cli.
 	return err
 }
 
-// notKept says why no server shows the report, after it could not be stored in a data directory.
+// notKept returns a message that says why the report couldn't be stored in a data directory.
 func notKept(data string, err error) string {
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Sprintf("no server's health shows this report, since none has had the data directory %s yet: name a server's with --data (or ROCKPOOL_DATA)", data)
+		return fmt.Sprintf("the report isn't stored, so no server shows it in its health: the data directory %s doesn't exist; give the one of your server with --data (or ROCKPOOL_DATA)", data)
 	}
-	return fmt.Sprintf("the report can't be kept for the server: %v", err)
+	return fmt.Sprintf("the report couldn't be stored for the server: %v", err)
 }
 
-// printReport prints what came of the attacks, of so many that were to be tried.
+// printReport prints the result of the attacks. all is the number of attacks in the corpus.
 func (c *Command) printReport(s cli.Streams, report attack.Report, all int) error {
 	if c.JSON {
 		encoder := json.NewEncoder(s.Out)
@@ -105,13 +105,13 @@ func (c *Command) printReport(s cli.Streams, report attack.Report, all int) erro
 	}
 	text := verdictOf(report)
 	if missing := all - len(report.Results); missing > 0 {
-		text += fmt.Sprintf("\nIt was broken off: %d more were to be tried.", missing)
+		text += fmt.Sprintf("\nInterrupted: %d attacks weren't tried.", missing)
 	}
 	_, err := fmt.Fprintf(s.Out, "\n%s\n", text)
 	return err
 }
 
-// line is what is printed of an attack.
+// line formats the result of an attack.
 func line(number int, r attack.Result) string {
 	switch {
 	case r.Skipped != "":
@@ -120,24 +120,25 @@ func line(number int, r attack.Result) string {
 		return fmt.Sprintf("%4d  HELD  %-40s %s\n", number, r.Name, r.Defence)
 	}
 	seen := "\n" + strings.TrimRight(r.Seen, "\n")
-	return fmt.Sprintf("%4d  FAIL  %s, %s\n            should have been held off by %s: %s%s\n", number, r.Name, r.Tries, r.Defence, r.Why,
+	return fmt.Sprintf("%4d  FAIL  %s, %s\n            should have been stopped by %s: %s%s\n", number, r.Name, r.Tries, r.Defence, r.Why,
 		strings.ReplaceAll(seen, "\n", "\n            | "))
 }
 
 func verdictOf(r attack.Report) string {
-	text := fmt.Sprintf("%d of %d attacks were held off in %.0f s, in isolation %s.", r.Held, r.Tried, r.Seconds, r.Tier)
+	text := fmt.Sprintf("%d of %d attacks were stopped in %.0f s, isolation tier %s.", r.Held, r.Tried, r.Seconds, r.Tier)
 	if r.Skipped > 0 {
-		text += fmt.Sprintf(" %d aren't for it.", r.Skipped)
+		text += fmt.Sprintf(" %d don't apply to this tier or machine.", r.Skipped)
 	}
 	if !r.OK() {
-		text += "\nDon't run strangers' programs here. Report what failed, with rockpool doctor --attack --json and rockpool doctor --json: docs/security.md says where."
+		text += "\nDon't run untrusted programs on this machine. Report the failures with the output of `rockpool doctor --attack --json` and `rockpool doctor --json`; docs/security.md says where."
 	}
 	return text
 }
 
-// AttackServer carries out attacks on a server of this machine with these
-// settings, which nobody else uses, with a world around them or none.
-func AttackServer(ctx context.Context, settings config.Config, target *client.Client, around *world.World, tier runtime.Isolation, rows []attack.Attack, place attack.Place, told func(attack.Result)) (attack.Report, error) {
+// AttackServer runs attacks on a server on this machine with these settings. Nothing else may use
+// the server. around is the simulated network around the runners; nil: none. AttackServer calls
+// report with each result.
+func AttackServer(ctx context.Context, settings config.Config, target *client.Client, around *world.World, tier runtime.Isolation, rows []attack.Attack, place attack.Place, report func(attack.Result)) (attack.Report, error) {
 	machine, err := newAttackMachine(settings, around)
 	if err != nil {
 		return attack.Report{}, err
@@ -152,12 +153,12 @@ func AttackServer(ctx context.Context, settings config.Config, target *client.Cl
 		place.NoPython = "this machine has no /usr/bin/python3"
 	}
 	if around == nil && place.NoNetwork == "" {
-		place.NoNetwork = "there is no world around them"
+		place.NoNetwork = "the simulated network is missing"
 	}
-	return attack.Run(ctx, place, rows, told)
+	return attack.Run(ctx, place, rows, report)
 }
 
-// Record returns what the server shows of a report in its health.
+// Record returns the part of a report that the server shows in its health.
 func Record(report attack.Report) *attacks.Record {
 	all := &attacks.Record{At: report.At, Isolation: report.Tier, Version: report.Version, Tried: report.Tried, Held: report.Held, Failed: []string{}}
 	for _, r := range report.Results {

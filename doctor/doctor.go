@@ -1,5 +1,5 @@
-// Package doctor finds out what this machine can isolate, and advises on what it can't. It
-// changes nothing that outlives it, but for the report of the attacks.
+// Package doctor implements rockpool doctor: it tests what this machine can isolate and gives
+// advice about what it can't. It leaves nothing on the machine except the report of the attacks.
 package doctor
 
 import (
@@ -23,38 +23,41 @@ import (
 
 // A Command is rockpool doctor.
 type Command struct {
-	Data   string `env:"ROCKPOOL_DATA" placeholder:"DIR" complete:"file" help:"The data directory to look at. (that of rockpool serve; $$${env})"`
-	Server string `env:"ROCKPOOL_SERVER" placeholder:"URL" help:"The server to look for. (where the settings have it listen, http://127.0.0.1:8080 without any; $$${env})"`
-	Config string `name:"config" env:"ROCKPOOL_CONFIG" placeholder:"FILE" complete:"file" help:"Settings to take instead of those that rockpool serve finds by itself. ($$${env})"`
+	Data   string `env:"ROCKPOOL_DATA" placeholder:"DIR" complete:"file" help:"Data directory to check. (that of rockpool serve; $$${env})"`
+	Server string `env:"ROCKPOOL_SERVER" placeholder:"URL" help:"URL of the server to check. (the address in the settings, else http://127.0.0.1:8080; $$${env})"`
+	Config string `name:"config" env:"ROCKPOOL_CONFIG" placeholder:"FILE" complete:"file" help:"Settings file to use, instead of the one that rockpool serve finds. ($$${env})"`
 	JSON   bool   `name:"json" help:"Print the findings as JSON, for scripts."`
 
-	Attack    bool   `help:"Carry out the whole corpus of attacks here, in about a minute, and print what was held off. The server shows the result in its health."`
-	Isolation string `default:"NAMESPACES" enum:"NAMESPACES,GVISOR" placeholder:"TIER" help:"With --attack: the isolation to attack, NAMESPACES or GVISOR. (${default})"`
+	Attack    bool   `help:"Run the attack corpus on this machine, which takes about a minute, and print which attacks were stopped. The server then shows the result in its health."`
+	Isolation string `default:"NAMESPACES" enum:"NAMESPACES,GVISOR" placeholder:"TIER" help:"With --attack: isolation tier to attack, NAMESPACES or GVISOR. (${default})"`
 
-	Apart bool `hidden:"" help:"What it starts itself with, in an empty network namespace."`
+	EmptyNetwork bool `name:"apart" hidden:"" help:"Set when doctor starts itself in an empty network namespace."`
 }
 
 // Help is what its --help says beyond the flags.
 func (Command) Help() string {
-	return `Makes a sandbox as the server does, runs programs in it that look around and overstep their limits, and removes it. Nothing is left behind. Every line is a finding:
+	return `Creates a sandbox as the server does, runs programs in it that explore it and exceed their limits, and removes it.
+Leaves nothing on the machine. Every line is a finding:
 
-    OK    it is as it should be
-    WARN  programs can be run; this should be seen to
-    FAIL  programs can't be run safely, or not at all; below it is what to do
+    OK    no problem
+    WARN  programs can run, but you should fix this
+    FAIL  programs can't run safely, or not at all; the line below says what to do
 
-Where the settings name a Nomad (--cluster nomad), it looks there instead, and changes nothing.
+If the settings use Nomad (--cluster nomad), it checks the Nomad cluster instead, without changing it.
 
     sudo rockpool doctor
     sudo rockpool doctor --json | jq '.findings[] | select(.status != "OK")'
 
-Without root it tries what an ordinary user has for runners, and says what is lost.
+Without root, it tests the isolation that is possible without root, and says what is missing.
 
-With --attack it starts a server of its own, and has hostile programs try in its runners what docs/security.md lists: to escape, to take everything, to be seen by others. Bombs are thrown only inside limits that were read back first. It needs about 1 GiB of memory, and leaves nothing but the report.
+With --attack, it starts a private server and runs hostile programs in its runners. They try to escape, to exhaust
+resources, and to reach other runners; docs/security.md lists all attacks. Fork bombs and similar programs run only
+after the limits around them have been checked. This needs about 1 GiB of memory and leaves only the report.
 
     sudo rockpool doctor --attack
     sudo rockpool doctor --attack --json | jq '.results[] | select(.held | not)'
 
-Exit codes: 0 without a FAIL, 1 with one.`
+Exit codes: 0 without a FAIL, 1 with at least one.`
 }
 
 // Run examines the machine.
@@ -63,7 +66,7 @@ func (c *Command) Run(s cli.Streams) error {
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	var all []finding.Finding
-	tell := func(found ...finding.Finding) {
+	report := func(found ...finding.Finding) {
 		all = append(all, found...)
 		if !c.JSON {
 			for _, f := range found {
@@ -77,16 +80,16 @@ func (c *Command) Run(s cli.Streams) error {
 	}
 	url := cmp.Or(c.Server, served.LocalURL())
 	if err == nil && served.Cluster == config.ClusterNomad && c.Attack {
-		return errors.New("attacks are carried out in runners on this machine, and these settings have them on Nomad: name others with --config, or /dev/null for none")
+		return errors.New("attacks need runners on this machine, but these settings put them on Nomad: give other settings with --config, or --config /dev/null for none")
 	}
 	if err == nil && served.Cluster == config.ClusterNomad {
-		tell(listening(ctx, url, c.trust(served), served.Token))
-		examineNomad(ctx, served, tell)
+		report(listening(ctx, url, c.trust(served), served.Token))
+		examineNomad(ctx, served, report)
 		return c.conclude(s.Out, all, "This Nomad")
 	}
 	settings, err := config.Private(c.Config)
 	if errors.Is(err, fs.ErrPermission) {
-		tell(finding.Warning("settings", "run this as the server's user, for example with sudo", "%v", err))
+		report(finding.Warning("settings", "run this as the user of the server, for example with sudo", "%v", err))
 		settings, err = config.Private(os.DevNull)
 	}
 	if err != nil {
@@ -99,29 +102,29 @@ func (c *Command) Run(s cli.Streams) error {
 		}
 	}
 	switch {
-	case c.Attack && c.Apart:
+	case c.Attack && c.EmptyNetwork:
 		return c.runAttacks(ctx, settings, s)
 	case c.Attack:
-		return c.attackApart(ctx, s)
-	case c.Apart:
-		tell(c.probeNetwork(ctx, settings)...)
+		return c.attackIsolated(ctx, s)
+	case c.EmptyNetwork:
+		report(c.probeNetwork(ctx, settings)...)
 		return c.conclude(s.Out, all, "This machine")
 	}
-	tell(kernel(), clock(), openFiles(), languages())
-	tell(accounts()...)
-	tell(disk(settings.Data)...)
-	tell(listening(ctx, url, c.trust(served), served.Token))
+	report(kernel(), clock(), openFiles(), languages())
+	report(accounts()...)
+	report(disk(settings.Data)...)
+	report(listening(ctx, url, c.trust(served), served.Token))
 	if os.Geteuid() == 0 {
-		tell(finding.Fine("root", "this is root"))
+		report(finding.Fine("root", "running as root"))
 	} else {
-		tell(finding.Fine("root", "this isn't root: what an ordinary user has for runners is tried; sudo rockpool doctor tries what root has"))
+		report(finding.Fine("root", "not running as root: testing runners without root; `sudo rockpool doctor` tests those of a server with root"))
 	}
-	tell(kernelParts(ctx, settings.CgroupParent)...)
+	report(kernelParts(ctx, settings.CgroupParent)...)
 	accepted := err == nil && served.AcceptMissing
-	examineSandbox(ctx, settings, accepted, tell)
+	examineSandbox(ctx, settings, accepted, report)
 	noSandbox := func(f finding.Finding) bool { return f.Name == sandboxMade && f.Status == finding.Fail }
 	if os.Geteuid() == 0 && !slices.ContainsFunc(all, noSandbox) { // it would fail for the same reasons
-		tell(c.examineNetwork(ctx)...)
+		report(c.examineNetwork(ctx)...)
 	}
 	if ctx.Err() != nil {
 		return cli.ExitError(cli.CodeInterrupted)
@@ -129,7 +132,7 @@ func (c *Command) Run(s cli.Streams) error {
 	return c.conclude(s.Out, all, "This machine")
 }
 
-// conclude says what it comes to.
+// conclude prints the conclusion. It returns exit code 1 if a finding is FAIL.
 func (c *Command) conclude(out io.Writer, all []finding.Finding, subject string) error {
 	count := map[finding.Status]int{}
 	for _, f := range all {
@@ -156,7 +159,7 @@ func (c *Command) conclude(out io.Writer, all []finding.Finding, subject string)
 	return err
 }
 
-// printFinding prints one in a line, and below it what to do.
+// printFinding prints a finding in one line, and its advice below.
 func printFinding(out io.Writer, f finding.Finding) {
 	_, _ = fmt.Fprintf(out, "%-4s  %-14s %s\n", f.Status, f.Name, f.Message)
 	if f.Advice != "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/finding"
 )
 
-func TestDoctorJudgesWhatASandboxShows(t *testing.T) {
+func TestDoctorJudgesASandbox(t *testing.T) {
 	tight := func() map[string][]string {
 		facts := map[string][]string{
 			"uid": {"1000"}, "CapEff": {"0000000000000000"}, "CapBnd": {"0000000000000000"}, "NoNewPrivs": {"1"}, "Seccomp": {"2"},
@@ -102,7 +102,7 @@ func TestDoctorJudgesTheMachine(t *testing.T) {
 	}
 }
 
-// TestJudgeShared: what would let runners take what others need.
+// TestJudgeShared checks the findings about resources that all runners share.
 func TestJudgeShared(t *testing.T) {
 	for options, want := range map[string]int{
 		"quiet cgroup.memory=nokmem,nosocket": 1, "cgroup.memory=nosocket": 1, "cgroup.memory=swapaccount ro": 0, "": 0,
@@ -114,7 +114,7 @@ func TestJudgeShared(t *testing.T) {
 	for _, test := range []struct {
 		pattern string
 		most    uint64
-		want    finding.Status // "": nothing is said
+		want    finding.Status // "": no finding
 	}{
 		{"core", 0, ""},
 		{"/var/crash/%e", 1 << 40, ""},
@@ -133,16 +133,16 @@ func TestJudgeShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := fmt.Sprintf("its process limit plus %d.\n", spec.AgentRoomThreads+4); !strings.Contains(string(text), want) {
-		t.Errorf("the file for sysctl doesn't say %q", want)
+		t.Errorf("the sysctl file lacks %q", want)
 	}
 	if !strings.Contains(string(text), "\nnet.core.high_order_alloc_disable = 1\n") {
-		t.Error("the file for sysctl lets a byte hold 32 KiB")
+		t.Error("the sysctl file lets a byte hold 32 KiB")
 	}
 	for _, a := range accountsShared() {
 		_, value, _ := strings.Cut(string(text), "\n"+a.setting+" = ")
 		value, _, _ = strings.Cut(value, "\n")
 		if has, err := strconv.ParseInt(value, 10, 64); err != nil || a.each <= 0 || (has-a.reserved)/a.each < fewRunners {
-			t.Errorf("%s: a runner takes %d, and the file for sysctl has %q", a.setting, a.each, value)
+			t.Errorf("%s: a runner can take %d, but the sysctl file has %q", a.setting, a.each, value)
 		}
 	}
 }
@@ -160,13 +160,13 @@ func TestDoctorJudgesANetwork(t *testing.T) {
 	}
 }
 
-func TestDoctorLooksForTheServerOfItsSettings(t *testing.T) {
+func TestDoctorChecksTheServerOfItsSettings(t *testing.T) {
 	t.Setenv("ROCKPOOL_SERVER", "")
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	text := "cluster: nomad\nnomad-address: http://127.0.0.1:1\nadvertise-url: http://rockpool.example.org\n"
 	for _, test := range []struct{ listen, server, says string }{
-		{"127.0.0.1:2", "", "none listens at http://127.0.0.1:2"},
-		{"127.0.0.1:2", "http://127.0.0.1:3", "none listens at http://127.0.0.1:3"},
+		{"127.0.0.1:2", "", "no server listens at http://127.0.0.1:2"},
+		{"127.0.0.1:2", "http://127.0.0.1:3", "no server listens at http://127.0.0.1:3"},
 		{"127.0.0.1:0", "", "port"},
 	} {
 		if err := os.WriteFile(path, []byte(text+"listen: "+test.listen+"\n"), 0o600); err != nil {
@@ -180,10 +180,10 @@ func TestDoctorLooksForTheServerOfItsSettings(t *testing.T) {
 	}
 }
 
-func TestAReportThatIsNotKeptNamesTheFlag(t *testing.T) {
+func TestUnstoredReportsNameTheFlag(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "data")
 	err := Record(attack.Report{}).Store(missing)
-	if says := notKept(missing, err); err == nil || !strings.Contains(says, "name a server's with --data (or ROCKPOOL_DATA)") {
+	if says := notKept(missing, err); err == nil || !strings.Contains(says, "give the one of your server with --data (or ROCKPOOL_DATA)") {
 		t.Error(says, err)
 	}
 }

@@ -13,16 +13,15 @@ import (
 	"github.com/rockpool/rockpool/server"
 )
 
-// doctorImage is the name of an archive, and the environment that is made from it.
+// doctorImage is the name of an image archive and of the environment that uses it.
 const doctorImage = "doctor-image"
 
-// examineImages finds out whether runners can be made from container images, by
-// one that has nothing in it: what there is comes from the server. cache is where
-// the images of the server that others use are.
+// examineImages tests whether runners can be created from container images. It uses an empty image,
+// so it needs no registry. cache is the image directory of the real server.
 func examineImages(ctx context.Context, srv *server.Server, p *patient, cache string) finding.Finding {
 	const name = "images"
 	failed := func(err error) finding.Finding {
-		return finding.Warning(name, "environments of the image host work all the same; images need a data directory (--data) on ext4, xfs, btrfs or tmpfs", "no runner could be made from a container image: %v", err)
+		return finding.Warning(name, "environments with the image host still work; container images need a data directory (--data) on ext4, xfs, btrfs or tmpfs", "no runner could be created from a container image: %v", err)
 	}
 	if err := writeEmptyImage(filepath.Join(srv.Config().Images.Files, doctorImage)); err != nil {
 		return failed(err)
@@ -35,10 +34,10 @@ func examineImages(ctx context.Context, srv *server.Server, p *patient, cache st
 	if _, _, err := p.claim(ctx, doctorImage); err != nil {
 		return failed(err)
 	}
-	return finding.Fine(name, "container images can be used; they are kept in %s, up to %.1f GB", cache, float64(srv.Config().Images.CacheBytes)/1e9)
+	return finding.Fine(name, "container images work; they are cached in %s, up to %.1f GB", cache, float64(srv.Config().Images.CacheBytes)/1e9)
 }
 
-// writeEmptyImage writes an image without layers as docker save does.
+// writeEmptyImage writes an image without layers, in the format of docker save.
 func writeEmptyImage(path string) error {
 	file, err := os.Create(path)
 	if err != nil {

@@ -21,13 +21,13 @@ import (
 	"github.com/rockpool/rockpool/server/secure"
 )
 
-// oldestKernel is the first that has time namespaces, which every sandbox has.
+// oldestKernel is the first version with time namespaces, which every sandbox uses.
 var oldestKernel = [2]int{5, 6}
 
 func kernel() finding.Finding {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
-		return finding.Failure("kernel", "this program is for Linux", "it can't be asked: %v", err)
+		return finding.Failure("kernel", "Rockpool needs Linux", "the version can't be read: %v", err)
 	}
 	release := unix.ByteSliceToString(name.Release[:])
 	return judgeKernel(release)
@@ -35,40 +35,40 @@ func kernel() finding.Finding {
 
 func judgeKernel(release string) finding.Finding {
 	var major, minor int
-	_, _ = fmt.Sscanf(release, "%d.%d", &major, &minor) // what can't be read is 0
+	_, _ = fmt.Sscanf(release, "%d.%d", &major, &minor) // an unreadable part stays 0
 	if major < oldestKernel[0] || major == oldestKernel[0] && minor < oldestKernel[1] {
-		return finding.Failure("kernel", fmt.Sprintf("use a kernel of version %d.%d or later", oldestKernel[0], oldestKernel[1]), "Linux %s is too old", release)
+		return finding.Failure("kernel", fmt.Sprintf("use Linux %d.%d or later", oldestKernel[0], oldestKernel[1]), "Linux %s is too old", release)
 	}
 	return finding.Fine("kernel", "Linux %s on %s, %d CPUs", release, goruntime.GOARCH, goruntime.NumCPU())
 }
 
-// clock looks whether anything sets the clock: claims and executions are stored
-// with times, and clients compare them with their own.
+// clock checks whether the clock is synchronized: claims and executions are stored with times, and
+// clients compare them with their own clocks.
 func clock() finding.Finding {
 	var state unix.Timex
 	status, err := unix.Adjtimex(&state)
 	switch {
 	case err != nil:
-		return finding.Warning("clock", "see that it is set, for example by systemd-timesyncd", "the kernel doesn't say whether it is right: %v", err)
+		return finding.Warning("clock", "synchronize the clock, for example with systemd-timesyncd", "the kernel doesn't report whether the clock is synchronized: %v", err)
 	case status == unix.TIME_ERROR || state.Status&unix.STA_UNSYNC != 0:
-		return finding.Warning("clock", "run something that sets it, for example systemd-timesyncd or chrony, unless the host of this machine does", "nothing sets it: it is %s", time.Now().UTC().Format(time.RFC3339))
+		return finding.Warning("clock", "synchronize the clock, for example with systemd-timesyncd or chrony, unless the host of this virtual machine does", "the clock isn't synchronized: it is %s", time.Now().UTC().Format(time.RFC3339))
 	}
-	return finding.Fine("clock", "it is set, within %v", time.Duration(state.Maxerror)*time.Microsecond)
+	return finding.Fine("clock", "synchronized within %v", time.Duration(state.Maxerror)*time.Microsecond)
 }
 
-// manyFiles is what 1,000 runners with a few watchers each need.
+// manyFiles is the number of open files that 1,000 runners with a few subscribers each need.
 const manyFiles = 16384
 
-// openFiles looks at the hard limit: Go raises the other one to it by itself.
+// openFiles checks the hard limit: Go raises the soft limit to it.
 func openFiles() finding.Finding {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return finding.Warning("open files", "", "their limit can't be read: %v", err)
+		return finding.Warning("open files", "", "the limit of open files can't be read: %v", err)
 	}
 	if limit.Max < manyFiles {
-		return finding.Warning("open files", fmt.Sprintf("raise it before starting the server: ulimit -Hn %d, or LimitNOFILE= in its systemd unit", 4*manyFiles), "the server may have %d open: a runner takes up to eleven, and a watcher one", limit.Max)
+		return finding.Warning("open files", fmt.Sprintf("raise it before starting the server: ulimit -Hn %d, or LimitNOFILE= in its systemd unit", 4*manyFiles), "the server can open at most %d: a runner needs up to eleven and a subscriber one", limit.Max)
 	}
-	return finding.Fine("open files", "the server may have %d open", limit.Max)
+	return finding.Fine("open files", "the server can open up to %d", limit.Max)
 }
 
 func languages() finding.Finding {
@@ -81,18 +81,18 @@ func languages() finding.Finding {
 		}
 	}
 	if len(missing) > 0 {
-		return finding.Warning("languages", "install what programs are to be written in; runners see this machine's /usr", "environments can be made for %s; there is no %s", strings.Join(there, ", "), strings.Join(missing, ", "))
+		return finding.Warning("languages", "install the languages that you need; runners see this machine's /usr", "environments for %s can be created; missing: %s", strings.Join(there, ", "), strings.Join(missing, ", "))
 	}
-	return finding.Fine("languages", "environments can be made for %s", strings.Join(there, ", "))
+	return finding.Fine("languages", "environments for %s can be created", strings.Join(there, ", "))
 }
 
-// Room for what is kept.
+// Free space in the data directory.
 const (
 	littleRoom = 1 << 30
 	noRoom     = 100 << 20
 )
 
-// disk looks at the file system that holds the data, or would.
+// disk checks the file system of the data directory, or of its first existing parent.
 func disk(data string) []finding.Finding {
 	const name = "data"
 	at := data
@@ -108,20 +108,20 @@ func disk(data string) []finding.Finding {
 	}
 	found := []finding.Finding{judgeRoom(data, int64(stat.Bavail)*stat.Bsize)}
 	if stat.Flags&unix.ST_NOEXEC != 0 {
-		found = append(found, finding.Failure(name, "choose a directory with --data on a file system that isn't mounted noexec", "no program can be executed in %s, but the server's helper must be", at))
+		found = append(found, finding.Failure(name, "choose a directory with --data on a file system that isn't mounted noexec", "%s is mounted noexec, but the server executes its helper there", at))
 	}
 	if stat.Flags&unix.ST_RDONLY != 0 {
 		found = append(found, finding.Failure(name, "choose another directory with --data", "%s is mounted read-only", at))
 	}
 	if stat.Files > 0 && stat.Ffree < 10_000 {
-		found = append(found, finding.Warning(name, "remove files there, or choose another directory with --data", "%s has room for %d files only", at, stat.Ffree))
+		found = append(found, finding.Warning(name, "remove files there, or choose another directory with --data", "%s has only %d free inodes", at, stat.Ffree))
 	}
 	return found
 }
 
 func judgeRoom(data string, free int64) finding.Finding {
 	room := fmt.Sprintf("%.1f GB are free for %s", float64(free)/1e9, data)
-	switch advice := "make room, or choose another directory with --data; output is kept there"; {
+	switch advice := "free some space, or choose another directory with --data; output is stored there"; {
 	case free < noRoom:
 		return finding.Failure("data", advice, "%s", room)
 	case free < littleRoom:
@@ -130,26 +130,26 @@ func judgeRoom(data string, free int64) finding.Finding {
 	return finding.Fine("data", "%s", room)
 }
 
-// trust returns how to speak TLS with the server to look for: the one of the settings has the
-// certificate that they name, for any names.
+// trust returns the TLS configuration for the server to check. A server of the settings must have
+// the certificate of the settings; its names don't matter. nil: the system's authorities.
 func (c *Command) trust(served config.Config) *tls.Config {
 	if c.Server == "" && served.TLS.Enabled() {
 		return secure.Pin(served.TLS.Cert)
 	}
 	trust, _ := connection.TLS{CAFile: os.Getenv("ROCKPOOL_CA_FILE"), CertFile: os.Getenv("ROCKPOOL_CERT_FILE"), KeyFile: os.Getenv("ROCKPOOL_KEY_FILE")}.Config()
-	return trust // without it the finding says what is wrong
+	return trust // on an error, the finding about the server says what is wrong
 }
 
-// listening looks for the server at url; "": its settings leave its port to the kernel.
+// listening checks the server at url. "": the kernel chooses the port, so the url is unknown.
 func listening(ctx context.Context, url string, trust *tls.Config, token string) finding.Finding {
 	const name = "server"
 	if url == "" {
-		return finding.Warning(name, "name it with --server", "its settings leave its port to the kernel, so that it isn't known where it listens")
+		return finding.Warning(name, "give the URL with --server", "the address is unknown: the settings let the kernel choose the port")
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if token == "" {
-		token, _ = connection.Token("") // what other commands would use
+		token, _ = connection.Token("") // as other commands do
 	}
 	server := client.New(url).WithToken(token)
 	if trust != nil {
@@ -159,9 +159,9 @@ func listening(ctx context.Context, url string, trust *tls.Config, token string)
 	out, err := client.GetHealth(ctx, server)
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED):
-		return finding.Warning(name, "start one: rockpool serve", "none listens at %s", url)
+		return finding.Warning(name, "start one: rockpool serve", "no server listens at %s", url)
 	case err != nil:
-		return finding.Warning(name, "see its log, or whether something else listens there", "%s: %v", url, err)
+		return finding.Warning(name, "read the server's log, or check whether another program listens there", "%s: %v", url, err)
 	case out.Health.Status != client.HealthStatusOk:
 		var why []string
 		for _, c := range out.Health.Components {
@@ -169,7 +169,7 @@ func listening(ctx context.Context, url string, trust *tls.Config, token string)
 				why = append(why, fmt.Sprintf("%s is %s (%s)", c.Name, c.Status, c.Message))
 			}
 		}
-		return finding.Warning(name, "see its log", "%s is %s: %s", url, out.Health.Status, strings.Join(why, "; "))
+		return finding.Warning(name, "read the server's log", "%s is %s: %s", url, out.Health.Status, strings.Join(why, "; "))
 	}
-	return finding.Fine(name, "version %s answers at %s", out.Version, url)
+	return finding.Fine(name, "version %s responds at %s", out.Version, url)
 }

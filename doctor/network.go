@@ -30,12 +30,12 @@ import (
 	"github.com/rockpool/rockpool/server/private"
 )
 
-// networkAccess is the name of the finding about it.
+// networkAccess is the name of the finding about network access.
 const networkAccess = "network access"
 
-// runApart runs this command again in an empty network namespace, in which there
-// is nobody who could be harmed, and returns its exit code.
-func (c *Command) runApart(ctx context.Context, out, errs io.Writer) (int, error) {
+// runIsolated runs this command again in an empty network namespace, where it can't harm other
+// machines. It returns the exit code of that process.
+func (c *Command) runIsolated(ctx context.Context, out, errs io.Writer) (int, error) {
 	args := []string{"doctor", "--apart", "--isolation", c.Isolation}
 	for flag, value := range map[string]string{"--data": c.Data, "--config": c.Config} {
 		if value != "" {
@@ -49,44 +49,44 @@ func (c *Command) runApart(ctx context.Context, out, errs io.Writer) (int, error
 	}
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", args...)
 	cmd.Stdout, cmd.Stderr = out, errs
-	// In a group of its own, since a terminal's ^C would be its second signal, and end it at once.
-	// It doesn't outlive this process, or rather the thread that starts it.
+	// The process gets its own group: otherwise a terminal's ^C would be its second signal and end
+	// it immediately. Pdeathsig ends it with the thread that starts it, so the thread is locked.
 	goruntime.LockOSThread()
 	defer goruntime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNET, Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = time.Minute // it cleans up
+	cmd.WaitDelay = time.Minute // time to clean up
 	err := cmd.Run()
 	if cmd.ProcessState == nil {
-		return 0, fmt.Errorf("a network namespace: %w", err)
+		return 0, fmt.Errorf("start in a network namespace: %w", err)
 	}
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// examineNetwork finds out whether runners can have a network here: by one that
-// has, in a network namespace that leads nowhere.
+// examineNetwork tests whether runners can have network access. It uses a runner in a network
+// namespace without connections to the outside.
 func (c *Command) examineNetwork(ctx context.Context) []finding.Finding {
 	var out, errs bytes.Buffer
-	code, err := c.runApart(ctx, &out, &errs)
-	var told struct{ Findings []finding.Finding }
-	if err == nil && json.Unmarshal(out.Bytes(), &told) != nil {
-		err = fmt.Errorf("the try ended with exit code %d: %s", code, strings.TrimSpace(errs.String()))
+	code, err := c.runIsolated(ctx, &out, &errs)
+	var result struct{ Findings []finding.Finding }
+	if err == nil && json.Unmarshal(out.Bytes(), &result) != nil {
+		err = fmt.Errorf("the test ended with exit code %d: %s", code, strings.TrimSpace(errs.String()))
 	}
 	if err != nil {
 		return []finding.Finding{noNetwork(err)}
 	}
-	return told.Findings
+	return result.Findings
 }
 
-// Kernel modules that a runner's network is made of.
+// networkModules are the kernel modules that a runner's network needs.
 const networkModules = "veth, nf_tables, nft_fib_netdev, nft_reject_netdev, nft_connlimit, nft_masq and sch_tbf"
 
 func noNetwork(err error) finding.Finding {
-	return finding.Warning(networkAccess, "programs get no network until this is put right (settings network…); the kernel needs the modules "+networkModules+", which some distributions have in a package of extra modules, and this try needs iproute2",
-		"a runner can't be given a network: %v", err)
+	return finding.Warning(networkAccess, "until this is fixed, programs get no network access (settings network…). The kernel needs the modules "+networkModules+", which some distributions put into a package of extra modules; this test needs iproute2",
+		"runners can't have network access: %v", err)
 }
 
-// probeNetwork is what is done apart: one runner with a network.
+// probeNetwork tests network access with one runner. It runs in the process that runIsolated starts.
 func (c *Command) probeNetwork(ctx context.Context, settings config.Config) (found []finding.Finding) {
 	around, err := OfferWorld(ctx, &settings)
 	if err != nil {
@@ -94,7 +94,7 @@ func (c *Command) probeNetwork(ctx context.Context, settings config.Config) (fou
 	}
 	defer func() { _ = around.Close() }()
 	say := func(format string, args ...any) {
-		found = append(found, finding.Warning(networkAccess, "it goes by itself with the next doctor or private run", format, args...))
+		found = append(found, finding.Warning(networkAccess, "the next rockpool doctor or temporary server removes it", format, args...))
 	}
 	err = private.Run(ctx, settings, zap.NewNop(), say, func(ctx context.Context, srv *server.Server) error {
 		found = append(found, tryNetwork(ctx, srv))
@@ -104,12 +104,12 @@ func (c *Command) probeNetwork(ctx context.Context, settings config.Config) (fou
 		found = append(found, noNetwork(err))
 	}
 	if left := RunnersLinks(); len(left) > 0 {
-		found = append(found, finding.Failure(networkAccess, "report it with the output of rockpool doctor --json", "of a runner that was removed there is still %s", strings.Join(left, ", ")))
+		found = append(found, finding.Failure(networkAccess, "report it with the output of rockpool doctor --json", "a removed runner left %s", strings.Join(left, ", ")))
 	}
 	return found
 }
 
-// RunnersLinks returns the runners' links in this network namespace.
+// RunnersLinks returns the network links of runners in this network namespace.
 func RunnersLinks() (names []string) {
 	all, _ := net.Interfaces()
 	for _, i := range all {
@@ -120,8 +120,8 @@ func RunnersLinks() (names []string) {
 	return names
 }
 
-// OfferWorld makes the world of this process's network namespace, and has a server with
-// these settings offer it.
+// OfferWorld creates the simulated network in this process's network namespace. It changes settings
+// so that a server gives runners access to it. The caller must close the World.
 func OfferWorld(ctx context.Context, settings *config.Config) (*world.World, error) {
 	if err := raiseLoopback(); err != nil {
 		return nil, err
@@ -137,8 +137,7 @@ func OfferWorld(ctx context.Context, settings *config.Config) (*world.World, err
 	return around, nil
 }
 
-// raiseLoopback raises the loopback of this process's network namespace, which
-// needs no program for it.
+// raiseLoopback brings up the loopback interface of this process's network namespace.
 func raiseLoopback() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -153,9 +152,8 @@ func raiseLoopback() error {
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
 }
 
-// tryNetwork gives a runner of the server a network, and has a program in it find
-// out what it reaches: that the kernel took link, filter and bandwidth and told
-// them again, is what the server makes sure of before.
+// tryNetwork gives a runner of the server network access, and runs a program in it that tests what
+// it reaches. Before that, the server itself reads link, filter and bandwidth back from the kernel.
 func tryNetwork(ctx context.Context, srv *server.Server) finding.Finding {
 	reached := srv.Client()
 	defer reached.CloseIdle()
@@ -167,7 +165,7 @@ func tryNetwork(ctx context.Context, srv *server.Server) finding.Finding {
 	if err := client.Put(ctx, reached, input); err != nil {
 		return noNetwork(err)
 	}
-	defer func() { _ = client.Delete(ctx, reached, environment) }() // it goes with the server, too
+	defer func() { _ = client.Delete(ctx, reached, environment) }() // on an error, it is removed with the server
 	p := patient{client: reached}
 	var err error
 	if p.runner, _, err = p.claim(ctx, environment); err != nil {
@@ -196,31 +194,30 @@ func tryNetwork(ctx context.Context, srv *server.Server) finding.Finding {
 	return judgeNetwork(got.Text(), len(denied))
 }
 
-// judgeNetwork judges what a program found: the first two of the places that it
-// asked at answer, and the others refuse.
+// judgeNetwork judges the output of the prober: the first two addresses must be reachable, and the
+// others must not.
 func judgeNetwork(seen string, denied int) finding.Finding {
 	lines := strings.Split(strings.TrimSpace(seen), "\n")
 	if len(lines) != 2+denied {
-		return noNetwork(fmt.Errorf("a program in it told %q", seen))
+		return noNetwork(fmt.Errorf("unexpected output of the test program: %q", seen))
 	}
 	for i, line := range lines {
 		switch answered := strings.HasSuffix(line, " answered"); {
 		case i >= 2 && answered:
-			return finding.Failure(networkAccess, "don't start a server with --network here, and report it with the output of rockpool doctor --json", "a program reached what its packet filter should keep from it: %s", line)
+			return finding.Failure(networkAccess, "don't start a server with --network on this machine, and report this with the output of rockpool doctor --json", "a program reached an address that its packet filter should block: %s", line)
 		case i < 2 && !answered:
-			return noNetwork(fmt.Errorf("a program in it doesn't reach what is public: %s", line))
+			return noNetwork(fmt.Errorf("a program can't reach a public address: %s", line))
 		}
 	}
-	return finding.Fine(networkAccess, "runners can have it: a link, its packet filter and its bandwidth were made, read back, tried and removed; the settings network… offer it")
+	return finding.Fine(networkAccess, "works: a link, its packet filter and its bandwidth limit were created, read back, tested and removed; the settings network… turn it on")
 }
 
-// attackApart has this command carry out the attacks where nobody could be
-// harmed.
-func (c *Command) attackApart(ctx context.Context, s cli.Streams) error {
+// attackIsolated runs the attacks in an isolated network, where they can't harm other machines.
+func (c *Command) attackIsolated(ctx context.Context, s cli.Streams) error {
 	if os.Geteuid() != 0 {
-		return errors.New("attacks need sandboxes, and sandboxes need root: run this as root, for example with sudo")
+		return errors.New("attacks need sandboxes, and these need root: run `sudo rockpool doctor --attack`")
 	}
-	code, err := c.runApart(ctx, s.Out, s.Err)
+	code, err := c.runIsolated(ctx, s.Out, s.Err)
 	switch {
 	case err != nil:
 		return err

@@ -9,21 +9,20 @@ import (
 	"github.com/rockpool/rockpool/server"
 )
 
-// examineNomad looks at the Nomad that the settings name, and changes nothing
-// there.
-func examineNomad(ctx context.Context, settings config.Config, tell func(...finding.Finding)) {
+// examineNomad checks the Nomad cluster of the settings without changing it.
+func examineNomad(ctx context.Context, settings config.Config, report func(...finding.Finding)) {
 	found, err := server.ExamineNomad(ctx, settings)
 	if err != nil {
-		tell(finding.Failure("settings", "see docs/config.example.yaml", "%v", err))
+		report(finding.Failure("settings", "see docs/config.example.yaml", "%v", err))
 		return
 	}
-	tell(found...)
+	report(found...)
 	if settings.Database == "" {
 		return
 	}
 	if version, err := store.Examine(ctx, settings.Database); err != nil {
-		tell(finding.Failure("database", "see docs/guides/nomad.md, \"Several servers\"", "%v", err))
+		report(finding.Failure("database", "see docs/guides/nomad.md, \"Several servers\"", "%v", err))
 	} else {
-		tell(finding.Fine("database", "PostgreSQL %s", version))
+		report(finding.Fine("database", "PostgreSQL %s", version))
 	}
 }

@@ -25,32 +25,31 @@ import (
 	"github.com/rockpool/rockpool/local/uids"
 )
 
-// The limits of all runners of the corpus together, should one of their own not
-// hold.
+// Limits of all attacked runners together, in case a runner's own limit doesn't hold.
 const (
 	attackMemory    = 1 << 30
 	attackProcesses = 1024
 )
 
-// An attackMachine is this machine, as it is seen from outside of the runners
-// that attacks are carried out in: what package attack asks for.
+// An attackMachine observes and limits the attacked runners from the outside, on this machine. It implements
+// [attack.Outside].
 type attackMachine struct {
-	trees   cgroup.Hierarchies
-	group   string // of all runners
-	local   string // the directory of what runners have on disk
-	bait    attack.Bait
-	before  map[string]string // files that must not change
-	users   map[string]users  // by runner
-	others  []net.Listener
-	around  *world.World // nil: none
-	serving sync.WaitGroup
+	trees     cgroup.Hierarchies
+	group     string // cgroup of all runners
+	local     string // directory with the runners' files
+	bait      attack.Bait
+	before    map[string]string // contents of files that must not change, by path
+	users     map[string]users  // by runner id
+	listeners []net.Listener    // baits
+	around    *world.World      // simulated network; nil: none
+	serving   sync.WaitGroup
 }
 
-// users are those of the machine that a runner has.
+// users is the range of the machine's uids that a runner uses.
 type users struct{ first, count int }
 
-// newAttackMachine lays out the bait, and limits the group of all runners of a
-// server with these settings, with a world around them or none. Close takes it away.
+// newAttackMachine creates the baits and limits the cgroup of all runners of a server with these
+// settings. around may be nil. The caller must call close, which removes the baits.
 func newAttackMachine(settings config.Config, around *world.World) (m *attackMachine, err error) {
 	m = &attackMachine{group: settings.CgroupParent, local: filepath.Join(settings.Data, "local"), before: map[string]string{}, users: map[string]users{}, around: around}
 	if m.trees, err = cgroup.Mounted(); err != nil {
@@ -61,7 +60,7 @@ func newAttackMachine(settings config.Config, around *world.World) (m *attackMac
 			m.close()
 		}
 	}()
-	if err := m.layOut(); err != nil {
+	if err := m.createBaits(); err != nil {
 		return nil, err
 	}
 	if disks, err := cgroup.Disks("/usr"); err == nil && len(disks) > 0 && m.trees.LimitsReads() && settings.Disk.Read > 0 {
@@ -70,9 +69,9 @@ func newAttackMachine(settings config.Config, around *world.World) (m *attackMac
 	return m, m.guard()
 }
 
-// layOut makes what attackers look for.
-func (m *attackMachine) layOut() error {
-	// Where runners have a place of their own, which would show it if it were the machine's.
+// createBaits creates the files and listeners that attacks look for.
+func (m *attackMachine) createBaits() error {
+	// Runners have their own /tmp: a runner that sees this directory sees the machine's.
 	dir, err := os.MkdirTemp("/tmp", "rockpool-attack-")
 	if err != nil {
 		return err
@@ -85,14 +84,14 @@ func (m *attackMachine) layOut() error {
 	if err != nil {
 		return err
 	}
-	m.answer(loopback)
+	m.accept(loopback)
 	m.bait.Port = strconv.Itoa(loopback.Addr().(*net.TCPAddr).Port)
 	m.bait.Abstract = "rockpool-attack-" + rand.Text()
 	abstract, err := net.Listen("unix", "@"+m.bait.Abstract)
 	if err != nil {
 		return err
 	}
-	m.answer(abstract)
+	m.accept(abstract)
 	if m.bait.Hostname, err = os.Hostname(); err != nil {
 		return err
 	}
@@ -100,7 +99,7 @@ func (m *attackMachine) layOut() error {
 	if err := unix.Sysinfo(&up); err != nil {
 		return err
 	}
-	// The kernel counts by hundredths of a second, and a moment's share isn't taken back.
+	// The kernel accounts in hundredths of a second, and doesn't correct a brief excess.
 	m.bait.Share = strconv.Itoa(10 + 110*attack.CPUMHz/spec.Inspect(m.trees).CoreMHz)
 	m.bait.Uptime = strconv.FormatInt(up.Uptime/2, 10)
 	for _, path := range []string{m.bait.Path, "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname"} {
@@ -113,9 +112,9 @@ func (m *attackMachine) layOut() error {
 	return nil
 }
 
-// answer takes connections, until close.
-func (m *attackMachine) answer(l net.Listener) {
-	m.others = append(m.others, l)
+// accept accepts connections until close.
+func (m *attackMachine) accept(l net.Listener) {
+	m.listeners = append(m.listeners, l)
 	m.serving.Go(func() {
 		for {
 			conn, err := l.Accept()
@@ -128,23 +127,23 @@ func (m *attackMachine) answer(l net.Listener) {
 }
 
 func (m *attackMachine) close() {
-	for _, l := range m.others {
+	for _, l := range m.listeners {
 		_ = l.Close()
 	}
 	m.serving.Wait()
 	_ = os.RemoveAll(filepath.Dir(m.bait.Path))
 }
 
-// bounds are the files of limits, by controller.
+// bounds has the limit file of each controller, for both cgroup versions.
 var bounds = []struct {
 	controller, v1, v2 string
-	all                int64 // of the group of all runners
+	all                int64 // limit for the group of all runners
 }{
 	{"memory", "memory.limit_in_bytes", "memory.max", attackMemory},
 	{"pids", "pids.max", "pids.max", attackProcesses},
 }
 
-// guard limits the group of all runners.
+// guard limits the cgroup of all runners.
 func (m *attackMachine) guard() error {
 	for _, b := range bounds {
 		tree, ok := m.trees.Controller(b.controller)
@@ -162,7 +161,7 @@ func (m *attackMachine) guard() error {
 	return nil
 }
 
-// Limited is of [attack.Outside].
+// Limited implements [attack.Outside].
 func (m *attackMachine) Limited(runner string) error {
 	for _, b := range bounds {
 		tree, ok := m.trees.Controller(b.controller)
@@ -180,11 +179,11 @@ func (m *attackMachine) Limited(runner string) error {
 		dir := filepath.Join(all, runner)
 		in := dir
 		if agent := filepath.Join(dir, cgroup.Agent); tree.V2 && isDir(agent) {
-			in = agent // a group with others below has no processes there
+			in = agent // with version 2, a group with subgroups has no processes itself
 		}
 		members, err := cgroup.Processes(in)
 		if err != nil || len(members) == 0 {
-			return fmt.Errorf("nobody is in %s: %w", in, errors.Join(err))
+			return fmt.Errorf("no process is in %s: %w", in, errors.Join(err))
 		}
 		if n, err := readLimit(filepath.Join(dir, file)); err != nil || n <= 0 || n >= b.all {
 			return fmt.Errorf("%s of the runner is %d: %w", file, n, errors.Join(err))
@@ -211,7 +210,7 @@ func readLimit(path string) (int64, error) {
 	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 }
 
-// Left is of [attack.Outside].
+// Left implements [attack.Outside].
 func (m *attackMachine) Left(runner string) (left []string) {
 	for _, tree := range m.trees {
 		if dir := filepath.Join(tree.Mount, sandbox.Group(m.group, runner)); isDir(dir) {
@@ -233,32 +232,32 @@ func (m *attackMachine) Left(runner string) (left []string) {
 	its, known := m.users[runner]
 	for other, theirs := range m.users {
 		if other != runner && theirs == its && isDir(m.runner(other)) {
-			known = false // they go on
+			known = false // that runner still uses them
 		}
 	}
-	if !known || m.othersHave(its) {
+	if !known || m.reused(its) {
 		return left
 	}
 	paths, _ := filepath.Glob("/proc/[0-9]*")
 	for _, path := range paths {
 		var stat unix.Stat_t
-		if unix.Stat(path, &stat) == nil && int(stat.Uid) >= its.first && int(stat.Uid) < its.first+its.count && !dead(path) && !m.anothers(path, runner) {
+		if unix.Stat(path, &stat) == nil && int(stat.Uid) >= its.first && int(stat.Uid) < its.first+its.count && !dead(path) && !m.ofAnotherRunner(path, runner) {
 			left = append(left, "process "+filepath.Base(path))
 		}
 	}
 	return left
 }
 
-// othersHave reports whether a runner of another server has these users by now.
-func (m *attackMachine) othersHave(its users) bool {
+// reused reports whether a runner of another server uses these uids now.
+func (m *attackMachine) reused(its users) bool {
 	slot := (its.first - spec.FirstUID) / spec.UIDs
 	holder, err := os.Readlink(filepath.Join(uids.Default, strconv.Itoa(slot)))
 	return err == nil && !strings.HasPrefix(holder, m.local+"/")
 }
 
-// anothers reports whether a process is in the control groups of another runner of this
-// server, which may have these users by now.
-func (m *attackMachine) anothers(path, runner string) bool {
+// ofAnotherRunner reports whether a process is in the cgroup of another runner of this server,
+// which may use the same uids now.
+func (m *attackMachine) ofAnotherRunner(path, runner string) bool {
 	text, err := os.ReadFile(filepath.Join(path, "cgroup"))
 	if err != nil {
 		return false
@@ -273,26 +272,26 @@ func (m *attackMachine) anothers(path, runner string) bool {
 	return false
 }
 
-// runner is the directory of a runner's socket.
+// runner returns the directory of a runner's socket.
 func (m *attackMachine) runner(id string) string { return filepath.Join(m.local, "runners", id) }
 
-// dead reports whether a process only waits to be reaped.
+// dead reports whether a process has ended and only waits to be reaped.
 func dead(path string) bool {
 	stat, err := os.ReadFile(filepath.Join(path, "stat"))
 	return err != nil || strings.Contains(string(stat), ") Z ")
 }
 
-// Changed is of [attack.Outside].
+// Changed implements [attack.Outside].
 func (m *attackMachine) Changed() (changed []string) {
 	for path, text := range m.before {
 		if now, err := os.ReadFile(path); err != nil || string(now) != text {
 			changed = append(changed, path+" was changed")
 		}
 	}
-	beside, _ := os.ReadDir(filepath.Dir(m.bait.Path))
-	for _, e := range beside {
+	entries, _ := os.ReadDir(filepath.Dir(m.bait.Path))
+	for _, e := range entries {
 		if e.Name() != filepath.Base(m.bait.Path) {
-			changed = append(changed, e.Name()+" was made beside the secret")
+			changed = append(changed, e.Name()+" was created next to the secret")
 		}
 	}
 	return changed
@@ -303,43 +302,43 @@ func linked(name string) bool {
 	return err == nil
 }
 
-// Came is of [attack.Outside].
-func (m *attackMachine) Came(text string) bool { return m.around.Came(text) }
+// Received implements [attack.Outside].
+func (m *attackMachine) Received(text string) bool { return m.around.Received(text) }
 
-// Addresses is of [attack.Outside].
+// Addresses implements [attack.Outside].
 func (m *attackMachine) Addresses(runner string) (v4, v6 string) {
 	pool := network.Pool{V4: network.DefaultPool4, V6: network.DefaultPool6}
 	a, b, err := pool.Addresses((m.users[runner].first - spec.FirstUID) / spec.UIDs)
 	if err != nil {
-		return "nowhere", "nowhere" // which isn't what is seen of a place that is held off
+		return "nowhere", "nowhere" // an attack on it gives another output than on a blocked address
 	}
 	return a.String(), b.String()
 }
 
-// Garble is of [attack.Outside].
+// Garble implements [attack.Outside].
 func (m *attackMachine) Garble(ctx context.Context, runner string, bytes []byte) error {
 	at := m.runner(runner)
 	if outside := filepath.Join(at, "outside"); isDir(outside) {
-		at = outside // where an agent with a kernel of its own has it
+		at = outside // the socket of an agent with its own kernel (gVisor)
 	}
 	return Garble(ctx, at, bytes)
 }
 
-// Garble sends bytes to the agent's socket in a directory.
+// Garble sends bytes to the agent's socket in the directory at, and reads one byte. It ignores the response.
 func Garble(ctx context.Context, at string, bytes []byte) error {
 	dir, err := os.Open(at)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	// By the descriptor, since a socket's address holds 108 bytes.
+	// Through the descriptor, since a socket's address is limited to 108 bytes.
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/agent.sock", dir.Fd()))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(500 * time.Millisecond)) // the agent may wait for more
-	_, _ = conn.Write(bytes)                                     // or may hang up
+	_ = conn.SetDeadline(time.Now().Add(500 * time.Millisecond)) // the agent may wait for more bytes
+	_, _ = conn.Write(bytes)                                     // or close the connection
 	_, _ = conn.Read(make([]byte, 1))
 	return nil
 }

@@ -21,27 +21,26 @@ import (
 	"github.com/rockpool/rockpool/runtime/finding"
 )
 
-// A kernelPart is something of the kernel's that a sandbox is made of.
+// A kernelPart is a kernel feature that sandboxes use.
 type kernelPart struct {
 	name   string
 	try    func(ctx context.Context) (remark string, err error)
-	needed bool // without it there is no sandbox; else something else goes without
+	needed bool // whether sandboxes need it; otherwise only another feature does
 	advice string
-	roots  bool // only root can try it; others' sandboxes don't need it, or show it
+	roots  bool // only root can test it; without root, sandboxes don't need it or their own test covers it
 }
 
-// kernelParts tries what sandboxes are made of, one by one, each in a throwaway
-// process or thread: where a sandbox can't be made, that says why. What works
-// is told in one line.
+// kernelParts tests each kernel feature on its own in a temporary process or thread, so that the
+// findings say why a sandbox can't be created. One finding lists all features that work.
 func kernelParts(ctx context.Context, group string) (found []finding.Finding) {
-	container := "; in a container, start that with --privileged and --cgroupns=private"
+	container := "; if this is a container, start it with --privileged and --cgroupns=private"
 	all := []kernelPart{
 		{"user namespaces", isolated(0), true, "allow user namespaces: sysctl user.max_user_namespaces=65536 (and kernel.apparmor_restrict_unprivileged_userns=0)" + container, false},
-		{"pid, mount, network, ipc, uts and cgroup namespaces", isolated(unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP), true, "use a kernel that has all kinds of namespaces" + container, false},
+		{"pid, mount, network, ipc, uts and cgroup namespaces", isolated(unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP), true, "use a kernel with all kinds of namespaces" + container, false},
 		{"mounts", inMounts(func(dir string) error { return unix.Mount("probe", dir, "tmpfs", unix.MS_NOSUID, "size=64k") }), true, "give this program CAP_SYS_ADMIN" + container, true},
-		{"overlays", inMounts(overlay), false, "load the kernel's module overlay; images of more than one layer may need it", true},
-		{"idmapped mounts", inMounts(idmapped), false, "use Linux 5.12 or later; without it there are no container images", true},
-		{"a process limit", func(ctx context.Context) (string, error) { return limitProcesses(ctx, group) }, true, "see that root may make control groups with the controller pids" + container, true},
+		{"overlays", inMounts(overlay), false, "load the kernel module overlay; images with more than one layer may need it", true},
+		{"idmapped mounts", inMounts(idmapped), false, "use Linux 5.12 or later; without it, container images don't work", true},
+		{"a process limit", func(ctx context.Context) (string, error) { return limitProcesses(ctx, group) }, true, "let root create control groups with the controller pids" + container, true},
 		{"seccomp", seccomp, true, "use a kernel with CONFIG_SECCOMP_FILTER", false},
 	}
 	var works []string
@@ -59,27 +58,27 @@ func kernelParts(ctx context.Context, group string) (found []finding.Finding) {
 			found = append(found, finding.Warning("kernel parts", p.advice, "%s is unavailable: %v", p.name, err))
 		}
 	}
-	return append([]finding.Finding{finding.Fine("kernel parts", "tried: %s", strings.Join(works, ", "))}, append(found, extras()...)...)
+	return append([]finding.Finding{finding.Fine("kernel parts", "work: %s", strings.Join(works, ", "))}, append(found, extras()...)...)
 }
 
-// extras are what isn't needed, but told.
+// extras returns findings about features that sandboxes don't need.
 func extras() []finding.Finding {
 	var found []finding.Finding
 	if version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION); errno == 0 {
-		found = append(found, finding.Fine("landlock", "version %d is there; sandboxes don't need it", version))
+		found = append(found, finding.Fine("landlock", "version %d; sandboxes don't need it", version))
 	} else {
-		found = append(found, finding.Fine("landlock", "there is none; sandboxes don't need it"))
+		found = append(found, finding.Fine("landlock", "unavailable; sandboxes don't need it"))
 	}
 	if fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER); err == nil {
 		_ = unix.Close(fd)
-		found = append(found, finding.Fine("packet filters", "the kernel takes them, which network access of programs needs"))
+		found = append(found, finding.Fine("packet filters", "available; network access of programs needs them"))
 	} else {
-		found = append(found, finding.Warning("packet filters", "load the kernel's module nfnetlink; without it programs get no network", "they are unavailable: %v", err))
+		found = append(found, finding.Warning("packet filters", "load the kernel module nfnetlink; without it, programs get no network access", "unavailable: %v", err))
 	}
 	return found
 }
 
-// isolated runs a process in a user namespace, and others.
+// isolated returns a test that runs a process in a user namespace and the given other namespaces.
 func isolated(kinds uintptr) func(ctx context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		cmd := exec.CommandContext(ctx, "/bin/true")
@@ -89,8 +88,8 @@ func isolated(kinds uintptr) func(ctx context.Context) (string, error) {
 	}
 }
 
-// inMounts tries something in a mount namespace that ends with its thread. It
-// gets a directory of its own, which nobody else sees.
+// inMounts returns a test that calls try in a mount namespace, which ends with its thread. try gets
+// a temporary directory.
 func inMounts(try func(dir string) error) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
 		dir, err := os.MkdirTemp("", "rockpool-probe-")
@@ -111,7 +110,7 @@ func inMounts(try func(dir string) error) func(context.Context) (string, error) 
 	}
 }
 
-// overlay puts one directory over another, in memory.
+// overlay mounts an overlay of two directories on a tmpfs.
 func overlay(dir string) error {
 	if err := unix.Mount("probe", dir, "tmpfs", 0, "size=256k"); err != nil {
 		return err
@@ -127,7 +126,7 @@ func overlay(dir string) error {
 	return os.WriteFile(dir+"/all/file", nil, 0o600)
 }
 
-// idmapped mounts a directory with another owner.
+// idmapped creates an idmapped mount, which shows a directory with another owner.
 func idmapped(dir string) error {
 	if err := unix.Mount("probe", dir, "tmpfs", 0, "size=64k"); err != nil {
 		return err
@@ -154,13 +153,13 @@ func idmapped(dir string) error {
 		err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(users.Fd())})
 		_ = users.Close()
 	}
-	_ = fed.Close() // its end
+	_ = fed.Close() // ends the process
 	_, waited := process.Wait()
 	return errors.Join(err, waited)
 }
 
-// limitProcesses has a process join a group of three, reads both back, and sees
-// it refused a fourth.
+// limitProcesses moves a process into a cgroup with at most three processes, reads both back, and
+// checks that the kernel refuses a fourth process.
 func limitProcesses(ctx context.Context, parent string) (remark string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -186,7 +185,7 @@ func limitProcesses(ctx context.Context, parent string) (remark string, err erro
 		return "", err
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "pids.max")); err != nil || strings.TrimSpace(string(text)) != most {
-		return "", fmt.Errorf("it is %q after it was set to %s: %w", text, most, errors.Join(err))
+		return "", fmt.Errorf("pids.max is %q after it was set to %s: %w", text, most, errors.Join(err))
 	}
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", "read x; for i in 1 2 3 4 5 6; do sleep 0.2 & done; wait")
 	in, err := cmd.StdinPipe()
@@ -204,14 +203,14 @@ func limitProcesses(ctx context.Context, parent string) (remark string, err erro
 	if joined == nil {
 		_, _ = io.WriteString(in, "\n")
 	}
-	_ = in.Close() // then it forks, or ends
-	_ = cmd.Wait() // a shell that can't fork fails
+	_ = in.Close() // now the shell forks, or ends
+	_ = cmd.Wait() // an error is expected: the shell can't fork
 	if joined != nil {
 		return "", joined
 	}
 	events, err := os.ReadFile(filepath.Join(dir, "pids.events"))
 	if err == nil && strings.TrimSpace(string(events)) == "max 0" {
-		err = errors.New("a process made more than it may")
+		err = errors.New("a process exceeded the limit")
 	}
 	return "", err
 }
@@ -223,7 +222,7 @@ func seccomp(context.Context) (string, error) {
 	}
 	for _, action := range []string{"kill_process", "errno", "allow"} {
 		if !strings.Contains(string(actions), action) {
-			return "", fmt.Errorf("it can't %s", action)
+			return "", fmt.Errorf("the kernel lacks the seccomp action %s", action)
 		}
 	}
 	return "", nil

@@ -22,46 +22,46 @@ import (
 	"github.com/rockpool/rockpool/server/private"
 )
 
-// The limits of the doctor's sandbox: small where they are going to be
-// overstepped, and that before the time is up on a slow machine, too.
+// Limits of the doctor's sandbox. Memory and processes are small, so that the tests exceed them
+// before their time limit even on a slow machine.
 const (
 	doctorMemoryMiB = 64
 	doctorProcesses = 32
 	doctorCPUMHz    = 2000
 )
 
-// slowSandbox is how long one may take to make before a pool has a hard time.
+// slowSandbox is the start time of a runner from which pools refill too slowly.
 const slowSandbox = time.Second
 
-// sandboxMade is the name of the finding about making one.
+// sandboxMade is the name of the finding about creating a sandbox.
 const sandboxMade = "sandbox"
 
-// examineSandbox starts a server as rockpool serve does, and looks at a runner
-// of it from inside and outside. Without root, limits that can't be set are a
-// failure unless they were accepted.
-func examineSandbox(ctx context.Context, settings config.Config, accepted bool, tell func(...finding.Finding)) {
+// examineSandbox starts a private server like rockpool serve, and examines one of its runners from
+// inside and outside. Without root, limits that can't be set are failures, unless the settings
+// accept that.
+func examineSandbox(ctx context.Context, settings config.Config, accepted bool, report func(...finding.Finding)) {
 	const name = sandboxMade
 	cache := filepath.Join(settings.Data, "local", "images")
 	files, err := os.MkdirTemp("", "rockpool-doctor-")
 	if err != nil {
-		tell(finding.Failure(name, "make room for temporary files", "%v", err))
+		report(finding.Failure(name, "free some space for temporary files", "%v", err))
 		return
 	}
 	defer os.RemoveAll(files)
 	settings.Images.Files = files
 	began := time.Now()
 	say := func(format string, args ...any) {
-		tell(finding.Warning(name, "it goes by itself with the next doctor or private run", format, args...))
+		report(finding.Warning(name, "the next rockpool doctor or temporary server removes it", format, args...))
 	}
 	err = private.Run(ctx, settings, zap.NewNop(), say, func(ctx context.Context, srv *server.Server) error {
-		tell(finding.Fine("parts", "cgroups, namespaces and the helper are there; ready in %v", time.Since(began).Round(time.Millisecond)))
+		report(finding.Fine("parts", "cgroups, namespaces and the helper work; ready in %v", time.Since(began).Round(time.Millisecond)))
 		env := engine.PutEnvironmentInput{ID: "doctor", PoolSize: new(int)}
 		env.MemoryMiB, env.Processes, env.CPUMHz = pointer(doctorMemoryMiB), pointer(doctorProcesses), pointer(doctorCPUMHz)
 		if _, _, err := srv.Engine.PutEnvironment(ctx, env); err != nil {
 			return err
 		}
 		if lost := srv.Limitations(); lost != "" {
-			tell(finding.Warning("without root", "see docs/guides/isolation-tiers.md, \"An ordinary user\"", "%s", lost))
+			report(finding.Warning("without root", "see docs/guides/isolation-tiers.md, \"An ordinary user\"", "%s", lost))
 		}
 		p := patient{client: srv.Client(), group: srv.Config().CgroupParent, accepted: accepted}
 		defer p.client.CloseIdle()
@@ -71,15 +71,15 @@ func examineSandbox(ctx context.Context, settings config.Config, accepted bool, 
 			return err
 		}
 		if took > slowSandbox {
-			tell(finding.Warning(name, "pools refill at this pace: see whether the machine is overloaded, or its disk slow", "a runner took %v to start", took))
+			report(finding.Warning(name, "pools refill at this pace: check whether the machine is overloaded or its disk slow", "a runner took %v to start", took))
 		} else {
-			tell(finding.Fine(name, "a runner started in %v", took.Round(time.Millisecond)))
+			report(finding.Fine(name, "a runner started in %v", took.Round(time.Millisecond)))
 		}
-		if err := p.examine(ctx, tell); err != nil {
+		if err := p.examine(ctx, report); err != nil {
 			return err
 		}
-		tell(examineImages(ctx, srv, &p, cache))
-		tell(examineTiers(ctx, srv, &p)...)
+		report(examineImages(ctx, srv, &p, cache))
+		report(examineTiers(ctx, srv, &p)...)
 		return nil
 	})
 	if err == nil || ctx.Err() != nil {
@@ -87,30 +87,29 @@ func examineSandbox(ctx context.Context, settings config.Config, accepted bool, 
 	}
 	for line := range strings.Lines(err.Error()) {
 		what, advice := splitAdvice(strings.TrimSpace(line))
-		tell(finding.Failure(name, advice, "%s", what))
+		report(finding.Failure(name, advice, "%s", what))
 	}
 }
 
-// splitAdvice splits what local.Cluster.Check says into what is missing and what
-// to do.
+// splitAdvice splits an error of local.Cluster.Check into the problem and the advice.
 func splitAdvice(text string) (what, advice string) {
 	for _, separator := range []string{"; ", ": "} {
 		if what, advice, ok := strings.Cut(text, separator); ok {
 			return what, advice
 		}
 	}
-	return text, "no program can be run until this is put right"
+	return text, "programs can't run until this is fixed"
 }
 
 func pointer(n int) *int { return &n }
 
-// A patient is the runner that is examined.
+// A patient is the runner under examination.
 type patient struct {
 	client *client.Client
-	group  string // the server's cgroup
+	group  string // cgroup of the server's runners
 	runner string
 
-	accepted bool // limits that can't be set without root
+	accepted bool // the settings accept missing limits
 }
 
 func (p *patient) claim(ctx context.Context, environment string) (runner string, took time.Duration, err error) {
@@ -126,8 +125,8 @@ func (p *patient) shell(ctx context.Context, script string) (client.Result, erro
 	return client.Run(ctx, p.client, client.StartExecutionInput{RunnerId: p.runner, Shell: &script, TimeLimit: pointer(120)})
 }
 
-// look prints what a program in a runner sees, one fact per line.
-const look = `
+// observe is a shell script that prints what a program in a runner sees, one fact per line.
+const observe = `
 echo uid $(id -u)
 while read -r key value; do case $key in CapEff:|CapBnd:|NoNewPrivs:|Seccomp:) echo ${key%:} $value;; esac; done </proc/self/status
 while read -r inside outside count; do echo map $inside $outside $count; done </proc/self/uid_map
@@ -139,8 +138,8 @@ touch /workspace/probe && echo workspace writable
 set -- /proc/[0-9]*; echo processes $#
 `
 
-func (p *patient) examine(ctx context.Context, tell func(...finding.Finding)) error {
-	seen, err := p.shell(ctx, look)
+func (p *patient) examine(ctx context.Context, report func(...finding.Finding)) error {
+	seen, err := p.shell(ctx, observe)
 	if err != nil {
 		return err
 	}
@@ -164,24 +163,24 @@ func (p *patient) examine(ctx context.Context, tell func(...finding.Finding)) er
 			}
 		}
 	}
-	tell(found...)
+	report(found...)
 	limits := p.readBack()
-	tell(limits...)
+	report(limits...)
 	for _, f := range limits {
 		if f.Status != finding.OK {
-			return nil // what isn't limited isn't overstepped: it could freeze the machine
+			return nil // without a limit, the next tests could freeze the machine
 		}
 	}
-	return p.overstep(ctx, tell)
+	return p.exceedLimits(ctx, report)
 }
 
 var namespaces = []string{"user", "pid", "mnt", "net", "ipc", "uts", "cgroup"}
 
-// judgeInside judges what a program in the sandbox saw of itself; host are the
-// links of the namespaces outside.
+// judgeInside judges the facts that a program in the sandbox printed. host has the machine's
+// namespaces, by kind.
 func judgeInside(facts map[string][]string, host map[string]string) []finding.Finding {
 	fact := func(key string) string { return strings.Join(facts[key], ",") }
-	report := "the sandbox isn't tight on this machine: don't run strangers' programs here, and report it with the output of rockpool doctor --json"
+	report := "the sandbox doesn't isolate on this machine: don't run untrusted programs here, and report this with the output of rockpool doctor --json"
 	require := func(ok bool, name, good, wrong string) finding.Finding {
 		if ok {
 			return finding.Fine(name, "%s", good)
@@ -198,18 +197,18 @@ func judgeInside(facts map[string][]string, host map[string]string) []finding.Fi
 	count, _ := strconv.Atoi(fact("processes"))
 	return []finding.Finding{
 		require(len(shared) == 0, "namespaces", "own "+strings.Join(namespaces, ", "), "shared with the machine: "+strings.Join(shared, ", ")),
-		require(fact("uid") == "1000" && rangeApart(facts["map"]), "users", "programs run as an own user of an own range: "+fact("map"), fmt.Sprintf("programs run as %q with the map %q", fact("uid"), fact("map"))),
-		require(zero(fact("CapEff")) && zero(fact("CapBnd")) && fact("NoNewPrivs") == "1", "privileges", "none, and none can be gained", fmt.Sprintf("capabilities %s, bounding set %s, NoNewPrivs %s", fact("CapEff"), fact("CapBnd"), fact("NoNewPrivs"))),
+		require(fact("uid") == "1000" && ownRange(facts["map"]), "users", "programs run as their own user, with their own range of uids: "+fact("map"), fmt.Sprintf("programs run as %q with the map %q", fact("uid"), fact("map"))),
+		require(zero(fact("CapEff")) && zero(fact("CapBnd")) && fact("NoNewPrivs") == "1", "privileges", "none, and programs can't gain any", fmt.Sprintf("capabilities %s, bounding set %s, NoNewPrivs %s", fact("CapEff"), fact("CapBnd"), fact("NoNewPrivs"))),
 		require(fact("Seccomp") == "2", "seccomp", "system calls are filtered", "no filter of system calls is loaded (Seccomp "+fact("Seccomp")+")"),
-		require(fact("interface") == "lo", "network", "none but the own loopback", "interfaces "+fact("interface")),
-		require(fact("workspace") == "writable" && fact("usr") == "" && fact("shadow") == "", "files", "an own workspace; the machine's /usr read-only, and no secrets", fmt.Sprintf("workspace %s, /usr %s, /etc/shadow %s", fact("workspace"), fact("usr"), fact("shadow"))),
-		require(count > 0 && count < 16, "processes", "only the runner's own can be seen", fmt.Sprintf("%d processes can be seen", count)),
+		require(fact("interface") == "lo", "network", "only a private loopback interface", "interfaces "+fact("interface")),
+		require(fact("workspace") == "writable" && fact("usr") == "" && fact("shadow") == "", "files", "a private workspace; the machine's /usr is read-only and its secrets are unreadable", fmt.Sprintf("workspace %s, /usr %s, /etc/shadow %s", fact("workspace"), fact("usr"), fact("shadow"))),
+		require(count > 0 && count < 16, "processes", "programs see only those of their runner", fmt.Sprintf("programs see %d processes", count)),
 	}
 }
 
-// rangeApart reports whether all users inside are ones outside that nobody else
-// is.
-func rangeApart(lines []string) bool {
+// ownRange reports whether all uids inside map to uids outside from 100,000 on, which no user of
+// the machine has.
+func ownRange(lines []string) bool {
 	for _, line := range lines {
 		fields := strings.Fields(line)
 		if len(fields) != 3 {
@@ -222,7 +221,7 @@ func rangeApart(lines []string) bool {
 	return len(lines) > 0
 }
 
-// readBack reads the limits where the kernel keeps them, and who is limited.
+// readBack reads the limits and the members of the runner's cgroups from the kernel.
 func (p *patient) readBack() []finding.Finding {
 	trees, err := runnersTrees()
 	if err != nil && os.Geteuid() == 0 {
@@ -231,21 +230,21 @@ func (p *patient) readBack() []finding.Finding {
 	if lacks := trees.Lacks(); os.Geteuid() != 0 && len(lacks) > 0 {
 		return []finding.Finding{p.judgeLacks(lacks, err)}
 	}
-	found := []finding.Finding{finding.Fine("commands", "each has control groups of its own: a limit is known by whom it stopped")}
+	found := []finding.Finding{finding.Fine("commands", "each execution has its own control groups, so a limit is attributed to the execution that exceeded it")}
 	if why := trees.Divisible(); why != nil {
-		found[0] = finding.Fine("commands", "they share their runner's control groups, since %v: where several run at once, a memory or process limit can't always be told from a failure", why)
+		found[0] = finding.Fine("commands", "executions share their runner's control groups, because %v: when several run concurrently, a memory or process limit can't always be distinguished from a failure", why)
 	}
 	for _, l := range []struct {
 		controller, v1, v2 string
 		most               int64
 	}{
 		{"memory", "memory.limit_in_bytes", "memory.max", doctorMemoryMiB << 20},
-		{"pids", "pids.max", "pids.max", 2 * doctorProcesses}, // the agent has some beside the programs
+		{"pids", "pids.max", "pids.max", 2 * doctorProcesses}, // the agent has some in addition to the programs
 		{"cpu", "cpu.cfs_quota_us", "cpu.max", 1 << 30},
 	} {
 		tree, ok := trees.Controller(l.controller)
 		if !ok {
-			found = append(found, finding.Failure(l.controller, "boot with the cgroup controller "+l.controller, "the kernel has no such cgroup controller"))
+			found = append(found, finding.Failure(l.controller, "boot with the cgroup controller "+l.controller, "the kernel doesn't have this cgroup controller"))
 			continue
 		}
 		dir, file := filepath.Join(tree.Mount, sandbox.Group(p.group, p.runner)), l.v1
@@ -270,10 +269,10 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// judgeLimit judges a limit as it was read back, which must be a number up to
-// most.
+// judgeLimit judges a limit that was read back: it must be a number from 1 to most, and the group
+// must have members.
 func judgeLimit(controller, file, value string, most int64, members int, err error) finding.Finding {
-	advice := "see that root may write to the cgroup controller " + controller + " (a container needs --privileged and --cgroupns=private)"
+	advice := "let root write to the cgroup controller " + controller + " (a container needs --privileged and --cgroupns=private)"
 	first, _, _ := strings.Cut(value, " ")
 	number, notNumber := strconv.ParseInt(first, 10, 64)
 	switch {
@@ -282,29 +281,29 @@ func judgeLimit(controller, file, value string, most int64, members int, err err
 	case members == 0:
 		return finding.Failure(controller, advice, "the runner isn't in its group")
 	case notNumber != nil || number <= 0 || number > most:
-		return finding.Failure(controller, advice, "%s is %q: the limit didn't take", file, value)
+		return finding.Failure(controller, advice, "%s is %q: the limit isn't set", file, value)
 	}
 	return finding.Fine(controller, "%s is %s, and the runner is in that group", file, value)
 }
 
-// overstep takes more than is allowed, and looks who is stopped.
-func (p *patient) overstep(ctx context.Context, tell func(...finding.Finding)) error {
+// exceedLimits runs programs that exceed a limit, and checks their outcomes.
+func (p *patient) exceedLimits(ctx context.Context, report func(...finding.Finding)) error {
 	for _, o := range []struct {
 		name, script string
 		outcome      runtime.Outcome
 		good         string
 	}{
-		{"memory limit", "head -c 400000000 /dev/zero | tail", runtime.OutcomeMemoryLimit, "a program that took too much was ended"},
-		{"process limit", "for i in 0 1 2 3 4 5 6 7 8 9; do for j in 0 1 2 3 4 5; do sleep 10 & done; done; wait", runtime.OutcomeProcessLimit, "a program that started too many was ended"},
+		{"memory limit", "head -c 400000000 /dev/zero | tail", runtime.OutcomeMemoryLimit, "a program that exceeded it was ended"},
+		{"process limit", "for i in 0 1 2 3 4 5 6 7 8 9; do for j in 0 1 2 3 4 5; do sleep 10 & done; done; wait", runtime.OutcomeProcessLimit, "a program that exceeded it was ended"},
 	} {
 		got, err := p.shell(ctx, o.script)
 		if err != nil {
 			return err
 		}
 		if got.Outcome == o.outcome {
-			tell(finding.Fine(o.name, "%s", o.good))
+			report(finding.Fine(o.name, "%s", o.good))
 		} else {
-			tell(finding.Failure(o.name, "report this with the output of rockpool doctor --json", "a program that overstepped it ended with %s, not %s", got.Outcome, o.outcome))
+			report(finding.Failure(o.name, "report this with the output of rockpool doctor --json", "a program that exceeded it ended with %s, not %s", got.Outcome, o.outcome))
 		}
 	}
 	return nil

@@ -13,11 +13,11 @@ import (
 	"github.com/rockpool/rockpool/server"
 )
 
-// doctorTier is the environment of a runner with another isolation.
+// doctorTier is the id of the environment with another isolation tier or runtime.
 const doctorTier = "doctor-tier"
 
-// examineTiers finds out whether what the settings name beside namespaces can be
-// had, by making a runner with each.
+// examineTiers tests every isolation tier and runtime of the settings other than namespaces, with a
+// runner of each.
 func examineTiers(ctx context.Context, srv *server.Server, p *patient) []finding.Finding {
 	var all []finding.Finding
 	gvisor := false
@@ -32,9 +32,9 @@ func examineTiers(ctx context.Context, srv *server.Server, p *patient) []finding
 }
 
 func noGVisor() finding.Finding {
-	const refused = "environments with the isolation GVISOR are refused: the setting gvisor-runtime names no program"
+	const refused = "environments with the isolation tier GVISOR are refused: the setting gvisor-runtime isn't set"
 	if path, err := exec.LookPath("runsc"); err == nil {
-		return finding.Fine("gVisor", "%s; %s is one", refused, path)
+		return finding.Fine("gVisor", "%s; you can set it to %s", refused, path)
 	}
 	return finding.Fine("gVisor", refused)
 }
@@ -44,7 +44,7 @@ func examineTier(ctx context.Context, srv *server.Server, p *patient, tier tiers
 	if tier.Runtime != "" {
 		name, setting = "runtime "+tier.Runtime, "oci-runtimes"
 	}
-	advice := "environments that ask for it are refused or fail; put right what the setting " + setting + " names, or remove it"
+	advice := "environments that use it are refused or fail; fix the setting " + setting + ", or remove it"
 	if tier.Err != nil {
 		return finding.Warning(name, advice, "%v", tier.Err)
 	}
@@ -59,15 +59,15 @@ func examineTier(ctx context.Context, srv *server.Server, p *patient, tier tiers
 	var took time.Duration
 	var err error
 	if one.runner, took, err = one.claim(ctx, doctorTier); err != nil {
-		return finding.Warning(name, advice, "no runner could be made with it: %v", err)
+		return finding.Warning(name, advice, "no runner could be created with it: %v", err)
 	}
 	got, err := one.shell(ctx, "cat /proc/version")
 	if err != nil {
-		return finding.Warning(name, advice, "no program could be run in it: %v", err)
+		return finding.Warning(name, advice, "no program could run in it: %v", err)
 	}
 	version := tier.Version
 	if tier.NoTime {
-		return finding.Warning(name, "use a version that knows time namespaces, if that matters", "%s; a runner started in %v; programs in it see since when this machine runs", version, took.Round(time.Millisecond))
+		return finding.Warning(name, "if that matters, use a version with time namespaces", "%s; a runner started in %v; programs in it see the uptime of this machine", version, took.Round(time.Millisecond))
 	}
 	if tier.Isolation == runtime.IsolationGVisor {
 		kernel, _, _ := strings.Cut(got.Text(), " #")

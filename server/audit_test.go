@@ -22,12 +22,12 @@ import (
 	"github.com/rockpool/rockpool/server/signin"
 )
 
-// gone is an audit log's store that takes nothing any more.
+// gone is a store that can no longer store audit entries.
 type gone struct{ audit.Store }
 
 func (gone) AppendAudit(context.Context, []store.AuditRow) error { return errors.New("it is away") }
 
-// TestUnstoredAuditEntriesAreLogged when the server stops, each as the JSON that it has in the database.
+// TestUnstoredAuditEntriesAreLogged when the server stops, each with the JSON of the database.
 func TestUnstoredAuditEntriesAreLogged(t *testing.T) {
 	var text bytes.Buffer
 	s := &Server{logger: zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(&text), zap.InfoLevel))}
@@ -61,8 +61,8 @@ func TestUnstoredAuditEntriesAreLogged(t *testing.T) {
 	}
 }
 
-// TestNobodySignsInUnrecorded, but a session always ends.
-func TestNobodySignsInUnrecorded(t *testing.T) {
+// TestSignInsNeedTheAuditLog, but a session can always end.
+func TestSignInsNeedTheAuditLog(t *testing.T) {
 	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestNobodySignsInUnrecorded(t *testing.T) {
 	}
 }
 
-// TestFailedSignInsAreBounded: a person without a tenant can try any number of times.
+// TestFailedSignInsAreBounded in the audit log: a person without a tenant can try any number of times.
 func TestFailedSignInsAreBounded(t *testing.T) {
 	book := identity.New(identity.Config{Key: make([]byte, 32), Logger: zap.NewNop()})
 	recorded := 0

@@ -16,8 +16,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestServerThatDoesNotLeadRefusesRevokedTokens: it answers health and metrics by itself.
-func TestServerThatDoesNotLeadRefusesRevokedTokens(t *testing.T) {
+// TestFollowersRefuseRevokedTokens: they respond to health and metrics themselves.
+func TestFollowersRefuseRevokedTokens(t *testing.T) {
 	postgres := postgrestest.Start(t)
 	open := func() (*store.Store, *identity.Book) {
 		t.Helper()

@@ -9,24 +9,25 @@ import (
 	"github.com/rockpool/rockpool/graph/transport/peers"
 )
 
-// maxHead is of a request's head, to which net/http adds 4 KiB. POST carries longer
-// queries.
+// maxHead bounds a request's line and headers; net/http adds 4 KiB. Longer queries need POST.
 const maxHead = 16 << 10
 
-// What one of each takes at most, of a quarter of the memory: a connection some 30
-// KiB for its goroutine and buffers, and 26 for the largest head; an operation
-// what is free of its body, document, fields and answer, 112 KiB, and its goroutine; an
-// upload has a buffer of 64 KiB instead of most of these; a subscription twice
-// transport.DefaultBudget for a reader that stalls. All connections share that quarter;
-// operations and subscriptions of one peer do.
+// Maximum memory of one connection and one operation, times 4: each kind may use a quarter of the memory.
+//
+//   - A connection takes about 30 KiB for its goroutine and buffers, and 26 KiB for the largest head.
+//     All connections share their quarter.
+//   - An operation takes a goroutine, and up to 112 KiB of body, document, fields and response that
+//     aren't charged otherwise. An upload has a buffer of 64 KiB instead of most of these. A
+//     subscription of a stalled reader takes twice transport.DefaultBudget. The operations and
+//     subscriptions of one peer share their quarter.
 const (
 	defaultBodyMemory  = 1 << 30
 	MemoryOfConnection = 4 * 64 << 10
 	memoryOfOperation  = 4 * 128 << 10
 )
 
-// bounds returns what peers may take of a server that has so much memory and may
-// open so many files; 0 files: any number.
+// bounds returns the limits of peers for a server with the given memory in bytes and number of open
+// files; 0 files: unlimited.
 func bounds(c config.Bounds, maxBody, memory, files int64) peers.Bounds {
 	least := transport.LeastBodies(maxBody)
 	bodies := cmp.Or(c.BodyMemory, max(min(memory/4, defaultBodyMemory), least))
@@ -50,7 +51,7 @@ func bounds(c config.Bounds, maxBody, memory, files int64) peers.Bounds {
 	return b
 }
 
-// fileLimit returns how many files this process may open; 0: it isn't known.
+// fileLimit returns the limit of open files of this process; 0: unknown.
 func fileLimit() int64 {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/rockpool/rockpool/config"
 )
 
-// TestBoundsFollowFromMemory: what all bodies may take leaves room for one of the
-// largest; settings go before.
+// TestBoundsFollowFromMemory: the limit of all bodies always allows one body of the maximum size.
+// Settings take precedence.
 func TestBoundsFollowFromMemory(t *testing.T) {
 	const mib, maxBody = 1 << 20, 32 << 20
 	for _, test := range []struct {

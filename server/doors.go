@@ -9,7 +9,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// openDoors returns the doors with these names, which config has checked.
+// openDoors returns the doors with these names. config has checked the names.
 func openDoors(names []string, cluster string) []doors.Door {
 	made := map[string]func() doors.Door{
 		config.DoorPoseidon: func() doors.Door { return poseidon.New(forCodeOcean(cluster)) },
@@ -23,8 +23,9 @@ func openDoors(names []string, cluster string) []doors.Door {
 	return all
 }
 
-// forCodeOcean returns what its door does to the environments that CodeOcean puts. Their MHz are few, since Nomad makes them
-// shares. On this machine they are bounds, with which a program would take minutes to start.
+// forCodeOcean returns how the Poseidon door changes the environments that CodeOcean puts. They
+// have few MHz, because Nomad treats MHz as shares. On this machine MHz are limits, and a program
+// with so few would take minutes to start.
 func forCodeOcean(cluster string) poseidon.Options {
 	if cluster == config.ClusterNomad {
 		return poseidon.Options{Isolation: runtime.IsolationCluster}

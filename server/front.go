@@ -21,8 +21,7 @@ import (
 	"github.com/rockpool/rockpool/web"
 )
 
-// openFront opens what stands between the network and the API: the certificate, and the access
-// log.
+// openFront loads the certificate and opens the access log.
 func (s *Server) openFront() (err error) {
 	if c := s.config.TLS; c.Enabled() {
 		s.secure, err = secure.Load(secure.Files{
@@ -42,8 +41,8 @@ func (s *Server) openFront() (err error) {
 	return err
 }
 
-// encrypt returns a listener of TLS, if the server speaks it. A write to a client has its
-// deadline above TLS: one that is late ends the connection.
+// encrypt returns a TLS listener if the server uses TLS, else the given one. Writes have their
+// deadline above TLS: a late write ends the connection.
 func (s *Server) encrypt(of net.Listener) net.Listener {
 	if s.secure == nil {
 		return of
@@ -51,14 +50,14 @@ func (s *Server) encrypt(of net.Listener) net.Listener {
 	return patientListener{secure.Listen(of, s.secure, s.logger.Named("tls")), writePatience}
 }
 
-// knownPeers returns what bounds peers.
+// knownPeers returns the limits of peers.
 func (s *Server) knownPeers() (*peers.Peers, error) {
 	proxies, err := s.config.Proxies.Networks()
-	memory, _, _ := serverMemory() // limitMemory has logged what it is
+	memory, _, _ := serverMemory() // limitMemory has logged it
 	return peers.New(bounds(s.config.Bounds, s.config.MaxBody, memory, fileLimit()), proxies...), err
 }
 
-// newHTTP returns a server of the API and the dashboard. The end of streams ends requests.
+// newHTTP returns the HTTP server of the API and the dashboard. When streams ends, requests end.
 func (s *Server) newHTTP(streams context.Context, known *peers.Peers, requests requests) *http.Server {
 	c := s.config
 	options := graph.Options{
@@ -87,10 +86,10 @@ func (s *Server) newHTTP(streams context.Context, known *peers.Peers, requests r
 	options.SignIn, options.Session = people, people.Secret
 	api := graph.RefuseFraming(web.Handler(graph.Handler(s.Engine, options)))
 	server := &http.Server{
-		Handler:           s.face(known, arriving.BoundUnread(requests.count(requests.lasting(streams, api)))),
+		Handler:           s.wrap(known, arriving.BoundUnread(requests.count(requests.lasting(streams, api)))),
 		BaseContext:       func(net.Listener) context.Context { return streams },
 		ConnContext:       graph.ConnContext,
-		ReadHeaderTimeout: 10 * time.Second, // with the handshake of TLS
+		ReadHeaderTimeout: 10 * time.Second, // includes the TLS handshake
 		MaxHeaderBytes:    maxHead,
 		IdleTimeout:       2 * time.Minute,
 		ErrorLog:          zap.NewStdLog(s.logger.Named("http")),
@@ -101,9 +100,9 @@ func (s *Server) newHTTP(streams context.Context, known *peers.Peers, requests r
 	return server
 }
 
-// face serves requests with next: each knows its client and its TLS, has the headers that
-// restrict browsers in its answer, and is logged.
-func (s *Server) face(known *peers.Peers, next http.Handler) http.Handler {
+// wrap returns a handler that serves with next. It adds the client's address and the TLS state to
+// requests, adds headers that restrict browsers to responses, and logs requests.
+func (s *Server) wrap(known *peers.Peers, next http.Handler) http.Handler {
 	client := func(r *http.Request) netip.Addr { return peers.ClientAddress(r.Context()) }
 	return secure.Handler(known.Handler(s.access.Handler(client, secure.Headers(peers.Encrypted, next))))
 }

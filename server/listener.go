@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// A patientListener cuts off peers that take nothing at all for a while. An
-// answer to a POST has no deadline of its own, and one for a whole answer would
-// cut off a slow reader too. Here every piece of a write has its own, so that
-// any progress counts. On loopback a reader of 1 KiB/s opens its window
-// once in 64 s, hence the patience.
+// A patientListener disconnects peers that read nothing for the time patience. A deadline for a
+// whole response would also disconnect slow readers. Here each piece of a write has its own
+// deadline, so any progress counts. On loopback, a reader of 1 KiB/s opens its TCP window only
+// every 64 s, so patience must be longer than that.
 type patientListener struct {
 	net.Listener
 	patience time.Duration
@@ -28,33 +27,32 @@ const (
 func (l patientListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
-		return nil, passing(err)
+		return nil, temporary(err)
 	}
 	return &patientConn{Conn: conn, patience: l.patience}, nil
 }
 
-// A passingError is one of accept(2) that says nothing of the listener: the server
-// accepts again after a pause, as it does by itself where no descriptors are left.
-type passingError struct{ error }
+// A temporaryError is an error of accept(2) that doesn't mean that the listener is broken. net/http
+// accepts again after a pause, as it does without free descriptors.
+type temporaryError struct{ error }
 
 // Timeout implements net.Error.
-func (passingError) Timeout() bool { return false }
+func (temporaryError) Timeout() bool { return false }
 
-// Temporary implements net.Error. The HTTP server asks for it.
-func (passingError) Temporary() bool { return true }
+// Temporary implements net.Error. net/http checks it.
+func (temporaryError) Temporary() bool { return true }
 
-// Unwrap returns the error itself.
-func (e passingError) Unwrap() error { return e.error }
+// Unwrap returns the underlying error.
+func (e temporaryError) Unwrap() error { return e.error }
 
-// passing marks errors that pass: the machine had no memory, or the connection that
-// was to be accepted is broken already.
-func passing(err error) error {
+// temporary marks temporary errors: the machine has no memory, or the connection to accept is already broken.
+func temporary(err error) error {
 	for _, passes := range []error{
 		syscall.ENOBUFS, syscall.ENOMEM, syscall.EPROTO, syscall.EPERM, syscall.ENETDOWN, syscall.ENOPROTOOPT, syscall.EHOSTDOWN,
 		syscall.ENONET, syscall.EHOSTUNREACH, syscall.EOPNOTSUPP, syscall.ENETUNREACH,
 	} {
 		if errors.Is(err, passes) {
-			return passingError{err}
+			return temporaryError{err}
 		}
 	}
 	return err
@@ -63,27 +61,26 @@ func passing(err error) error {
 type patientConn struct {
 	net.Conn
 	patience time.Duration
-	handed   bool        // deadlines are its user's
-	cut      atomic.Bool // nothing more is written
+	handed   bool        // the caller sets write deadlines
+	cut      atomic.Bool // all writes fail
 }
 
-// Unwrap returns the connection itself, for a writer with deadlines of its own.
+// Unwrap returns the underlying connection, for a writer that sets its own deadlines.
 func (c *patientConn) Unwrap() net.Conn { return c.Conn }
 
-// HandDeadlines leaves the deadlines of writes to the caller, who speaks TLS, and is written to
-// with patience. Call it before the first Write.
+// HandDeadlines leaves write deadlines to the caller, a TLS connection that sets its own. Call it
+// before the first Write.
 func (c *patientConn) HandDeadlines() { c.handed = true }
 
-// SetWriteDeadline with a time that has passed cuts the connection off: the Write under way fails,
-// and so does each later one.
+// SetWriteDeadline with a past time makes the current Write and all later ones fail.
 func (c *patientConn) SetWriteDeadline(at time.Time) error {
 	if !at.IsZero() && !time.Now().Before(at) {
-		c.cut.Store(true) // before the deadline: see Write
+		c.cut.Store(true) // must be set before the deadline; see Write
 	}
 	return c.Conn.SetWriteDeadline(at)
 }
 
-// Write writes p piece by piece.
+// Write writes p in pieces, each with its own deadline.
 func (c *patientConn) Write(p []byte) (int, error) {
 	if c.handed {
 		return c.Conn.Write(p)
@@ -93,7 +90,7 @@ func (c *patientConn) Write(p []byte) (int, error) {
 		if err := c.Conn.SetWriteDeadline(time.Now().Add(c.patience)); err != nil {
 			return written, err
 		}
-		if c.cut.Load() { // after the deadline: one that has passed isn't replaced unseen
+		if c.cut.Load() { // checked after setting the deadline, so that a past deadline is never replaced unnoticed
 			return written, os.ErrDeadlineExceeded
 		}
 		n, err := c.Conn.Write(p[written:min(len(p), written+writePiece)])

@@ -24,7 +24,7 @@ func patientPipe(patience time.Duration) (*patientConn, net.Conn) {
 	return &patientConn{Conn: ours, patience: patience}, theirs
 }
 
-func TestSlowReadersAreWaitedFor(t *testing.T) {
+func TestSlowReadersStayConnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, peer := patientPipe(time.Minute)
 		sent := bytes.Repeat([]byte("x"), 3*writePiece+1)
@@ -47,7 +47,7 @@ func TestSlowReadersAreWaitedFor(t *testing.T) {
 	})
 }
 
-func TestPeersThatTakeNothingAreCutOff(t *testing.T) {
+func TestPeersThatReadNothingAreDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, peer := patientPipe(time.Minute)
 		defer peer.Close()
@@ -58,9 +58,9 @@ func TestPeersThatTakeNothingAreCutOff(t *testing.T) {
 	})
 }
 
-// TestDeadlineThatHasPassedCutsOff: what ends with its caller's token isn't written for as long as a
-// client that takes nothing is waited for.
-func TestDeadlineThatHasPassedCutsOff(t *testing.T) {
+// TestAPastDeadlineEndsWrites: a response that ends with its caller's token doesn't wait for a
+// client that reads nothing.
+func TestAPastDeadlineEndsWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, peer := patientPipe(time.Minute)
 		defer peer.Close()
@@ -82,9 +82,9 @@ func TestDeadlineThatHasPassedCutsOff(t *testing.T) {
 	})
 }
 
-// TestAddressesAreWaitedFor: a server that was killed may have left its socket to
-// a process that isn't executed yet.
-func TestAddressesAreWaitedFor(t *testing.T) {
+// TestListenWaitsForAnAddressInUse: a killed server may have left its socket to a child process
+// that hasn't executed its program yet.
+func TestListenWaitsForAnAddressInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		taken, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -104,7 +104,7 @@ func TestAddressesAreWaitedFor(t *testing.T) {
 	})
 }
 
-// An ailing listener fails with each error once, and then has connections.
+// An ailing is a listener that fails once with each error and then returns connections.
 type ailing struct {
 	net.Listener
 	errs []error
@@ -119,8 +119,8 @@ func (l *ailing) Accept() (net.Conn, error) {
 	return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", err)}
 }
 
-// TestAcceptGoesOn after errors that say nothing of the listener.
-func TestAcceptGoesOn(t *testing.T) {
+// TestAcceptContinuesAfterTemporaryErrors that don't mean that the listener is broken.
+func TestAcceptContinuesAfterTemporaryErrors(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -12,29 +12,29 @@ import (
 	"github.com/rockpool/rockpool/server/secure"
 )
 
-// listeners has the server's listeners, its certificates and its access log. Open fills it.
+// listeners has the server's listeners, certificates and access log. Open sets them.
 type listeners struct {
 	listener net.Listener
-	peers    net.Listener         // of what other servers pass on; nil: they pass nothing on
-	debug    net.Listener         // of the profiles; nil: they aren't served
-	secure   *secure.Certificates // nil: without TLS
-	access   *accesslog.Log       // nil: requests aren't logged
+	peers    net.Listener         // for connections that other servers forward; nil: none
+	debug    net.Listener         // for profiles; nil: not served
+	secure   *secure.Certificates // nil: no TLS
+	access   *accesslog.Log       // nil: no access log
 }
 
 func (l *listeners) close() {
 	if l.listener != nil {
-		_ = l.listener.Close() // serving has closed it, or never began
+		_ = l.listener.Close() // an error means that it is already closed
 	}
 	if l.debug != nil {
-		_ = l.debug.Close() // likewise
+		_ = l.debug.Close()
 	}
 	if l.peers != nil {
-		_ = l.peers.Close() // likewise
+		_ = l.peers.Close()
 	}
 	l.access.Close()
 }
 
-// openListeners opens all that the configuration names. If it fails, Close closes what it opened.
+// openListeners opens all listeners of the configuration. If it fails, Close closes the ones that it opened.
 func (s *Server) openListeners(ctx context.Context) (err error) {
 	if err := s.openFront(); err != nil {
 		return err
@@ -57,9 +57,8 @@ func (s *Server) openListeners(ctx context.Context) (err error) {
 	return nil
 }
 
-// listenPatience is how long an address that is taken is waited for: a server
-// that was just killed may have been starting a program, whose process has its
-// socket until it is executed.
+// listenPatience is how long listen waits for an address in use. If the previous server was killed
+// while it started a program, the child process holds the socket until it has executed the program.
 const listenPatience = time.Second
 
 func (s *Server) listen(ctx context.Context) (net.Listener, error) {
@@ -76,7 +75,7 @@ func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 			return nil, fmt.Errorf("%w%s", err, advice)
 		}
 		select {
-		case <-time.After(10 * time.Millisecond): // it can't be waited for otherwise
+		case <-time.After(10 * time.Millisecond): // there is no event for a free address
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}

@@ -23,11 +23,11 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// ImageWorker is the program that works on images: this one, whatever is in its file by
-// now. It has the command image-worker.
+// ImageWorker is the path of the program that unpacks images: this one, even if its file has been
+// replaced. It must have the command image-worker.
 const ImageWorker = "/proc/self/exe"
 
-// Programs are what local runners are made with.
+// Programs has the programs that local runners need.
 type Programs struct{ Agent, Helper []byte }
 
 func builtIn() (*Programs, error) {
@@ -71,20 +71,19 @@ func (s *Server) openLocal(ctx context.Context) error {
 		Images:     imageCache(c.Images),
 	})
 	if err != nil {
-		return err // a nil *local.Cluster would be no nil cluster
+		return err // a nil *local.Cluster in s.cluster wouldn't be nil
 	}
 	s.cluster = opened
 	return nil
 }
 
-// LocalDir returns the directory of this machine's cluster, in a data directory.
+// LocalDir returns the directory of this machine's cluster within a data directory.
 func LocalDir(data string) string { return filepath.Join(data, "local") }
 
-// checkLocal refuses to start on a machine that can't run programs, and makes the first
-// environments.
+// checkLocal returns an error if this machine can't run programs. It creates the first environments.
 func (s *Server) checkLocal(ctx context.Context) error {
 	switch err := s.cluster.Check(ctx); {
-	case runtime.CodeOf(err) == runtime.CodeStorageFull: // what runs goes on all the same
+	case runtime.CodeOf(err) == runtime.CodeStorageFull: // running programs continue anyway
 		s.logger.Warn("the disk is full", zap.Error(err))
 	case err != nil:
 		return err
@@ -93,13 +92,13 @@ func (s *Server) checkLocal(ctx context.Context) error {
 	if !ok || s.First == nil {
 		return nil
 	}
-	// Before the API answers: a client that waited for the address may use them.
+	// This happens before the API responds: a client that waits for the address may use them.
 	environments, err := s.First()
 	if err == nil {
 		err = here.PutFirst(ctx, environments)
 	}
 	if err != nil {
-		return fmt.Errorf("make the first environments: %w", err)
+		return fmt.Errorf("create the first environments: %w", err)
 	}
 	return nil
 }
@@ -113,10 +112,10 @@ func imageCache(c config.Images) image.Config {
 	}
 }
 
-// DiskRead returns how many bytes a second a runner may read from a disk; 0: any.
+// DiskRead returns the disk read limit of a runner in bytes per second; 0: unlimited.
 func DiskRead(c config.Disk) int64 { return int64(c.Read) << 20 }
 
-// Runtimes converts settings.
+// Runtimes parses the settings of OCI runtimes.
 func Runtimes(c config.Runtimes) (oci.Runtimes, error) {
 	programs, err := c.Programs()
 	if err != nil {
@@ -131,7 +130,7 @@ func Runtimes(c config.Runtimes) (oci.Runtimes, error) {
 	return all, nil
 }
 
-// Offer converts settings.
+// Offer parses the settings of networks.
 func Offer(c config.Offer) (network.Offer, error) {
 	r, err := c.Parse()
 	return network.Offer{Pool: network.Pool{V4: r.Pool4, V6: r.Pool6}, Permit: r.Permit, Bandwidth: c.Bandwidth}, err

@@ -13,14 +13,13 @@ import (
 	"go.uber.org/zap"
 )
 
-// GoShare is how much of its control group's limit Go may use, in hundredths. The
-// kernel charges the rest for what Go doesn't count: files in memory, sockets, the
-// start of a child.
+// GoShare is the part of the cgroup's memory limit that Go may use, in percent. The rest is for
+// memory that only the kernel counts: cached files, sockets, the start of child processes.
 const GoShare = 90
 
-// serverMemory returns how many bytes of memory this server has: the smallest limit
-// of its control group and those above, or that of the machine. grouped says which. The
-// error says why a group's limit can't be read.
+// serverMemory returns the server's memory in bytes. If its cgroup or a group above it has a limit,
+// that is the smallest such limit, and grouped is true. Otherwise it is the machine's memory. err
+// says why the cgroup's limit can't be read; bytes is valid even then.
 func serverMemory() (bytes int64, grouped bool, err error) {
 	bytes = math.MaxInt64
 	if machine, err := memlimit.FromSystem(); err == nil {
@@ -34,39 +33,38 @@ func serverMemory() (bytes int64, grouped bool, err error) {
 		err = nil
 	}
 	if bytes == math.MaxInt64 {
-		bytes = 1 << 30 // nothing could be read
+		bytes = 1 << 30 // neither limit could be read
 	}
 	return bytes, false, err
 }
 
-// limitMemory has Go collect garbage before the server's control group is full,
-// unless the operator set GOMEMLIMIT. Without a group's limit there is none:
-// the machine's memory is the runners', too.
+// limitMemory sets Go's memory limit below the limit of the server's cgroup, unless the operator
+// set GOMEMLIMIT. Without a cgroup limit it sets none, because the runners use the machine's
+// memory, too.
 func limitMemory(logger *zap.Logger) {
 	memory, grouped, err := serverMemory()
 	switch {
 	case os.Getenv("GOMEMLIMIT") != "":
-		logger.Info("GOMEMLIMIT bounds the memory of the server", zap.Int64("bytes", debug.SetMemoryLimit(-1)))
+		logger.Info("GOMEMLIMIT limits the server's memory", zap.Int64("bytes", debug.SetMemoryLimit(-1)))
 	case grouped:
 		limit := memory / 100 * GoShare
 		debug.SetMemoryLimit(limit)
-		logger.Info("the control group bounds the memory of the server", zap.Int64("bytes", memory), zap.Int64("GOMEMLIMIT", limit))
+		logger.Info("the control group limits the server's memory", zap.Int64("bytes", memory), zap.Int64("GOMEMLIMIT", limit))
 	case err != nil:
-		logger.Warn("the limit of the server's control group can't be read, and isn't kept: set GOMEMLIMIT and --body-memory if there is one", zap.Int64("machineBytes", memory), zap.Error(err))
+		logger.Warn("the memory limit of the server's control group can't be read and isn't applied: if there is one, set GOMEMLIMIT and --body-memory", zap.Int64("machineBytes", memory), zap.Error(err))
 	default:
-		logger.Info("no control group bounds the memory of the server", zap.Int64("machineBytes", memory))
+		logger.Info("no control group limits the server's memory", zap.Int64("machineBytes", memory))
 	}
 }
 
-// A memoryReading is what Go says of its memory, in bytes.
+// A memoryReading has numbers of Go's runtime about its memory, in bytes.
 type memoryReading struct {
-	held      uint64 // from the system
-	goal      uint64 // the heap may grow to, before garbage is collected
-	allocated uint64 // ever
+	held      uint64 // memory from the system that is in use
+	goal      uint64 // heap size at which the next garbage collection starts
+	allocated uint64 // total since the start
 }
 
-// overGoal reports whether much more is held than the heap's goal. Without GOGC that is
-// a huge number.
+// overGoal reports whether much more memory is held than the heap's goal. With GOGC=off the goal is huge.
 func (m memoryReading) overGoal() bool {
 	return m.held > SpareMemory && (m.held-SpareMemory)/3*2 > m.goal
 }
@@ -79,57 +77,57 @@ func readMemory() memoryReading {
 	return memoryReading{held: samples[0].Value.Uint64() - samples[1].Value.Uint64(), goal: samples[2].Value.Uint64(), allocated: samples[3].Value.Uint64()}
 }
 
-// A returner decides when memory is given back to the system. Go itself does so at
-// its leisure: garbage that nobody adds to is collected after two minutes, and what is
-// free then goes back with a hundredth of a processor.
+// A returner decides when to return memory to the system. Go itself does that slowly: without
+// allocations it collects garbage only after two minutes, and then returns free memory with 1 % of
+// a CPU.
 type returner struct {
-	least uint64        // that was held at any time: what the server needs
-	base  memoryReading // after the last time
-	last  memoryReading
-	looks int // since the last time
-	pause int // in looks, until what is held is tried again: it may have been in use
-	rest  int // in looks, until what is held over the goal is tried again: it stayed the last time
+	least  uint64        // least memory held so far: the server's need
+	base   memoryReading // after the last return
+	last   memoryReading
+	checks int // since the last return
+	pause  int // checks until the next attempt for memory above least: it may have been in use
+	rest   int // checks until the next attempt for memory above the goal, if the last one didn't help
 }
 
 const (
-	// SpareMemory is how many bytes aren't worth giving back.
+	// SpareMemory is the number of bytes that aren't worth returning.
 	SpareMemory = 64 << 20
-	firstPause  = 2  // looks; each further one is twice as long
-	mostPause   = 24 // looks: two minutes, as Go's own
+	firstPause  = 2  // checks; each further pause is twice as long
+	mostPause   = 24 // checks: two minutes, as Go's own interval
 )
 
-// due reports whether memory should be given back now. It reports true in two cases:
-// the process holds much more than the heap's goal; or it holds much more than before
-// and allocates little, so that no collection will come soon.
+// due reports whether memory should be returned now. One reason is that the process holds much more
+// than the heap's goal. The other is that it holds much more than before and allocates little, so Go
+// won't collect garbage soon.
 func (r *returner) due(now memoryReading) bool {
 	added := now.allocated - r.last.allocated
 	r.last = now
 	r.least, r.base.held = min(r.least, now.held), min(r.base.held, now.held)
-	r.looks++
+	r.checks++
 	more := func(than uint64) bool { return now.held > than+than/2+SpareMemory }
 	quiet := added < now.held/16
 	switch {
-	case now.overGoal() && r.looks >= r.rest, quiet && more(r.base.held):
+	case now.overGoal() && r.checks >= r.rest, quiet && more(r.base.held):
 		r.pause = firstPause
 		return true
-	case quiet && more(r.least) && r.looks >= r.pause:
+	case quiet && more(r.least) && r.checks >= r.pause:
 		r.pause = min(2*r.pause, mostPause)
 		return true
 	}
 	return false
 }
 
-// newReturner returns one that compares with what is held now.
+// newReturner returns a returner that compares with the memory held now.
 func newReturner() *returner {
 	now := readMemory()
 	r := &returner{least: now.held, pause: firstPause}
-	r.gave(now)
+	r.returned(now)
 	return r
 }
 
-// gave takes in what is held after memory was given back.
-func (r *returner) gave(now memoryReading) {
-	r.base, r.last, r.looks = now, now, 0
+// returned records the memory held after a return.
+func (r *returner) returned(now memoryReading) {
+	r.base, r.last, r.checks = now, now, 0
 	if !now.overGoal() {
 		r.rest = 0
 		return
@@ -137,11 +135,11 @@ func (r *returner) gave(now memoryReading) {
 	r.rest = min(max(2*r.rest, firstPause), mostPause)
 }
 
-// returnEvery is how often memory is looked at, which takes microseconds.
+// returnEvery is the interval of checks. A check takes microseconds.
 const returnEvery = 5 * time.Second
 
-// run gives memory back that a burst has left, until ctx ends. That stops
-// nobody for longer than any collection of garbage does.
+// run returns unused memory after bursts, until ctx ends. It stops other goroutines no longer than
+// a garbage collection.
 func (r *returner) run(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -153,7 +151,7 @@ func (r *returner) run(ctx context.Context, every time.Duration) {
 		}
 		if r.due(readMemory()) {
 			debug.FreeOSMemory()
-			r.gave(readMemory())
+			r.returned(readMemory())
 		}
 	}
 }

@@ -12,13 +12,12 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestMemoryIsGivenBackAfterABurst: once where garbage was collected, and where
-// nothing would have it collected; not at once again for the same memory, which may
-// have been in use, nor ever for little.
-func TestMemoryIsGivenBackAfterABurst(t *testing.T) {
+// TestMemoryIsReturnedAfterABurst: once, with or without a garbage collection; not again
+// immediately for the same memory, which may have been in use; and never for little memory.
+func TestMemoryIsReturnedAfterABurst(t *testing.T) {
 	const mib = 1 << 20
 	r := &returner{least: 40 * mib, pause: firstPause}
-	r.gave(memoryReading{held: 40 * mib, goal: 20 * mib, allocated: 100 * mib})
+	r.returned(memoryReading{held: 40 * mib, goal: 20 * mib, allocated: 100 * mib})
 	for _, step := range []struct {
 		name string
 		now  memoryReading
@@ -52,14 +51,13 @@ func TestMemoryIsGivenBackAfterABurst(t *testing.T) {
 			if strings.HasPrefix(step.name, "and") { // it is in use
 				now.held = 590 * mib
 			}
-			r.gave(now)
+			r.returned(now)
 		}
 	}
 }
 
-// TestMemoryThatStaysIsTriedLessAndLess: a collection of garbage doesn't bring it below
-// the goal.
-func TestMemoryThatStaysIsTriedLessAndLess(t *testing.T) {
+// TestMemoryInUseIsTriedLessAndLess: a garbage collection doesn't bring it below the goal.
+func TestMemoryInUseIsTriedLessAndLess(t *testing.T) {
 	const mib = 1 << 20
 	r := &returner{least: 40 * mib, pause: firstPause}
 	now := memoryReading{held: 600 * mib, goal: 100 * mib}
@@ -68,21 +66,21 @@ func TestMemoryThatStaysIsTriedLessAndLess(t *testing.T) {
 		now.allocated += 100 * mib // it isn't quiet
 		if r.due(now) {
 			at = append(at, look)
-			r.gave(now)
+			r.returned(now)
 		}
 	}
 	if want := []int{1, 3, 7, 15, 31, 55, 79}; !slices.Equal(at, want) {
 		t.Errorf("it is tried at the looks %v, want %v", at, want)
 	}
 	now.held = 100 * mib
-	r.gave(now)
+	r.returned(now)
 	if now.held = 600 * mib; !r.due(now) {
 		t.Error("what is new isn't given back at once")
 	}
 }
 
-// TestReturnedMemoryIsTheSystems: with Go's collector off, nothing else gives it back.
-func TestReturnedMemoryIsTheSystems(t *testing.T) {
+// TestRunReturnsMemoryToTheSystem with Go's collector off, so that nothing else does.
+func TestRunReturnsMemoryToTheSystem(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -95,7 +93,7 @@ func TestReturnedMemoryIsTheSystems(t *testing.T) {
 	wait.For(t, "the memory is given back", func() bool { return readMemory().held <= before+before/2+SpareMemory })
 }
 
-// burst uses so much memory, and leaves it.
+// burst allocates memory and leaves it as garbage.
 func burst(bytes int) {
 	for range 4 {
 		part := make([]byte, bytes/4)

@@ -23,7 +23,7 @@ import (
 	"github.com/rockpool/rockpool/server/peering"
 )
 
-// openNomad doesn't wait for Nomad: Run does.
+// openNomad opens the Nomad cluster. It doesn't wait for Nomad: Run does.
 func (s *Server) openNomad(ctx context.Context) (err error) {
 	if s.agents, err = embedded.NewFiles(); err != nil {
 		return err
@@ -38,7 +38,7 @@ func (s *Server) openNomad(ctx context.Context) (err error) {
 	}
 	if s.peers != nil {
 		settings.Vigil = func(ctx context.Context, address, secret string) (string, error) {
-			return peering.Vigil(ctx, peering.Leader{Address: address, Secret: secret})
+			return peering.AwaitEnd(ctx, peering.Leader{Address: address, Secret: secret})
 		}
 	}
 	opened, err := nomad.New(ctx, settings)
@@ -49,7 +49,7 @@ func (s *Server) openNomad(ctx context.Context) (err error) {
 	return nil
 }
 
-// resolveImages returns what asks registries for images; nil where nodes have them by name.
+// resolveImages returns the function that resolves images in registries; nil if nodes resolve them.
 func resolveImages(c config.Config) (func(context.Context, string) (runtime.ImagePin, error), error) {
 	if driver := job.Driver(c.Nomad.Driver); c.Nomad.NodeImages || driver != job.Docker && driver != job.Podman {
 		return nil, nil
@@ -62,15 +62,15 @@ func resolveImages(c config.Config) (func(context.Context, string) (runtime.Imag
 	}
 	return func(ctx context.Context, reference string) (runtime.ImagePin, error) {
 		pin, err := resolver.Resolve(ctx, reference)
-		if errors.Is(err, image.ErrUnknown) { // nodes may have it all the same
+		if errors.Is(err, image.ErrUnknown) { // nodes may have the image anyway
 			return runtime.ImagePin{Unpinned: err.Error()}, nil
 		}
 		return pin, err
 	}, nil
 }
 
-// checkNomad refuses to start with a template that Nomad doesn't take. What else
-// is missing there may come.
+// checkNomad returns an error for a job template that Nomad refuses. It only logs other problems:
+// they may go away.
 func (s *Server) checkNomad(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, nomadPatience)
 	defer cancel()
@@ -79,17 +79,16 @@ func (s *Server) checkNomad(ctx context.Context) error {
 		return nomadSetting(err)
 	}
 	if err != nil {
-		s.logger.Warn("Nomad isn't as it should be yet; rockpool doctor says more", zap.Error(err))
+		s.logger.Warn("Nomad isn't ready; rockpool doctor shows why", zap.Error(err))
 	}
 	return nil
 }
 
-// nomadPatience is how long a start waits for Nomad; then the server begins to
-// serve what it can without it.
+// nomadPatience is how long a start waits for Nomad. After that, the server starts without it.
 const nomadPatience = 3 * time.Second
 
-// ExamineNomad examines the Nomad that checked settings name, and changes nothing there. Its
-// error names the setting that can't be used.
+// ExamineNomad checks the Nomad cluster of checked settings without changing it. An error names the
+// invalid setting.
 func ExamineNomad(ctx context.Context, c config.Config) ([]finding.Finding, error) {
 	files, err := embedded.NewFiles()
 	if err != nil {
@@ -99,7 +98,7 @@ func ExamineNomad(ctx context.Context, c config.Config) ([]finding.Finding, erro
 	return found, nomadSetting(err)
 }
 
-// nomadConfig converts settings. Dir is the cluster's directory, sum the checksum of the
+// nomadConfig converts settings. dir is the cluster's data directory, sum the checksum of the
 // agent's archive.
 func nomadConfig(c config.Config, dir, sum string, logger *zap.Logger) nomad.Config {
 	n := c.Nomad
@@ -124,7 +123,7 @@ func nomadConfig(c config.Config, dir, sum string, logger *zap.Logger) nomad.Con
 	}
 }
 
-// nomadSetting names the setting that package nomad refuses.
+// nomadSetting adds the flag's name to an error of package nomad about a setting.
 func nomadSetting(err error) error {
 	var wrong *runtime.Error
 	if !errors.As(err, &wrong) || wrong.Code != runtime.CodeInvalidInput || wrong.Field == "" {

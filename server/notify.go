@@ -5,10 +5,10 @@ import (
 	"os"
 )
 
-// notify tells who started this program how it is, as sd_notify(3) has it:
-// systemd, in $NOTIFY_SOCKET. Where nobody wants to know, it does nothing.
+// notify sends a state to systemd through $NOTIFY_SOCKET; see sd_notify(3). Without the variable it
+// does nothing.
 func notify(state string) error {
-	address := os.Getenv("NOTIFY_SOCKET") // one that begins with @ is abstract, for net too
+	address := os.Getenv("NOTIFY_SOCKET") // @ at the start means an abstract socket; net does the same
 	if address == "" {
 		return nil
 	}

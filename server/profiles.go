@@ -22,8 +22,8 @@ func serveProfiles(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// profiles answers to loopback addresses by number only, and to localhost: a
-// page whose name was pointed here (DNS rebinding) sends its own.
+// profiles responds only if the Host header is a loopback address or localhost. A page that uses
+// DNS rebinding sends its own name.
 func profiles() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
@@ -31,7 +31,7 @@ func profiles() http.Handler {
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := config.Loopback("", r.Host, ""); err != nil {
-			http.Error(w, "ask for it by a loopback address and its port", http.StatusForbidden)
+			http.Error(w, "use a loopback address and the port of --debug-address", http.StatusForbidden)
 			return
 		}
 		mux.ServeHTTP(w, r)

@@ -13,13 +13,12 @@ import (
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
-// sayAfter is how long a first runner may take before the user hears why it
-// isn't there.
+// sayAfter is how long the first runner may take before announce prints why it isn't ready.
 const sayAfter = 5 * time.Second
 
-// announce tells out when the server is ready: when its first runner is IDLE,
-// or when nobody wants or, since the machine drains, gets one. As long as none is, it tells why, when the reason
-// changes.
+// announce prints to out when the server is ready: when its first runner is IDLE, when no pool
+// keeps idle runners, or when the machine is being drained. Until then, it prints why no runner is
+// ready, whenever the reason changes.
 func announce(ctx context.Context, eng *engine.Engine, url string, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -29,7 +28,7 @@ func announce(ctx context.Context, eng *engine.Engine, url string, out io.Writer
 	}
 	pools := map[runtime.EnvironmentID]runtime.PoolStatus{}
 	late := time.After(sayAfter)
-	isLate, said := false, ""
+	isLate, printed := false, ""
 	for {
 		select {
 		case status, ok := <-changes:
@@ -48,15 +47,14 @@ func announce(ctx context.Context, eng *engine.Engine, url string, out io.Writer
 			_, err := fmt.Fprintln(out, readyLine(os.Args[0], url, eng.Environments()))
 			return err
 		}
-		if reason := reasons(pools); isLate && reason != said {
+		if reason := reasons(pools); isLate && reason != printed {
 			_, _ = fmt.Fprintln(out, "rockpool can't start runners yet:", reason)
-			said = reason
+			printed = reason
 		}
 	}
 }
 
-// ready reports whether a runner is idle, or all of the pools are known and
-// none keeps any.
+// ready reports whether a runner is idle, or all pools are known and none keeps idle runners.
 func ready(pools map[runtime.EnvironmentID]runtime.PoolStatus, known int) bool {
 	wanted := 0
 	for _, status := range pools {
@@ -88,7 +86,7 @@ func readyLine(program, url string, environments []runtime.Environment) string {
 		names[i] = string(env.ID)
 	}
 	if len(names) == 0 {
-		return fmt.Sprintf("rockpool is ready: %[1]s/graphql (dashboard: %[1]s; no environments yet: put one there, or with putEnvironment)", url)
+		return fmt.Sprintf("rockpool is ready: %[1]s/graphql (dashboard: %[1]s; no environments yet: create one in the dashboard or with `%[2]s env put`)", url, program)
 	}
 	try := program + ` run --env ` + names[0] + ` -- echo hello`
 	if slices.Contains(names, "python") {

@@ -33,7 +33,7 @@ func TestReadyLineSaysWhatToDoNext(t *testing.T) {
 		ids  []runtime.EnvironmentID
 		says string
 	}{
-		{nil, "putEnvironment"},
+		{nil, "bin/rockpool env put"},
 		{[]runtime.EnvironmentID{"c", "python", "shell"}, "environments: c, python, shell; try: bin/rockpool run hello.py"},
 		{[]runtime.EnvironmentID{"shell"}, "bin/rockpool run --env shell -- echo hello"},
 	} {

@@ -11,21 +11,21 @@ import (
 	"github.com/rockpool/rockpool/doors"
 )
 
-// hijackedPatience is how long WebSockets have to end, which say farewell to
-// clients first.
+// hijackedPatience is how long WebSockets have to end. They send a closing message first.
 const hijackedPatience = 2 * time.Second
 
-// requests knows of all that are being served, also of those whose connections
-// net/http has given away and forgotten: WebSockets.
+// requests counts the requests being served. It includes WebSockets, whose connections net/http has
+// handed over and no longer knows.
 type requests struct{ open *semaphore.Weighted }
 
 func newRequests() requests { return requests{semaphore.NewWeighted(math.MaxInt64)} }
 
-// lasting serves with next. What outlasts a request ends with ends, and counts until then.
+// lasting serves with next. Work that outlasts its request ends when ends does, and counts until it
+// has ended.
 func (r requests) lasting(ends context.Context, next http.Handler) http.Handler {
 	life := doors.Life{Ends: ends, Enter: func() func() {
 		if !r.open.TryAcquire(1) {
-			return func() {} // wait was called, so it ends at once
+			return func() {} // wait was called, so the work ends immediately
 		}
 		return func() { r.open.Release(1) }
 	}}
@@ -34,7 +34,7 @@ func (r requests) lasting(ends context.Context, next http.Handler) http.Handler 
 	})
 }
 
-// count serves with next, until wait is called.
+// count serves with next and counts requests. After wait was called, it refuses them with 503.
 func (r requests) count(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if !r.open.TryAcquire(1) {
@@ -46,7 +46,7 @@ func (r requests) count(next http.Handler) http.Handler {
 	})
 }
 
-// wait refuses new ones, and waits for the end of those there are.
+// wait refuses new requests and waits until the current ones have ended, at most hijackedPatience.
 func (r requests) wait() {
 	ctx, cancel := context.WithTimeout(context.Background(), hijackedPatience)
 	defer cancel()

@@ -13,8 +13,8 @@ import (
 	"github.com/rockpool/rockpool/doors"
 )
 
-// The end of what net/http has forgotten is waited for, but not for ever.
-func TestRequestsAreWaitedFor(t *testing.T) {
+// TestWaitIncludesHijackedConnections, which net/http no longer knows, but has a timeout.
+func TestWaitIncludesHijackedConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for takes, want := range map[time.Duration]time.Duration{0: 0, time.Second: time.Second, time.Hour: hijackedPatience} {
 			r := newRequests()
@@ -42,8 +42,8 @@ func TestRequestsAreWaitedFor(t *testing.T) {
 	})
 }
 
-// What outlasts its request ends with the server, which waits for it.
-func TestWhatOutlastsRequestsIsWaitedFor(t *testing.T) {
+// TestWaitIncludesWorkThatOutlastsItsRequest, which ends when the server does.
+func TestWaitIncludesWorkThatOutlastsItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRequests()
 		ends, end := context.WithCancelCause(t.Context())

@@ -13,18 +13,18 @@ import (
 	"github.com/rockpool/rockpool/config"
 )
 
-// openSilence is how long a start may take before the user hears what it does.
+// openSilence is how long a start may take before Serve prints what it does.
 const openSilence = 2 * time.Second
 
-// Serve opens and runs a server with checked settings until ctx ends or a part fails, and
-// returns nil if ctx ended. It bounds the process's memory, notifies systemd, and writes to
-// out when the server is ready.
+// Serve opens and runs a server with checked settings until ctx ends or a part fails. It returns
+// nil if ctx ended. It limits the process's memory, notifies systemd, and prints a line to out when
+// the server is ready.
 func Serve(ctx context.Context, c config.Config, logger *zap.Logger, out io.Writer) error {
 	limitMemory(logger)
 	s := New(c, logger)
 	s.First = FirstEnvironments
 	slow := time.AfterFunc(openSilence, func() {
-		_, _ = fmt.Fprintln(out, "rockpool is starting: it looks at what the last server left, and tries what this machine can isolate")
+		_, _ = fmt.Fprintln(out, "rockpool is starting: it takes over runners and tests what this machine can isolate")
 	})
 	defer slow.Stop()
 	if err := s.Open(ctx); err != nil {
@@ -48,7 +48,7 @@ func Serve(ctx context.Context, c config.Config, logger *zap.Logger, out io.Writ
 		}
 		slow.Stop()
 		if err := notify("READY=1\nSTATUS=serving at " + s.URL()); err != nil {
-			logger.Warn("systemd can't be notified that the server is ready", zap.Error(err))
+			logger.Warn("notifying systemd that the server is ready failed", zap.Error(err))
 		}
 		if err := announce(ctx, s.Engine, s.URL(), out); err != nil && ctx.Err() == nil {
 			return err
@@ -58,7 +58,7 @@ func Serve(ctx context.Context, c config.Config, logger *zap.Logger, out io.Writ
 	return group.Wait()
 }
 
-// Logger returns the logger that settings describe.
+// Logger returns the logger for the settings.
 func Logger(c config.Config) (*zap.Logger, error) {
 	level, err := zap.ParseAtomicLevel(c.LogLevel)
 	if err != nil {
@@ -67,7 +67,7 @@ func Logger(c config.Config) (*zap.Logger, error) {
 	made := zap.NewProductionConfig()
 	made.Level = level
 	made.DisableStacktrace = true
-	made.Sampling = nil // an error's id must be found
+	made.Sampling = nil // users search the log for an error's id: no line may be missing
 	made.EncoderConfig.EncodeTime = zapcore.ISO8601TimeEncoder
 	if made.Encoding = c.LogFormat; made.Encoding == "console" {
 		made.DisableCaller = true

@@ -1,6 +1,6 @@
-// Package server composes a whole Rockpool from its settings: store, cluster, engine, and
-// the API and the dashboard over HTTP. It converts the settings into what each part takes,
-// opens the cluster, and uses what only some clusters can by interfaces.
+// Package server assembles a Rockpool server from its settings: store, cluster, engine, and the API
+// and the dashboard over HTTP. It uses features that only some clusters have through small
+// interfaces.
 package server
 
 import (
@@ -37,7 +37,7 @@ import (
 	"github.com/rockpool/rockpool/server/secure"
 )
 
-// A cluster is one that a server runs.
+// A cluster is a runtime.Cluster that a server runs.
 type cluster interface {
 	runtime.Cluster
 	Check(ctx context.Context) error
@@ -45,13 +45,13 @@ type cluster interface {
 	Close()
 }
 
-// What some clusters can beside that.
+// Features that only some clusters have.
 type (
 	lossReporter interface{ Limitations() string }
 	tiered       interface {
 		Tiers(ctx context.Context) []tiers.Tier
 	}
-	// A cluster shows figures of its kind (server/metrics).
+	// Each kind of cluster has its own numbers for server/metrics.
 	countedLocal interface{ Stats() local.Stats }
 	countedNomad interface{ Stats() nomad.Stats }
 	led          interface {
@@ -64,47 +64,45 @@ type (
 	}
 )
 
-// A Server is the whole of Rockpool: store, cluster, engine and the API over HTTP. Open it, then Run it, once each.
+// A Server is a whole Rockpool server: store, cluster, engine and the API over HTTP. Call Open,
+// then Run, once each.
 type Server struct {
-	Engine *engine.Engine // there after Open; answers once it is restored
+	Engine *engine.Engine // set by Open; responds after it is restored
 
 	config  config.Config
 	logger  *zap.Logger
 	store   *store.Store
 	cluster cluster
-	agents  *embedded.Files // that Nomad fetches; nil: nobody does
+	agents  *embedded.Files // agent files that Nomad fetches; nil: without Nomad
 	listeners
 	callers
 
-	// Socket is a Unix socket to serve on, instead of Config.Listen; "": none. Set it
-	// before Open.
+	// Socket is a Unix socket to serve on, instead of the setting listen; "": none. Set it before Open.
 	Socket string
 
-	// Programs are what local runners are made with; nil: those that were built in. Set it
-	// before Open.
+	// Programs has the programs for local runners; nil: the embedded ones. Set it before Open.
 	Programs *Programs
 
-	// First returns the environments that a start stores where this machine's
-	// cluster has none; nil: none. Set it before Open.
+	// First returns the environments that Open stores if this machine's cluster has none yet; nil:
+	// none. Set it before Open.
 	First func() ([]runtime.Environment, error)
 }
 
-// Callers are what the server knows of its callers, there after Open.
+// callers has the server's data about its callers. Open sets it.
 type callers struct {
-	key    []byte // signs addresses of downloads, and grants
+	key    []byte // signs download URLs and grants
 	book   *identity.Book
 	quotas *quota.Ledger
 	audit  *audit.Log
 }
 
-// New returns a server for a configuration that was checked.
+// New returns a server for a checked configuration.
 func New(config config.Config, logger *zap.Logger) *Server {
 	return &Server{config: config, logger: logger}
 }
 
-// Open takes what the server needs: its data directory, the machine's
-// isolation, and its address. The error says what is missing and what to do;
-// nothing stays open then.
+// Open opens the data directory, checks the cluster, and listens on the server's addresses. An
+// error says what is missing and what to do; nothing stays open then.
 func (s *Server) Open(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
@@ -133,8 +131,8 @@ func (s *Server) Open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if identity.IsMade(s.config.Token) { // it would be an administrator's, whatever its role is, and couldn't be revoked
-		return errors.New("--token-file (or ROCKPOOL_TOKEN_FILE): the file has a token that `rockpool token create` made. Unset the variable for the server if it names your own token; or make a token for the file, for example with `head -c 32 /dev/urandom | base64`")
+	if identity.IsMade(s.config.Token) { // it would have the role ADMIN, whatever its own role is, and couldn't be revoked
+		return errors.New("--token-file (or ROCKPOOL_TOKEN_FILE): the file contains a token of `rockpool token create`, which a server can't use as its own. If ROCKPOOL_TOKEN_FILE is set for your own token, unset it for the server; else create a token for the file, for example with `head -c 32 /dev/urandom | base64`")
 	}
 	s.quotas = quota.New()
 	s.book = identity.New(identity.Config{
@@ -145,9 +143,9 @@ func (s *Server) Open(ctx context.Context) (err error) {
 		return fmt.Errorf("read the tokens: %w", err)
 	}
 	if s.book.Open() && s.Socket == "" {
-		s.logger.Info("no token is needed: every process that reaches this address may do everything; rockpool token create changes that")
+		s.logger.Info("no token is required: every process that reaches this address can do everything; rockpool token create changes that")
 	}
-	debug.FreeOSMemory() // starting took copies of the embedded programs: 20 MB that nobody needs any more
+	debug.FreeOSMemory() // starting copied the embedded programs: 20 MB that are no longer needed
 	s.Engine = engine.New(s.cluster, s.store, engine.Config{
 		Dir: s.config.Data, Logger: s.logger.Named("engine"),
 		Alert: pool.AlertRule{Threshold: s.config.AlertThreshold, Timeout: seconds(s.config.AlertTimeout)},
@@ -157,7 +155,7 @@ func (s *Server) Open(ctx context.Context) (err error) {
 	return nil
 }
 
-// readBook reads the tokens and tenants again that other servers may have changed.
+// readBook reads the tokens and tenants again, because other servers may have changed them.
 func (s *Server) readBook(ctx context.Context) error {
 	if !s.store.Shared() {
 		return nil
@@ -168,7 +166,7 @@ func (s *Server) readBook(ctx context.Context) error {
 	return nil
 }
 
-// runBook keeps the tokens and tenants: as the server that leads changes them, until this one does.
+// runBook runs the book of tokens and tenants. While another server leads, it follows that server's changes.
 func (s *Server) runBook(ctx context.Context) error {
 	if s.store.Shared() {
 		if err := s.book.Follow(ctx, s.Engine.Restored()); err != nil {
@@ -178,13 +176,13 @@ func (s *Server) runBook(ctx context.Context) error {
 	return s.book.Run(ctx)
 }
 
-// weight returns the turns of a tenant's waiting claims.
+// weight returns the weight of a tenant's waiting claims.
 func (s *Server) weight(id runtime.TenantID) int {
 	t, _ := s.book.Tenant(id)
 	return max(t.Weight, runtime.DefaultWeight)
 }
 
-// Limitations says what runners of this machine lack, since the server isn't root; "": nothing.
+// Limitations describes what runners on this machine lack because the server doesn't run as root; "": nothing.
 func (s *Server) Limitations() string {
 	if here, ok := s.cluster.(lossReporter); ok {
 		return here.Limitations()
@@ -192,8 +190,8 @@ func (s *Server) Limitations() string {
 	return ""
 }
 
-// Tiers tries the isolation tiers and runtimes that the settings name for runners of this
-// machine. The result is empty on Nomad.
+// Tiers tests the isolation tiers and runtimes of the settings for runners on this machine. On
+// Nomad it returns none.
 func (s *Server) Tiers(ctx context.Context) []tiers.Tier {
 	if here, ok := s.cluster.(tiered); ok {
 		return here.Tiers(ctx)
@@ -204,7 +202,7 @@ func (s *Server) Tiers(ctx context.Context) []tiers.Tier {
 // Config returns the server's settings.
 func (s *Server) Config() config.Config { return s.config }
 
-// lastAttacks is of [engine.Config]: attacks are on runners of this machine.
+// lastAttacks returns the function for engine.Config that reads the last report of attacks; nil on Nomad.
 func (s *Server) lastAttacks() func() (*attacks.Record, error) {
 	if s.config.Cluster == config.ClusterNomad {
 		return nil
@@ -212,10 +210,10 @@ func (s *Server) lastAttacks() func() (*attacks.Record, error) {
 	return func() (*attacks.Record, error) { return attacks.Last(s.config.Data) }
 }
 
-// openCluster opens the data directory and takes over what is left there.
+// openCluster opens the data directory and the cluster.
 func (s *Server) openCluster(ctx context.Context) (err error) {
 	if err := os.MkdirAll(s.config.Data, 0o700); err != nil {
-		return fmt.Errorf("make the data directory: %w", err)
+		return fmt.Errorf("create the data directory: %w", err)
 	}
 	if err := s.openStore(ctx); err != nil {
 		return err
@@ -226,7 +224,7 @@ func (s *Server) openCluster(ctx context.Context) (err error) {
 	return s.openLocal(ctx)
 }
 
-// openStore opens what is kept, and the key that signs addresses of downloads.
+// openStore opens the store and loads the signing key.
 func (s *Server) openStore(ctx context.Context) (err error) {
 	if s.config.Database == "" {
 		if s.store, err = store.Open(ctx, filepath.Join(s.config.Data, "rockpool.db")); err == nil {
@@ -235,25 +233,25 @@ func (s *Server) openStore(ctx context.Context) (err error) {
 		return err
 	}
 	if s.store, err = store.OpenShared(ctx, s.config.Database); err != nil {
-		return fmt.Errorf("%w; another database is named by --database", err)
+		return fmt.Errorf("%w; check the setting --database", err)
 	}
 	s.key, err = s.store.Secret(ctx, "signing key", newKey())
 	return err
 }
 
-// Discard removes the runners that another server left in the data directory, and returns
-// nil if nothing of them is left. Call it instead of Open.
+// Discard removes the runners that another server left in the data directory. It returns nil if
+// nothing of them remains. Call it instead of Open.
 func (s *Server) Discard(ctx context.Context) error {
 	err := s.openCluster(context.WithoutCancel(ctx))
 	if err == nil {
 		ended, end := context.WithCancelCause(context.WithoutCancel(ctx))
 		end(ErrStopping)
-		err = unlessStopping(s.cluster.Run(ended)) // its end is what removes them
+		err = unlessStopping(s.cluster.Run(ended)) // the cluster removes them when it ends
 	}
 	return errors.Join(err, s.Close())
 }
 
-// Client returns a client of this server.
+// Client returns a client of this server with the token of the settings. Call it after Open.
 func (s *Server) Client() *client.Client {
 	if s.Socket != "" {
 		return client.NewSocket(s.Socket).WithToken(s.config.Token)
@@ -265,25 +263,25 @@ func (s *Server) Client() *client.Client {
 	return c
 }
 
-// URL is where the server is reached: "http://127.0.0.1:8080".
+// URL returns the server's address, for example "http://127.0.0.1:8080". Call it after Open.
 func (s *Server) URL() string { return s.config.TLS.Scheme() + "://" + s.listener.Addr().String() }
 
-// lastLinesWithin is how long a server that stops waits for the last lines of the access log.
+// lastLinesWithin is how long a stopping server waits for the last lines of the access log.
 const lastLinesWithin = time.Second
 
-// ErrStopping is why what runs is to end: somebody asked for it.
+// ErrStopping is the cause with which a stopping server cancels its work.
 var ErrStopping error = runtime.Errorf(runtime.CodeClusterUnavailable, "the server is stopping")
 
-// Run serves until ctx ends, or until a part fails. Then it ends, in this
-// order and within about 5 s: requests, the engine, the runners (or just their
-// watching, see Config.OnStop), the store. It returns nil if ctx ended.
+// Run serves until ctx ends or a part fails. Then it stops, within about 5 s and in this order:
+// requests, the engine, the runners (or only their supervision, see Config.OnStop), the store. It
+// returns nil if ctx ended.
 func (s *Server) Run(ctx context.Context) error {
 	known, err := s.knownPeers()
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	// Each part has its own context, for what stands on a part ends before it.
+	// Each part has its own context, because parts that depend on another one must end first.
 	parts := context.WithoutCancel(ctx)
 	streams, endStreams := context.WithCancelCause(parts)
 	engineCtx, endEngine := context.WithCancelCause(parts)
@@ -307,16 +305,16 @@ func (s *Server) Run(ctx context.Context) error {
 		})
 	}
 	if here, ok := s.cluster.(led); ok && s.peers != nil {
-		front = peering.Pass(front, passedAtMost(), func() peering.Leader {
+		front = peering.Forward(front, maxForwarded(), func() peering.Leader {
 			address, secret := here.Leader()
 			return peering.Leader{Address: address, Secret: secret}
 		})
-		serve(peering.Take(s.peers, here.Secret(), here.LockID))
+		serve(peering.Receive(s.peers, here.Secret(), here.LockID))
 	}
 	serve(front)
 	logCtx, endLog := context.WithCancel(parts)
 	logged := make(chan struct{})
-	go func() { // not in the group: a stream that nobody reads must not keep a server from stopping
+	go func() { // not in the group: an unread stdout must not keep the server from stopping
 		defer close(logged)
 		if s.access != nil {
 			s.access.Run(logCtx)
@@ -359,24 +357,24 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(group.Wait(), s.Close())
 }
 
-// auditFails logs that the audit log can't be stored, and that it can again.
+// auditFails logs that the audit log can't be stored, or (nil) that it can again.
 func (s *Server) auditFails(err error) {
 	if err != nil {
-		s.logger.Error("the audit log can't be written; it is tried again", zap.Error(err))
+		s.logger.Error("the audit log can't be stored; retrying", zap.Error(err))
 		return
 	}
-	s.logger.Info("the audit log is written again")
+	s.logger.Info("the audit log is stored again")
 }
 
-// logUnstored logs entries of the audit log that nothing will store any more.
+// logUnstored logs audit log entries that can no longer be stored.
 func (s *Server) logUnstored(entries []json.RawMessage) {
-	s.logger.Error("entries of the audit log can't be stored; they follow", zap.Int("entries", len(entries)))
+	s.logger.Error("audit log entries can't be stored; the next lines have them", zap.Int("entries", len(entries)))
 	for _, e := range entries {
-		s.logger.Error("an entry of the audit log that isn't stored", zap.Any("entry", e))
+		s.logger.Error("audit log entry that isn't stored", zap.Any("entry", e))
 	}
 }
 
-// runAudit stores the audit log, once this server may write. What comes before that waits.
+// runAudit stores the audit log when this server may write. Earlier entries wait.
 func (s *Server) runAudit(ctx context.Context) error {
 	select {
 	case <-s.Engine.Restored():
@@ -385,12 +383,11 @@ func (s *Server) runAudit(ctx context.Context) error {
 	return s.audit.Run(ctx)
 }
 
-// passedAtMost returns how many connections a server passes on at once. Each takes two descriptors, of which half are
-// left for all else.
-func passedAtMost() int { return max(int(min(fileLimit()/4, 8192)), 1) }
+// maxForwarded returns the maximum number of connections that a server forwards concurrently. Each
+// takes two descriptors; half of all descriptors stay free for other uses.
+func maxForwarded() int { return max(int(min(fileLimit()/4, 8192)), 1) }
 
-// drain lets requests end that are being answered, for a second, and then cuts
-// them off.
+// drain waits up to a second for current requests to end, and then aborts them.
 func drain(server *http.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -406,7 +403,7 @@ func unlessStopping(err error) error {
 	return err
 }
 
-// Close gives back what Open took; Run does so itself.
+// Close closes everything that Open opened. Run calls it itself.
 func (s *Server) Close() error {
 	s.listeners.close()
 	if s.store == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/server/signin"
 )
 
-// signIn returns what signs people in; without a provider it says so.
+// signIn returns the sign-in of the server. Without a provider, its pages say that there is none.
 func (s *Server) signIn() *signin.SignIn {
 	c := s.config.OIDC
 	var rules []signin.Rule
@@ -31,7 +31,7 @@ func (s *Server) signIn() *signin.SignIn {
 	})
 }
 
-// auditLines returns where the audit log is written to beside the store; "": nowhere.
+// auditLines returns the file to which the audit log is written in addition to the store; "": none.
 func auditLines(setting string) string {
 	if setting == config.AccessLogOff {
 		return ""
@@ -39,8 +39,8 @@ func auditLines(setting string) string {
 	return setting
 }
 
-// sessions are tokens of the book. Where the provider names no tenants, people act for all of
-// them; but clients act for the default one.
+// sessions implements signin.Sessions with tokens of the book. If the provider names no tenants,
+// people act for all tenants, except that the role CLIENT acts for the default one.
 type sessions struct {
 	book       *identity.Book
 	log        *audit.Log
@@ -84,7 +84,7 @@ func (s sessions) record(ctx context.Context, action string, t access.Token, add
 	})
 }
 
-// End implements signin.Sessions. It ends the session although the audit log is full.
+// End implements signin.Sessions. It ends the session even if the audit log is full.
 func (s sessions) End(ctx context.Context, secret string) error {
 	t, ok := s.book.Token(secret)
 	if !ok || t.Kind != access.KindSession {
@@ -92,7 +92,7 @@ func (s sessions) End(ctx context.Context, secret string) error {
 	}
 	_, err := s.book.RevokeToken(ctx, access.Server(), t.ID, false)
 	s.record(ctx, "signOut", t, peers.ClientAddress(ctx), err)
-	if runtime.CodeOf(err) == runtime.CodeInvalidInput { // it has gone
+	if runtime.CodeOf(err) == runtime.CodeInvalidInput { // the session has already ended
 		return nil
 	}
 	return err

@@ -16,8 +16,8 @@ import (
 	"github.com/rockpool/rockpool/server/signin"
 )
 
-// A session is a token, which acts for all tenants only where the provider names none, and never
-// as a client.
+// TestSessionsAreTokens: a session is a token. It acts for all tenants only if the provider names
+// no tenant, and never with the role CLIENT.
 func TestSessionsAreTokens(t *testing.T) {
 	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/language"
 )
 
-// A Starter is an environment that a first start makes, if the machine has its
-// program.
+// A Starter is an environment that the first start creates if its program is installed.
 type Starter struct {
 	ID        runtime.EnvironmentID
 	Program   string
@@ -20,8 +19,8 @@ type Starter struct {
 	processes int
 }
 
-// Starters are what is commonly found. A compiler and node want more room than
-// a script: node alone starts ten threads and reserves much.
+// Starters returns the environments for common languages. A compiler and node need more memory and
+// processes than a script: node alone starts ten threads and reserves much memory.
 func Starters() []Starter {
 	return []Starter{
 		{ID: "shell", Program: "/bin/sh", memoryMiB: 256, processes: 128},
@@ -31,7 +30,7 @@ func Starters() []Starter {
 	}
 }
 
-// FirstEnvironments returns those of the starters whose program exists.
+// FirstEnvironments returns the environments of the starters whose program is installed.
 func FirstEnvironments() ([]runtime.Environment, error) {
 	var all []runtime.Environment
 	for _, s := range Starters() {
@@ -47,20 +46,20 @@ func FirstEnvironments() ([]runtime.Environment, error) {
 	return all, nil
 }
 
-// Installed reports whether the machine has its program.
+// Installed reports whether the program is installed on this machine.
 func (s Starter) Installed() bool {
 	_, err := os.Stat(s.Program)
 	return err == nil
 }
 
-// Input creates the environment where there is none.
+// Input returns the input that creates the environment unless it exists.
 func (s Starter) Input() engine.PutEnvironmentInput {
 	onlyCreate := 0
 	return engine.PutEnvironmentInput{ID: s.ID, IfRevision: &onlyCreate, MemoryMiB: &s.memoryMiB, Processes: &s.processes}
 }
 
-// FromRecipe creates an environment for a language where there is none, with the programs of this machine. The result is
-// false if the machine lacks one of them.
+// FromRecipe returns the input that creates an environment for a language unless it exists. It
+// returns false if one of the language's programs isn't installed on this machine.
 func FromRecipe(id runtime.EnvironmentID, r language.Recipe) (engine.PutEnvironmentInput, bool) {
 	for _, command := range [][]string{r.Build, r.Run} {
 		if len(command) > 0 && !strings.Contains(command[0], "{") && !found(command[0]) {
@@ -80,7 +79,7 @@ func FromRecipe(id runtime.EnvironmentID, r language.Recipe) (engine.PutEnvironm
 	}, true
 }
 
-// found reports whether runners find a program of this machine by its name: they see its /usr.
+// found reports whether runners can find a program by its name: they see this machine's /usr.
 func found(name string) bool {
 	return slices.ContainsFunc([]string{"/usr/local/bin", "/usr/bin", "/bin"}, func(directory string) bool {
 		info, err := os.Stat(filepath.Join(directory, name))

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Release is this source's version; a build from a tag says more.
+// Release is the version of this source; Version adds the commit.
 const Release = "0.1.0-dev"
 
 // Version returns the release with the commit that the program was built from,

@@ -1,5 +1,5 @@
-// Package advice says what to do next: about a command's error, and about a program
-// that ended because of something that its environment lacks. All rules are in one table.
+// Package advice returns hints about what to do next: after a command's error, and after a program
+// that failed because its environment lacks something. All rules are in one table.
 package advice
 
 import (
@@ -18,56 +18,57 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Case is what somebody needs advice about: a command's error, or a program that ended.
+// A Case is the situation that needs advice: a command's error, or the end of a program.
 type Case struct {
 	Err error // nil: a program ended
 
 	ExitCode    int
 	Message     string // why it could not be started
-	Stderr      string // the last that it printed there
-	Environment string // that it ran in; "": unknown
+	Stderr      string // the end of its standard error
+	Environment string // the environment it ran in; "": unknown
 	Image       string
-	Network     bool   // it has access
+	Network     bool   // whether the environment has network access
 	Upload      string // the flag or command that puts files into the runner
 }
 
-// For returns what to do about a case; "" if no rule knows it. The first rule that matches speaks.
+// For returns a hint for a case, from the first rule that matches; "" if none does.
 func For(c Case) string {
 	for _, r := range rules() {
 		if found, ok := r.applies(c); ok {
-			return r.says(c, found)
+			return r.advice(c, found)
 		}
 	}
 	return ""
 }
 
-// A rule knows one kind of case. What it finds there, it may say.
+// A rule gives advice about one kind of case. applies can return a name that it found in the case,
+// for the text.
 type rule struct {
 	name    string
 	applies func(c Case) (found string, ok bool)
-	says    func(c Case, found string) string
+	advice  func(c Case, found string) string
 }
 
 func rules() []rule {
 	return []rule{
 		{"no token", code(runtime.CodeUnauthenticated), func(Case, string) string {
-			return "name a file with a token with --token-file (or ROCKPOOL_TOKEN_FILE), or set ROCKPOOL_TOKEN to the token; an ADMIN makes one with `rockpool token create`"
+			return "give a file with a token with --token-file (or ROCKPOOL_TOKEN_FILE), or set ROCKPOOL_TOKEN to the token; an ADMIN creates tokens with `rockpool token create`"
 		}},
 		{"no right", code(runtime.CodeForbidden), func(Case, string) string {
-			return "`rockpool whoami` shows your role and tenant; --token-file (or ROCKPOOL_TOKEN_FILE, ROCKPOOL_TOKEN) names another token"
+			return "`rockpool whoami` shows your role and tenant; give another token with --token-file (or ROCKPOOL_TOKEN_FILE, ROCKPOOL_TOKEN)"
 		}},
 		{"no TLS", func(c Case) (string, bool) { return "", errors.Is(c.Err, http.ErrSchemeMismatch) }, func(Case, string) string {
-			return "the server there doesn't speak TLS: begin --server (or ROCKPOOL_SERVER) with http://"
+			return "this server doesn't use TLS: start the URL in --server (or ROCKPOOL_SERVER) with http://"
 		}},
 		{"no server", func(c Case) (string, bool) { return "", errors.Is(c.Err, syscall.ECONNREFUSED) }, func(Case, string) string {
-			return "no server listens there: start one with `rockpool serve`, or name another with --server (or ROCKPOOL_SERVER)"
+			return "no server listens there: start one with `rockpool serve`, or give another one with --server (or ROCKPOOL_SERVER)"
 		}},
 		{"no module", ended(`(?:ModuleNotFoundError: No module named '|Error: Cannot find module ')([\w@./-]{1,100})'`), noModule},
 		{"no network", noNetwork, func(c Case, _ string) string {
-			return fmt.Sprintf("the environment %s has no access to the network: an OPERATOR allows it with `rockpool env put %s --network`, on a server that has --network", c.Environment, c.Environment)
+			return fmt.Sprintf("the environment %s has no network access: an OPERATOR can allow it with `rockpool env put %s --network`, if the server runs with --network", c.Environment, c.Environment)
 		}},
 		{"no interpreter", func(c Case) (string, bool) {
-			missing := strings.Contains(c.Message, "command not found") || strings.Contains(c.Message, "the interpreter that it names isn't there")
+			missing := strings.Contains(c.Message, "command not found") || strings.Contains(c.Message, "the interpreter that it names")
 			return "", c.Err == nil && (c.ExitCode == 127 || missing)
 		}, noInterpreter},
 	}
@@ -81,7 +82,7 @@ func code(code runtime.Code) func(Case) (string, bool) {
 	}
 }
 
-// ended matches what a program that failed printed last.
+// ended matches the end of a failed program's standard error.
 func ended(pattern string) func(Case) (string, bool) {
 	compiled := regexp.MustCompile(pattern)
 	return func(c Case) (string, bool) {
@@ -96,8 +97,8 @@ func ended(pattern string) func(Case) (string, bool) {
 	}
 }
 
-// noNetwork matches a program that failed, in an environment without access, with what
-// resolvers and connections print there.
+// noNetwork matches a failed program in an environment without network access, if it printed a
+// typical error of resolvers or connections.
 func noNetwork(c Case) (string, bool) {
 	if c.Network || c.Environment == "" {
 		return "", false
@@ -110,28 +111,28 @@ func noInterpreter(c Case, _ string) string {
 	if c.Image != "" {
 		place = fmt.Sprintf("the image %q of the environment %s", c.Image, c.Environment)
 	}
-	return place + " doesn't have the program: `rockpool env list` shows environments for --env, and `rockpool env put ENVIRONMENT --image IMAGE` gives one another image"
+	return place + " lacks the program: choose another environment with --env (`rockpool env list` lists them), or change the image with `rockpool env put ENVIRONMENT --image IMAGE`"
 }
 
 func noModule(c Case, module string) string {
 	if strings.HasPrefix(module, ".") || strings.HasPrefix(module, "/") {
-		return fmt.Sprintf("upload the file of %s too, with %s", module, c.Upload)
+		return fmt.Sprintf("also upload the file of %s, with %s", module, c.Upload)
 	}
 	environment := "ENVIRONMENT"
 	if c.Environment != "" {
 		environment = c.Environment
 	}
-	says := fmt.Sprintf("%s isn't in the environment: use an image that has it (`rockpool env put %s --image IMAGE`), or upload your own module with %s", module, environment, c.Upload)
+	text := fmt.Sprintf("the environment lacks the module %s: use an image that has it (`rockpool env put %s --image IMAGE`), or upload your own module with %s", module, environment, c.Upload)
 	if c.Image == runtime.DefaultImage {
-		says += "; for the image host install it on the server's machine"
+		text += "; for the image host, install it on the server's machine"
 	}
 	if strings.Contains(c.Stderr, "ModuleNotFoundError") {
-		says += fmt.Sprintf(" (if the image has it, --warm-module %s loads it in advance)", module)
+		text += fmt.Sprintf(" (if the image has it, --warm-module %s loads it in advance)", module)
 	}
-	return says
+	return text
 }
 
-// Unknown replaces an error about an environment that isn't there by NoEnvironment.
+// Unknown returns err, or NoEnvironment's error if err says that the environment doesn't exist.
 func Unknown(ctx context.Context, server client.Sender, environment string, err error) error {
 	var refused *client.Error
 	if !errors.As(err, &refused) || refused.Extensions.Code != runtime.CodeEnvironmentNotFound {
@@ -140,16 +141,16 @@ func Unknown(ctx context.Context, server client.Sender, environment string, err 
 	return NoEnvironment(ctx, server, environment)
 }
 
-// NoEnvironment is the error about an environment that isn't there. It names up to three that the
-// caller may see and that are named nearly so.
+// NoEnvironment returns the error about an environment that doesn't exist. It suggests up to three
+// environments with a similar name that the caller may see.
 func NoEnvironment(ctx context.Context, server client.Sender, environment string) error {
-	return fmt.Errorf("there is no environment %q%s", environment, suggestion(ctx, server, environment))
+	return fmt.Errorf("environment %q doesn't exist%s", environment, suggestion(ctx, server, environment))
 }
 
 func suggestion(ctx context.Context, server client.Sender, environment string) string {
-	const list = "; `rockpool env list` lists those that you may use"
+	const list = "; `rockpool env list` lists the environments that you can use"
 	out, err := client.GetEnvironments(ctx, server)
-	if err != nil { // it is no news: the caller's own error is
+	if err != nil { // the caller's own error is enough
 		return list
 	}
 	var ids []string
@@ -166,8 +167,8 @@ func suggestion(ctx context.Context, server client.Sender, environment string) s
 	}
 }
 
-// nearest returns up to three ids that are a name with at most a third of it mistyped, or
-// that begin with it or it with them, the nearest first.
+// nearest returns up to three ids that resemble a name, the nearest first. An id resembles it if at
+// most a third is mistyped, or if one of the two begins with the other.
 func nearest(name string, ids []string) []string {
 	const most = 3
 	if name == "" {

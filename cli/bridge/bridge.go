@@ -1,7 +1,8 @@
-// Package bridge connects an MCP client on stdin and stdout with a server's door at /mcp.
+// Package bridge connects an MCP client on stdin and stdout with a server's MCP endpoint at /mcp.
 //
-// It looks into messages only for what the transport over HTTP needs: which open a session, and which want an answer. When
-// the server has forgotten the session, it opens another one as the client did.
+// It inspects messages only as far as the HTTP transport needs: which ones open a session, and
+// which ones expect a response. If the server no longer knows the session, the bridge opens a new
+// one with the client's original message.
 package bridge
 
 import (
@@ -19,22 +20,23 @@ import (
 	"time"
 )
 
-// maxMessage bounds a line of either side.
+// maxMessage bounds a line from either side, in bytes.
 const maxMessage = 64 << 20
 
-// maxRefusal bounds what is read of a refusal.
+// maxRefusal bounds the body of an HTTP error that is read, in bytes.
 const maxRefusal = 1 << 20
 
-// grace is how long calls may go on after the client has closed its end. A client that leaves waits about so long.
+// grace is how long calls may continue after the client has closed stdin. Clients usually wait
+// about that long.
 const grace = 2 * time.Second
 
-// patience is how long a cancellation waits for the first byte of its call's answer.
+// patience is how long a cancellation waits for the first byte of its call's response.
 const patience = time.Second
 
-// A Sender sends a request to the door.
+// A Sender sends an HTTP request to the MCP endpoint.
 type Sender func(ctx context.Context, method string, header http.Header, body io.Reader) (*http.Response, error)
 
-// A Bridge is between one client and one door.
+// A Bridge connects one client with one MCP endpoint.
 type Bridge struct {
 	send Sender
 
@@ -44,24 +46,25 @@ type Bridge struct {
 	opening sync.Mutex // held while a session is opened
 
 	mu       sync.Mutex               // guards the rest
-	first    []byte                   // the message that opened the session
-	id       string                   // of the session; "": there is none
-	protocol string                   // the version that both speak
-	begun    map[string]chan struct{} // by the id of a call that waits: closed once the server has it
+	first    []byte                   // the client's message that opened the session
+	id       string                   // of the session; "": none is open
+	protocol string                   // the protocol version that both sides use
+	begun    map[string]chan struct{} // by the id of a waiting call: closed when the server has received it
 }
 
-// New returns a bridge that writes what the door answers to out.
+// New returns a bridge that writes the server's messages to out.
 func New(send Sender, out io.Writer) *Bridge {
 	return &Bridge{send: send, out: out, begun: map[string]chan struct{}{}}
 }
 
-// Run passes on what the client writes to in, until that ends, or ctx. Then it ends the session.
+// Run forwards the client's messages from in until in ends or ctx is cancelled. Then it ends the
+// session. It returns in's read error.
 func (b *Bridge) Run(ctx context.Context, in io.Reader) error {
 	calling, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer func() { b.leave(context.WithoutCancel(ctx), b.session()) }()
 	lines, ended := make(chan []byte), make(chan error, 1)
-	go func() { // it ends with in, which nothing interrupts
+	go func() { // ends with in: a read can't be interrupted
 		scanner := bufio.NewScanner(in)
 		scanner.Buffer(nil, maxMessage)
 		for scanner.Scan() {
@@ -71,7 +74,7 @@ func (b *Bridge) Run(ctx context.Context, in io.Reader) error {
 				return
 			}
 		}
-		time.AfterFunc(grace, cancel) // here, since a message may be passing
+		time.AfterFunc(grace, cancel) // started here, because the main loop may be busy with a message
 		ended <- scanner.Err()
 	}()
 	var calls sync.WaitGroup
@@ -97,7 +100,7 @@ func (b *Bridge) Run(ctx context.Context, in io.Reader) error {
 				if before := b.open(calling, m); before != "" {
 					calls.Go(func() { b.leave(context.WithoutCancel(ctx), before) })
 				}
-			case m.Method == "notifications/initialized": // before all that follows
+			case m.Method == "notifications/initialized": // must arrive before all later messages
 				b.pass(calling, m)
 			default:
 				follows, begun := b.followed(m), b.begin(m)
@@ -111,7 +114,7 @@ func (b *Bridge) Run(ctx context.Context, in io.Reader) error {
 	}
 }
 
-// A message is one of JSON-RPC.
+// A message is a JSON-RPC message.
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -124,19 +127,19 @@ type message struct {
 	line []byte
 }
 
-// parse reads what it can. What isn't JSON has neither an id nor a method.
+// parse decodes as much as it can. A line that isn't JSON gives a message without id and method.
 func parse(line []byte) message {
 	m := message{line: line}
 	_ = json.Unmarshal(line, &m)
 	return m
 }
 
-// answers reports whether it is the answer to a call.
+// answers reports whether m is the response to a call.
 func (m message) answers(call message) bool {
 	return len(call.ID) > 0 && key(m.ID) == key(call.ID) && (m.Result != nil || m.Error != nil)
 }
 
-// key returns an id in one spelling: the server may write another than the client, as 1 for 1.0.
+// key normalizes an id: the server may spell it differently from the client, for example 1 for 1.0.
 func key(id json.RawMessage) string {
 	var value any
 	if json.Unmarshal(id, &value) != nil {
@@ -146,7 +149,8 @@ func key(id json.RawMessage) string {
 	return string(text)
 }
 
-// malformed returns the errors for a line that is no message; nil: it is one. A batch gets one for each of its calls.
+// malformed returns the error responses for a line that isn't a message; nil if it is one. A batch
+// gets one response for each of its calls.
 func malformed(m message) (refusals [][]byte) {
 	var batch []json.RawMessage
 	switch {
@@ -155,9 +159,9 @@ func malformed(m message) (refusals [][]byte) {
 	case !json.Valid(m.line):
 		return [][]byte{refusal(nil, invalidJSON, "the line isn't JSON")}
 	case json.Unmarshal(m.line, &batch) != nil || batch == nil:
-		return [][]byte{refusal(nil, invalidRequest, "the line is no message of JSON-RPC")}
+		return [][]byte{refusal(nil, invalidRequest, "the line isn't a JSON-RPC message")}
 	}
-	const each = "send each message in a line of its own, not in a list"
+	const each = "send each message on its own line, not in a list"
 	for _, one := range batch {
 		if m := parse(one); len(m.ID) > 0 {
 			refusals = append(refusals, refusal(m.ID, invalidRequest, each))
@@ -169,20 +173,20 @@ func malformed(m message) (refusals [][]byte) {
 	return refusals
 }
 
-// Codes of JSON-RPC's errors.
+// Error codes of JSON-RPC.
 const (
 	invalidJSON    = -32700
 	invalidRequest = -32600
 	serverError    = -32000
 )
 
-// refusal returns an answer with an error; without an id, to what has none.
+// refusal returns an error response. A nil id responds to a line without an id.
 func refusal(id json.RawMessage, code int, text string) []byte {
 	answer, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": code, "message": text}})
 	return answer
 }
 
-// begin notes a call, which waits until begun.
+// begin registers a call that the server hasn't received yet. The caller must call begun when it has.
 func (b *Bridge) begin(m message) (begun func()) {
 	if len(m.ID) == 0 {
 		return func() {}
@@ -194,7 +198,7 @@ func (b *Bridge) begin(m message) (begun func()) {
 	return func() { b.hasBegun(m) }
 }
 
-// hasBegun says that the server has a call.
+// hasBegun records that the server has received a call.
 func (b *Bridge) hasBegun(m message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -204,8 +208,8 @@ func (b *Bridge) hasBegun(m message) {
 	}
 }
 
-// followed returns what is closed once the server has the call of a cancellation: it would ignore one that comes before. nil:
-// there is nothing to wait for.
+// followed returns a channel that is closed when the server has received the call that m cancels.
+// The server would ignore an earlier cancellation. nil: there is nothing to wait for.
 func (b *Bridge) followed(m message) <-chan struct{} {
 	if m.Method != "notifications/cancelled" {
 		return nil
@@ -219,13 +223,13 @@ func await(ctx context.Context, begun <-chan struct{}) {
 	if begun != nil {
 		select {
 		case <-begun:
-		case <-time.After(patience): // a call that is silent has begun by then
+		case <-time.After(patience): // the server has received a silent call by this time
 		case <-ctx.Done():
 		}
 	}
 }
 
-// open passes a message on that opens a session. It returns the session that this one replaces; "": none.
+// open forwards a message that opens a session. It returns the id of the replaced session; "": none.
 func (b *Bridge) open(ctx context.Context, m message) (before string) {
 	b.opening.Lock()
 	defer b.opening.Unlock()
@@ -237,7 +241,8 @@ func (b *Bridge) open(ctx context.Context, m message) (before string) {
 	return before
 }
 
-// pass sends a message, and writes what comes of it.
+// pass sends a message and writes the response to the client. If the server no longer knows the
+// session, it opens a new one and sends the message again.
 func (b *Bridge) pass(ctx context.Context, m message) {
 	id, err := b.deliver(ctx, m, b.write)
 	if errors.Is(err, errForgotten) && m.Method != "initialize" {
@@ -254,20 +259,21 @@ func (b *Bridge) pass(ctx context.Context, m message) {
 func (b *Bridge) write(line []byte) {
 	b.writing.Lock()
 	defer b.writing.Unlock()
-	_, _ = b.out.Write(append(line, '\n')) // a client that is gone reads nothing
+	_, _ = b.out.Write(append(line, '\n')) // the error means that the client is gone
 }
 
 type bridgeError string
 
 func (e bridgeError) Error() string { return string(e) }
 
-// errForgotten says that the server doesn't know the session (any more).
-const errForgotten = bridgeError("the server has forgotten the MCP session")
+// errForgotten means that the server doesn't know the session, for example after a restart.
+const errForgotten = bridgeError("the server no longer knows the MCP session")
 
-// errEnded says that the server's answer has no result.
-const errEnded = bridgeError("the server ended the answer before the result; read_output may have the output")
+// errEnded means that the server's response ended without a result.
+const errEnded = bridgeError("the server ended the response before the result; try read_output to get the output")
 
-// deliver sends a message in the session, whose id it returns, and calls each for each message of the answer.
+// deliver sends a message in the current session and calls each for every message of the response.
+// It returns the id of the session that it used.
 func (b *Bridge) deliver(ctx context.Context, m message, each func(line []byte)) (session string, err error) {
 	opens := m.Method == "initialize"
 	header := http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
@@ -291,7 +297,7 @@ func (b *Bridge) deliver(ctx context.Context, m message, each func(line []byte))
 	if response.StatusCode >= http.StatusBadRequest {
 		text, err := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
 		if answer := parse(bytes.TrimSpace(text)); err == nil && answer.answers(m) {
-			each(answer.line) // the call's own error
+			each(answer.line) // the error response to this call
 			return session, nil
 		}
 		return session, refused(response, session, text)
@@ -313,7 +319,7 @@ func (b *Bridge) deliver(ctx context.Context, m message, each func(line []byte))
 	return session, err
 }
 
-// opened takes the session that the server has opened, if it has.
+// opened stores the session that the server has opened.
 func (b *Bridge) opened(id string, result json.RawMessage) {
 	var of struct{ ProtocolVersion string }
 	if json.Unmarshal(result, &of) != nil || of.ProtocolVersion == "" {
@@ -324,24 +330,24 @@ func (b *Bridge) opened(id string, result json.RawMessage) {
 	b.id, b.protocol = id, of.ProtocolVersion
 }
 
-// refused returns why the server refuses a message.
+// refused returns an error that says why the server refused a message.
 func refused(response *http.Response, session string, text []byte) error {
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	switch {
 	case response.StatusCode == http.StatusNotFound && session != "":
 		return errForgotten
 	case response.StatusCode == http.StatusNotFound || response.StatusCode == http.StatusMethodNotAllowed:
-		return bridgeError("the server has no door for MCP: start it with --doors mcp")
+		return bridgeError("the server has no MCP endpoint: start it with `rockpool serve --doors mcp`")
 	case response.StatusCode == http.StatusUnauthorized:
-		return bridgeError("the server needs another token (--token-file, ROCKPOOL_TOKEN_FILE or ROCKPOOL_TOKEN): " + strings.TrimSpace(string(text)))
+		return bridgeError("the server requires a valid token (set one with --token-file, ROCKPOOL_TOKEN_FILE or ROCKPOOL_TOKEN): " + strings.TrimSpace(string(text)))
 	case kind == "text/html":
 		text = nil
 	}
 	text = text[:min(len(text), 1000)]
-	return bridgeError(fmt.Sprintf("the server refuses the message: %s %s", response.Status, bytes.TrimSpace(text)))
+	return bridgeError(fmt.Sprintf("the server refused the message: %s %s", response.Status, bytes.TrimSpace(text)))
 }
 
-// read calls each for each message of an answer: one as JSON, or those of a stream of server-sent events.
+// read calls each for every message of a response: a single JSON message, or a stream of server-sent events.
 func read(response *http.Response, each func(line []byte)) error {
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	scanner := bufio.NewScanner(response.Body)
@@ -362,8 +368,8 @@ func read(response *http.Response, each func(line []byte)) error {
 	return scanner.Err()
 }
 
-// reopen opens a session as the client did, unless that was done since the forgotten one. Of calls at once, one does it, and the
-// others wait.
+// reopen opens a session with the client's original message, unless another call has already
+// replaced the forgotten one. Of concurrent calls, one opens it and the others wait.
 func (b *Bridge) reopen(ctx context.Context, forgotten string) error {
 	b.opening.Lock()
 	defer b.opening.Unlock()
@@ -381,14 +387,14 @@ func (b *Bridge) reopen(ctx context.Context, forgotten string) error {
 	return err
 }
 
-// session returns the id of the session; "": there is none.
+// session returns the id of the current session; "": none is open.
 func (b *Bridge) session() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.id
 }
 
-// leave ends a session.
+// leave ends a session. Errors don't matter: the server also ends sessions on its own.
 func (b *Bridge) leave(ctx context.Context, id string) {
 	if id == "" {
 		return

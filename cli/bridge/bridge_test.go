@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A door is a server that answers as one does.
+// A door is a fake server with an MCP endpoint.
 type door struct {
 	mu      sync.Mutex
 	opened  int    // sessions
@@ -68,7 +68,7 @@ func (d *door) forget() {
 	d.session = ""
 }
 
-// A client is what the bridge serves.
+// A client is a fake MCP client of the bridge.
 type client struct {
 	t     *testing.T
 	in    *io.PipeWriter
@@ -143,8 +143,8 @@ func TestMessagesPassInOrder(t *testing.T) {
 	}
 }
 
-// TestForgottenSessionIsOpenedAgain: the client notices nothing of a server that was restarted.
-func TestForgottenSessionIsOpenedAgain(t *testing.T) {
+// TestForgottenSessionIsReopened checks that the client doesn't notice a restart of the server.
+func TestForgottenSessionIsReopened(t *testing.T) {
 	d := &door{}
 	c := newClient(t, d)
 	c.says(`{"jsonrpc":"2.0","id":1,"method":"initialize"}`)
@@ -157,11 +157,11 @@ func TestForgottenSessionIsOpenedAgain(t *testing.T) {
 	}
 }
 
-func TestRefusalsAreErrorsOfTheCall(t *testing.T) {
+func TestHTTPErrorsAreErrorsOfTheCall(t *testing.T) {
 	for want, serve := range map[string]http.HandlerFunc{
-		"start it with --doors mcp": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) },
-		"no door for MCP":           http.NotFound,
-		"needs another token":       func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusUnauthorized) },
+		"rockpool serve --doors mcp": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) },
+		"no MCP endpoint":            http.NotFound,
+		"requires a valid token":     func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusUnauthorized) },
 		"429 Too Many Requests too many sessions": func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "too many sessions", http.StatusTooManyRequests)
 		},
@@ -190,8 +190,8 @@ func TestRefusalsAreErrorsOfTheCall(t *testing.T) {
 	}
 }
 
-// TestErrorsOfTheDoorPass: clients negotiate by them which version of the protocol they speak.
-func TestErrorsOfTheDoorPass(t *testing.T) {
+// TestErrorsOfTheServerReachTheClient: clients negotiate the protocol version by them.
+func TestErrorsOfTheServerReachTheClient(t *testing.T) {
 	c := newClient(t, &door{serve: func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusBadRequest)
@@ -201,8 +201,8 @@ func TestErrorsOfTheDoorPass(t *testing.T) {
 	c.sees(`"code":-32022`)
 }
 
-// TestLeavingEndsCalls: one that runs keeps neither the bridge nor the session.
-func TestLeavingEndsCalls(t *testing.T) {
+// TestClosingStdinEndsCalls checks that a running call keeps neither the bridge nor the session open.
+func TestClosingStdinEndsCalls(t *testing.T) {
 	d := &door{}
 	began, gone := make(chan struct{}), make(chan struct{})
 	d.serve = func(_ http.ResponseWriter, r *http.Request) {
@@ -221,18 +221,18 @@ func TestLeavingEndsCalls(t *testing.T) {
 	}
 }
 
-// TestAnswersWithoutAResultAreErrors: a server that stops ends the answer cleanly.
-func TestAnswersWithoutAResultAreErrors(t *testing.T) {
+// TestResponsesWithoutAResultAreErrors: a stopping server ends its responses cleanly, but without a result.
+func TestResponsesWithoutAResultAreErrors(t *testing.T) {
 	c := newClient(t, &door{serve: func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprint(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\"}\n\n")
 	}})
 	c.says(`{"jsonrpc":"2.0","id":7,"method":"tools/call"}`)
-	c.sees("progress", "ended the answer before the result")
+	c.sees("progress", "ended the response before the result")
 }
 
-// TestRefusalsWithoutAnIDAreOfTheCall: the client would wait for ever.
-func TestRefusalsWithoutAnIDAreOfTheCall(t *testing.T) {
+// TestErrorsWithoutAnIDGetTheCallsID: otherwise the client would wait forever.
+func TestErrorsWithoutAnIDGetTheCallsID(t *testing.T) {
 	c := newClient(t, &door{serve: func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		fmt.Fprint(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}`)
@@ -241,8 +241,8 @@ func TestRefusalsWithoutAnIDAreOfTheCall(t *testing.T) {
 	c.sees(`"id":7`)
 }
 
-// TestCallsAtOnceOpenOneSession: and none of them fails.
-func TestCallsAtOnceOpenOneSession(t *testing.T) {
+// TestConcurrentCallsOpenOneSession also checks that none of them fails.
+func TestConcurrentCallsOpenOneSession(t *testing.T) {
 	d := &door{}
 	c := newClient(t, d)
 	c.says(`{"jsonrpc":"2.0","id":1,"method":"initialize"}`)
@@ -264,7 +264,8 @@ func TestCallsAtOnceOpenOneSession(t *testing.T) {
 	}
 }
 
-// TestCallsWaitForTheClientsSession: a call that meets a forgotten session opens none while the client does.
+// TestCallsWaitForTheClientsSession: a call whose session is forgotten doesn't open one while the
+// client does.
 func TestCallsWaitForTheClientsSession(t *testing.T) {
 	d := &door{}
 	called, forgotten := make(chan struct{}), make(chan struct{})
@@ -305,7 +306,7 @@ func TestCallsWaitForTheClientsSession(t *testing.T) {
 	}
 }
 
-// waitsToReopen reports whether a call waits until it may open a session.
+// waitsToReopen reports whether a call waits for the right to open a session.
 func waitsToReopen() bool {
 	stacks := make([]byte, 1<<20)
 	for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
@@ -316,7 +317,7 @@ func waitsToReopen() bool {
 	return false
 }
 
-// TestCancellationsFollowTheirCalls: the server ignores one that comes first.
+// TestCancellationsFollowTheirCalls: the server ignores a cancellation that arrives before its call.
 func TestCancellationsFollowTheirCalls(t *testing.T) {
 	seen := make(chan string, 2)
 	c := newClient(t, &door{serve: func(w http.ResponseWriter, r *http.Request) {
@@ -339,8 +340,9 @@ func TestCancellationsFollowTheirCalls(t *testing.T) {
 	c.sees(`"id":7`)
 }
 
-// TestLinesThatAreNoMessagesAreRefused: the client would wait for ever. The door gets none of them.
-func TestLinesThatAreNoMessagesAreRefused(t *testing.T) {
+// TestInvalidLinesAreRefused: without an error the client would wait forever. The server gets none
+// of the lines.
+func TestInvalidLinesAreRefused(t *testing.T) {
 	d := &door{}
 	c := newClient(t, d)
 	for line, wants := range map[string][]string{
@@ -367,7 +369,7 @@ func TestLinesThatAreNoMessagesAreRefused(t *testing.T) {
 	d.mu.Unlock()
 }
 
-// TestIDsAreComparedByValue: servers write them otherwise than clients.
+// TestIDsAreComparedByValue: servers may spell an id differently from clients.
 func TestIDsAreComparedByValue(t *testing.T) {
 	for id, same := range map[string]string{`"a<b"`: `"a\u003cb"`, `1.0`: `1`, `"\u0061"`: `"a"`} {
 		c := newClient(t, &door{serve: func(w http.ResponseWriter, _ *http.Request) {
@@ -388,8 +390,8 @@ func TestIDsAreComparedByValue(t *testing.T) {
 	}
 }
 
-// TestNotificationsKeepNoCalls: one that the server doesn't answer stops nothing.
-func TestNotificationsKeepNoCalls(t *testing.T) {
+// TestNotificationsDontBlockCalls: the server doesn't respond to some of them.
+func TestNotificationsDontBlockCalls(t *testing.T) {
 	held := make(chan struct{})
 	c := newClient(t, &door{serve: func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -405,7 +407,7 @@ func TestNotificationsKeepNoCalls(t *testing.T) {
 	c.sees(`"id":7`)
 }
 
-// TestAnotherInitializeEndsTheSession: else its runners would wait for their timeouts.
+// TestAnotherInitializeEndsTheSession: otherwise its runners would wait for their timeouts.
 func TestAnotherInitializeEndsTheSession(t *testing.T) {
 	d := &door{}
 	c := newClient(t, d)

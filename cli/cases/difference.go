@@ -8,11 +8,11 @@ import (
 	"github.com/rockpool/rockpool/cli/output"
 )
 
-// shown is how many characters of a line a difference shows.
+// shown is the number of characters of a line that a difference shows.
 const shown = 60
 
-// difference returns in words the first line in which outputs differ; "": none does. White
-// space at the end of lines, and empty lines at the end, don't count.
+// difference describes the first line in which two outputs differ; "" if they are equal. It ignores
+// white space at line ends and empty lines at the end.
 func difference(wanted, got []byte) string {
 	w, g := trimmed(wanted), trimmed(got)
 	for i := range max(len(w), len(g)) {
@@ -20,7 +20,7 @@ func difference(wanted, got []byte) string {
 		case i >= len(g):
 			return fmt.Sprintf("line %d is missing: %s", i+1, quote(w[i]))
 		case i >= len(w):
-			return fmt.Sprintf("line %d is one too many: %s", i+1, quote(g[i]))
+			return fmt.Sprintf("line %d is unexpected: %s", i+1, quote(g[i]))
 		case !bytes.Equal(w[i], g[i]):
 			return fmt.Sprintf("line %d is %s, not %s", i+1, quote(g[i]), quote(w[i]))
 		}

@@ -1,5 +1,5 @@
-// Package cases runs a program on a server once for each case of a directory, and judges
-// what it printed.
+// Package cases runs a program on a server once for each case in a directory, and compares its
+// output with the expected output.
 package cases
 
 import (
@@ -15,18 +15,18 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// maxCases is how many a server takes at once.
+// maxCases is the server's limit for one batch.
 const maxCases = 1000
 
-// A Case is what a directory has of one name: NAME.in, NAME.args, NAME.out.
+// A Case has the files of one name in a directory: NAME.in, NAME.args and NAME.out.
 type Case struct {
 	Name   string
 	Input  client.CaseInput
-	Wanted []byte // output; nil: any
+	Wanted []byte // expected output; nil: any
 }
 
-// Read returns the cases of a directory, sorted by name, numbers by their value. Other files
-// don't count.
+// Read returns the cases of a directory, sorted by name; numbers in names sort by value. It ignores
+// other files.
 func Read(dir string) ([]Case, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -41,7 +41,7 @@ func Read(dir string) ([]Case, error) {
 		if byName[name] == nil {
 			byName[name] = &Case{Name: name}
 		}
-		if err := byName[name].take(filepath.Join(dir, entry.Name()), kind); err != nil {
+		if err := byName[name].load(filepath.Join(dir, entry.Name()), kind); err != nil {
 			return nil, err
 		}
 	}
@@ -53,13 +53,13 @@ func Read(dir string) ([]Case, error) {
 		all = append(all, *c)
 	}
 	if len(all) == 0 || len(all) > maxCases {
-		return nil, fmt.Errorf("%s has %d cases, but must have 1 to %d: files such as 1.in, with 1.args and 1.out beside it", dir, len(all), maxCases)
+		return nil, fmt.Errorf("%s has %d cases, but must have 1 to %d: files such as 1.in, 1.args and 1.out", dir, len(all), maxCases)
 	}
 	slices.SortFunc(all, func(a, b Case) int { return compareNames(a.Name, b.Name) })
 	return all, nil
 }
 
-// split returns the name of a file's case, and what the file is to it; "" if nothing.
+// split splits a file name into its case's name and its kind: in, args or out; "" for other files.
 func split(file string) (name, kind string) {
 	ext := filepath.Ext(file)
 	name = strings.TrimSuffix(file, ext)
@@ -72,7 +72,7 @@ func split(file string) (name, kind string) {
 	return "", ""
 }
 
-func (c *Case) take(path, kind string) error {
+func (c *Case) load(path, kind string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		var at *fs.PathError
@@ -92,7 +92,7 @@ func (c *Case) take(path, kind string) error {
 	return nil
 }
 
-// lines returns each line as one argument; an end of a line at the very end begins no other.
+// lines returns each line as one argument. A final line end doesn't start another argument.
 func lines(text string) []string {
 	text = strings.TrimSuffix(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	if text == "" {
@@ -101,7 +101,7 @@ func lines(text string) []string {
 	return strings.Split(text, "\n")
 }
 
-// compareNames compares names, with numbers in them by their value: 2 comes before 10.
+// compareNames orders names; numbers in them count by value: 2 comes before 10.
 func compareNames(a, b string) int {
 	for x, y := a, b; x != "" && y != ""; {
 		n, m := digits(x), digits(y)
@@ -121,7 +121,7 @@ func compareNames(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }
 
-// digits is how many digits a text begins with.
+// digits returns the number of digits at the start of a text.
 func digits(text string) int {
 	return len(text) - len(strings.TrimLeft(text, "0123456789"))
 }

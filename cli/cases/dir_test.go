@@ -74,7 +74,7 @@ func TestDifference(t *testing.T) {
 		{"a\nb", "a \r\nb\t\n\n\n", ""},
 		{"", "\n", ""},
 		{"a\nb\n", "a\n", `line 2 is missing: "b"`},
-		{"a\n", "a\n\nb\n", `line 2 is one too many: ""`},
+		{"a\n", "a\n\nb\n", `line 2 is unexpected: ""`},
 		{"a\nb", "a\nc", `line 2 is "c", not "b"`},
 		{" a", "a", `line 1 is "a", not " a"`},
 		{"a\n\nb", "a\nb", `line 2 is "b", not ""`},

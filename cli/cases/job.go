@@ -16,47 +16,47 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// How long commands wait, and for what.
+// Timeouts.
 const (
-	runnerPatience = 30 * time.Second // for a runner
-	cancelPatience = 3 * time.Second  // for the end of what was cancelled
-	goodbye        = 5 * time.Second  // for the last calls
+	runnerPatience = 30 * time.Second // of the wait for a runner
+	cancelPatience = 3 * time.Second  // of the wait for a cancelled batch to end
+	cleanupTimeout = 5 * time.Second  // of the last calls
 )
 
-// A Job runs a program once for each case. Every call has a key or a cursor, so that it is
-// safe to repeat where the connection broke before the answer came.
+// A Job runs a program once for each case. Every call has an idempotency key or a cursor, so it can
+// be repeated safely if the connection breaks before the response. Use a Job once.
 type Job struct {
 	Client        *client.Client
 	Out, Err      io.Writer
-	Input         client.RunInput // but for what follows
+	Input         client.RunInput // except cases and keys, which Run adds
 	Cases         []Case
-	StopOnFailure bool // also where the output isn't the wanted one
-	Quiet         bool // no line for each case, and no output of the build: the Report is all
+	StopOnFailure bool // also after an unexpected output
+	Quiet         bool // print nothing: neither lines for cases nor the output of the build
 
 	batch   string
 	after   *string
-	stopped bool // because of a wrong output
+	stopped bool // because of an unexpected output
 	current Result
 	report  Report
 	lost    bool // the connection is broken
 }
 
-// A Report is what came of a job.
+// A Report is the result of a job.
 type Report struct {
 	Batch client.Batch `json:"batch"`
-	Build *Result      `json:"build"` // nil: there was none
+	Build *Result      `json:"build"` // nil: no build
 	Cases []Result     `json:"cases"`
 }
 
-// A Result is what came of the build or of a case.
+// A Result is the result of the build or of a case.
 type Result struct {
 	Name       string            `json:"name,omitempty"`
-	State      runtime.CaseState `json:"state"` // FAILED also where the output isn't the wanted one
+	State      runtime.CaseState `json:"state"` // FAILED also after an unexpected output
 	Outcome    runtime.Outcome   `json:"outcome,omitempty"`
 	ExitCode   *int              `json:"exitCode"`
 	Signal     string            `json:"signal,omitempty"`
 	Message    string            `json:"message,omitempty"`
-	Difference string            `json:"difference,omitempty"` // between the wanted output and the program's
+	Difference string            `json:"difference,omitempty"` // between the expected output and the program's
 	WallMs     int64             `json:"wallMs"`
 	Stdout     string            `json:"stdout"`
 	Stderr     string            `json:"stderr"`
@@ -65,10 +65,10 @@ type Result struct {
 	stdout, stderr []byte
 }
 
-// Passed is how many cases passed.
+// Passed returns the number of cases that passed.
 func (r Report) Passed() int { return r.count(runtime.CasePassed) }
 
-// Failed is how many cases failed.
+// Failed returns the number of cases that failed.
 func (r Report) Failed() int { return r.count(runtime.CaseFailed) }
 
 func (r Report) count(state runtime.CaseState) (n int) {
@@ -80,8 +80,8 @@ func (r Report) count(state runtime.CaseState) (n int) {
 	return n
 }
 
-// Run does it all. Cancelling ctx cancels the batch: Run then returns context.Canceled if
-// that doesn't end soon.
+// Run runs the batch and returns the report. Cancelling ctx cancels the batch. If the batch doesn't
+// end within cancelPatience after that, Run returns context.Canceled.
 func (j *Job) Run(ctx context.Context) (Report, error) {
 	j.Input.WaitFor, j.Input.IdempotencyKey = new(int(runnerPatience/time.Second)), new(uuid.NewString())
 	j.Input.StopOnFailure = &j.StopOnFailure
@@ -108,22 +108,22 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 
 func orCancelled(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return context.Canceled // what a cancelled call says is no news
+		return context.Canceled // the error of a cancelled call says nothing new
 	}
 	return err
 }
 
 func (j *Job) cancel() {
-	ctx, end := context.WithTimeout(context.Background(), goodbye)
+	ctx, end := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer end()
-	_, _ = client.CancelBatch(ctx, connection.Patient(j.Client, goodbye), j.batch) // its end, or none, is seen by follow
+	_, _ = client.CancelBatch(ctx, connection.Patient(j.Client, cleanupTimeout), j.batch) // follow sees the result
 }
 
-// follow reads the batch's events to the end. A broken connection is taken up again after
-// the last event that arrived whole.
+// follow reads the batch's events to the end. If the connection breaks, it reconnects and continues
+// after the last complete event.
 func (j *Job) follow(ctx context.Context) error {
 	finished := false
-	var local error // what happened here, which no other connection mends
+	var local error // an error on this side: reconnecting doesn't help
 	handle := func(event client.BatchEvent) error {
 		j.lost = false
 		j.after = &event.Cursor
@@ -131,7 +131,7 @@ func (j *Job) follow(ctx context.Context) error {
 			j.report.Batch = j.judged(event.Batch)
 			return nil
 		}
-		local = j.take(event)
+		local = j.handle(event)
 		return local
 	}
 	for !finished {
@@ -140,12 +140,12 @@ func (j *Job) follow(ctx context.Context) error {
 			err := j.Client.FollowBatch(ctx, j.batch, j.after, handle)
 			switch {
 			case local != nil || finished || j.after != before:
-				return nil // how the connection ended doesn't matter any more, or patience begins anew
+				return nil // either the connection no longer matters, or there was progress and patience restarts
 			case err == nil:
 				return errors.New("the server ended the stream early")
 			case client.Passing(err) && ctx.Err() == nil && !j.lost:
 				j.lost = true
-				j.say("the connection broke; trying to take it up again for %v, or until Ctrl-C", connection.Patience)
+				j.say("the connection broke; trying to reconnect for %v (Ctrl-C stops)", connection.Patience)
 			}
 			return err
 		})
@@ -153,7 +153,7 @@ func (j *Job) follow(ctx context.Context) error {
 		case local != nil:
 			return local
 		case err != nil && client.Passing(err):
-			return fmt.Errorf("%w; nobody knows how the batch ended", connection.Lost(j.Client, err))
+			return fmt.Errorf("%w; it is unknown how the batch ended", connection.Lost(j.Client, err))
 		case err != nil:
 			return err
 		}
@@ -165,8 +165,8 @@ func (j *Job) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(j.Err, "rockpool: %s\n", output.Lines(fmt.Sprintf(format, args...)))
 }
 
-// take takes in an event of the build or of a case.
-func (j *Job) take(event client.BatchEvent) error {
+// handle processes an event of the build or of a case.
+func (j *Job) handle(event client.BatchEvent) error {
 	switch e := event.Event; e.Type {
 	case "ExecutionStarted":
 		j.current = Result{}
@@ -182,7 +182,7 @@ func (j *Job) take(event client.BatchEvent) error {
 
 func (j *Job) printed(event client.BatchEvent) (err error) {
 	data := event.Event.Base64
-	if event.CaseIndex == nil && !j.Quiet { // what a compiler says, as it comes
+	if event.CaseIndex == nil && !j.Quiet { // the build's output, as it arrives
 		_, err = j.Err.Write(data)
 	}
 	if event.Event.Stream == client.OutputStreamStderr {
@@ -193,7 +193,7 @@ func (j *Job) printed(event client.BatchEvent) (err error) {
 	return err
 }
 
-// ended judges the build or a case.
+// ended records the result of the build or of a case.
 func (j *Job) ended(event client.BatchEvent) error {
 	r, x := j.current, event.Event.Execution
 	j.current = Result{}
@@ -203,7 +203,7 @@ func (j *Job) ended(event client.BatchEvent) error {
 		r.State = runtime.CasePassed
 	}
 	if j.stopped && x.Outcome == runtime.OutcomeCancelled {
-		return nil // it is skipped, as those after it
+		return nil // it counts as skipped, like the later cases
 	}
 	if j.Quiet {
 		r.Stdout, r.Stderr = string(r.stdout), string(r.stderr)
@@ -217,7 +217,7 @@ func (j *Job) ended(event client.BatchEvent) error {
 	if c.Wanted != nil && r.State == runtime.CasePassed {
 		r.Difference = difference(c.Wanted, r.stdout)
 		if r.LostBytes > 0 {
-			r.Difference = fmt.Sprintf("%d bytes of output are lost", r.LostBytes)
+			r.Difference = fmt.Sprintf("%d bytes of output were lost", r.LostBytes)
 		}
 		if r.Difference != "" {
 			r.State = runtime.CaseFailed
@@ -230,7 +230,7 @@ func (j *Job) ended(event client.BatchEvent) error {
 	return err
 }
 
-// judged returns a batch as this side judges it, which alone knows the wanted outputs.
+// judged corrects a batch's counts and outcome: only this side knows the expected outputs.
 func (j *Job) judged(b client.Batch) client.Batch {
 	b.FailedCount = j.report.Failed()
 	if j.stopped {
@@ -238,12 +238,12 @@ func (j *Job) judged(b client.Batch) client.Batch {
 		b.EndedCount = len(j.report.Cases) - b.SkippedCount
 	}
 	if j.stopped && b.Outcome == runtime.BatchCancelled {
-		b.Outcome, b.Message = runtime.BatchStopped, "a case failed, and the later ones were skipped"
+		b.Outcome, b.Message = runtime.BatchStopped, "a case failed; the later ones were skipped"
 	}
 	return b
 }
 
-// stopAfter ends the batch because of an output that only this side knows to be wrong.
+// stopAfter cancels the batch after an unexpected output, which the server doesn't know about.
 func (j *Job) stopAfter() {
 	if j.StopOnFailure && !j.stopped {
 		j.stopped = true

@@ -9,10 +9,10 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// stderrLines is how many of the last lines on stderr are shown of a case that failed.
+// stderrLines is the number of last lines on stderr that are shown for a failed case.
 const stderrLines = 10
 
-// print prints a case's line, and why it failed.
+// print prints a case's line. For a failed case it adds the reason and the end of stderr.
 func (j *Job) print(r Result) error {
 	if j.Quiet {
 		return nil
@@ -39,7 +39,7 @@ func (j *Job) print(r Result) error {
 	return err
 }
 
-// width is that of the longest name, up to some.
+// width returns the length of the longest name, at most 30.
 func (j *Job) width() (width int) {
 	for _, c := range j.Cases {
 		width = max(width, len(c.Name))
@@ -47,7 +47,7 @@ func (j *Job) width() (width int) {
 	return min(width, 30)
 }
 
-// why returns in words how a program ended.
+// why describes how a program ended.
 func (r Result) why() string {
 	if r.Message != "" {
 		return r.Message
@@ -63,11 +63,11 @@ func last(text []byte, most int) [][]byte {
 	return lines[max(0, len(lines)-most):]
 }
 
-// Summary says in a line what came of it all.
+// Summary returns the result of the job in one line.
 func (r Report) Summary() string {
 	text := fmt.Sprintf("%d of %d cases passed", r.Passed(), len(r.Cases))
 	if n := r.count(runtime.CaseSkipped); n > 0 {
-		text += fmt.Sprintf(", %d were skipped", n)
+		text += fmt.Sprintf(", %d skipped", n)
 	}
 	if r.Batch.Outcome == runtime.BatchCompleted || r.Batch.Outcome == runtime.BatchStopped {
 		return text

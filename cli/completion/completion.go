@@ -1,5 +1,5 @@
-// Package completion completes command lines of a grammar, with ids from the server
-// that they name, and has the scripts by which shells ask for that.
+// Package completion completes command lines of a kong grammar, with ids from the server that the
+// command line names. It also has the completion scripts for shells.
 package completion
 
 import (
@@ -22,16 +22,16 @@ var bash string
 //go:embed completion.zsh
 var zsh string
 
-// Script returns what makes a shell, bash or zsh, complete. It asks rockpool itself for
-// everything, so that it is never behind.
+// Script returns the completion script for bash or zsh. The script calls rockpool for every
+// completion, so it never becomes outdated.
 func Script(shell string) string { return map[string]string{"bash": bash, "zsh": zsh}[shell] }
 
-// A Candidate is a word that a command line may go on with.
+// A Candidate is a possible completion and its description.
 type Candidate struct{ Word, Help string }
 
-// Complete returns the candidates for the last of words, which is there as far as it
-// has been typed. A server that doesn't answer within a time completes nothing. files
-// reports that names of files complete it too.
+// Complete returns the candidates for the last of words, which is still being typed. If the server
+// doesn't respond within the given time, its ids are missing. files reports whether file names
+// complete the word too.
 func Complete(root *kong.Node, words []string, within time.Duration) (all []Candidate, files bool) {
 	if len(words) == 0 {
 		words = []string{""}
@@ -46,17 +46,17 @@ func Complete(root *kong.Node, words []string, within time.Duration) (all []Cand
 	return all, l.kind() == "file"
 }
 
-// A line is a command line, understood up to the word that is being typed.
+// A line is a command line, parsed up to the word that is being typed.
 type line struct {
 	node       *kong.Node
-	flag       *kong.Flag  // whose value is being typed; nil: no flag's
-	positional *kong.Value // that is being typed; nil: none
-	given      []string    // values of the positional so far, where it takes several
+	flag       *kong.Flag  // whose value is being typed; nil: none
+	positional *kong.Value // which is being typed; nil: none
+	given      []string    // values of a repeated positional so far
 	server     connection.Flags
-	within     time.Duration // that the server answers, or it completes nothing
-	program    bool          // what follows -- is another program's
-	before     string        // of the word, what isn't completed: "--env="
-	typed      string        // of the word, what is
+	within     time.Duration // the server must respond within this time
+	program    bool          // the words after -- belong to another program
+	before     string        // the part of the word that stays: "--env="
+	typed      string        // the part of the word to complete
 }
 
 func readLine(root *kong.Node, words []string) line {
@@ -82,7 +82,7 @@ func readLine(root *kong.Node, words []string) line {
 			}
 		default:
 			if child := childNamed(l.node, word); child != nil {
-				if l.node != root || word != "help" { // which is followed by a command
+				if l.node != root || word != "help" { // help is followed by a command
 					l.node = child
 				}
 				continue
@@ -114,7 +114,7 @@ func childNamed(node *kong.Node, word string) *kong.Node {
 	return nil
 }
 
-// find returns the flag that a word names, of the command or of one above it.
+// find returns the flag that a word names, of the command or of one of its parents.
 func (l line) find(word string) *kong.Flag {
 	for _, group := range l.node.AllFlags(false) {
 		for _, flag := range group {
@@ -126,7 +126,7 @@ func (l line) find(word string) *kong.Flag {
 	return nil
 }
 
-// value returns what is being typed the value of.
+// value returns the flag or positional whose value is being typed; nil: none.
 func (l line) value() *kong.Value {
 	switch {
 	case l.program:
@@ -140,7 +140,7 @@ func (l line) value() *kong.Value {
 	}
 }
 
-// kind returns what its grammar says of the value, as complete:"…".
+// kind returns the value's complete tag in the grammar.
 func (l line) kind() string {
 	if v := l.value(); v != nil && v.Tag != nil {
 		return v.Tag.Get("complete")
@@ -159,7 +159,7 @@ func (l line) candidates() []Candidate {
 		}
 		return all
 	case v != nil && l.kind() != "":
-		return slices.DeleteFunc(l.ask(l.kind()), func(c Candidate) bool { return l.flag == nil && slices.Contains(l.given, c.Word) })
+		return slices.DeleteFunc(l.fetch(l.kind()), func(c Candidate) bool { return l.flag == nil && slices.Contains(l.given, c.Word) })
 	case l.flag != nil:
 		var all []Candidate
 		for _, word := range quantity.Examples(v) {
@@ -197,8 +197,8 @@ func firstSentence(help string) string {
 	return strings.TrimSuffix(first, ".")
 }
 
-// ask asks the server for ids. One that can't be asked completes nothing.
-func (l line) ask(kind string) []Candidate {
+// fetch requests ids from the server; nil if that fails.
+func (l line) fetch(kind string) []Candidate {
 	query := map[string]string{
 		"environment": `{ environments { id help: image } }`,
 		"runner":      `{ runners(first: 1000, states: [CLAIMED, IDLE]) { nodes { id help: environmentId } } }`,

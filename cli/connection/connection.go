@@ -1,5 +1,5 @@
-// Package connection has what commands need of a server: its flags, and a client
-// that waits while the server can't answer.
+// Package connection connects commands to a server: it has their common flags, and clients that
+// retry while the server is unavailable.
 package connection
 
 import (
@@ -17,16 +17,16 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// DefaultServer is where a server is looked for that nobody named.
+// DefaultServer is the address if neither --server nor ROCKPOOL_SERVER is given.
 const DefaultServer = "http://127.0.0.1:8080"
 
-// Patience is how long commands wait for a server that can't be reached any more.
+// Patience is how long commands retry after they lose the server.
 const Patience = time.Minute
 
-// Flags name the server.
+// Flags select the server and the token.
 type Flags struct {
-	Server    string `env:"ROCKPOOL_SERVER" placeholder:"URL" help:"The server to use. (http://127.0.0.1:8080; $$${env})"`
-	TokenFile string `env:"ROCKPOOL_TOKEN_FILE" placeholder:"FILE" complete:"file" help:"File with the token that the server needs. (The token itself in $$ROCKPOOL_TOKEN, else the file $$${env})"`
+	Server    string `env:"ROCKPOOL_SERVER" placeholder:"URL" help:"URL of the server. (http://127.0.0.1:8080; $$${env})"`
+	TokenFile string `env:"ROCKPOOL_TOKEN_FILE" placeholder:"FILE" complete:"file" help:"File with your token. (the token in $$ROCKPOOL_TOKEN, else the file in $$${env})"`
 	TLS       `embed:""`
 }
 
@@ -42,7 +42,7 @@ func (f Flags) url() (string, error) {
 	return f.Server, nil
 }
 
-// Client returns a client of the server.
+// Client returns a client of the server. It doesn't retry, and doesn't connect yet.
 func (f Flags) Client() (*client.Client, error) {
 	address, err := f.url()
 	if err != nil {
@@ -63,7 +63,7 @@ func (f Flags) Client() (*client.Client, error) {
 	return c, nil
 }
 
-// Patient returns a patient Sender of the server.
+// Patient returns a Sender of the server that retries; see the function Patient.
 func (f Flags) Patient() (client.Sender, error) {
 	c, err := f.Client()
 	if err != nil {
@@ -72,8 +72,9 @@ func (f Flags) Patient() (client.Sender, error) {
 	return Patient(c, Patience), nil
 }
 
-// Token returns the token in the file of the flag --token-file, in the variable ROCKPOOL_TOKEN, or in the file of the
-// variable ROCKPOOL_TOKEN_FILE, the first of them that is there; "" if none is.
+// Token returns the caller's token; "" if none is given. The flag --token-file takes precedence
+// over the variable ROCKPOOL_TOKEN, and that over the variable ROCKPOOL_TOKEN_FILE. file is the
+// flag's value, which kong also sets from the last variable.
 func Token(file string) (string, error) {
 	token := os.Getenv("ROCKPOOL_TOKEN")
 	if file == "" || token != "" && file == os.Getenv("ROCKPOOL_TOKEN_FILE") {
@@ -86,24 +87,24 @@ func Token(file string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// Absent reports whether nobody listens where a server should.
+// Absent reports whether err means that no server listens at the address.
 func Absent(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// ErrNoServer says that nobody listens.
+// ErrNoServer means that no server listens at the address.
 var ErrNoServer = errors.New("no server listens")
 
-// noServer says what to do where nobody listens.
+// noServer returns the error when no server listens, with what to do.
 func noServer(c *client.Client) error {
-	return fmt.Errorf("%w at %s: start one with `rockpool serve` (from the sources: `make run`), or name another with --server", ErrNoServer, c.URL())
+	return fmt.Errorf("%w at %s: start one with `rockpool serve` (from the sources: `make run`), or give another one with --server", ErrNoServer, c.URL())
 }
 
-// A LostError is that a server can't be reached any more that was there.
+// A LostError means that a server was reachable and no longer is.
 type LostError struct {
 	Server string // its address
 	Err    error
 }
 
-// Lost makes a *LostError of an error of the connection that passes; another one stays as it is.
+// Lost turns a temporary connection error into a *LostError. It returns other errors unchanged.
 func Lost(c *client.Client, err error) error {
 	var answered *client.Error
 	if err == nil || errors.As(err, &answered) || !client.Passing(err) {
@@ -112,12 +113,13 @@ func Lost(c *client.Client, err error) error {
 	return &LostError{strings.TrimSuffix(c.URL(), "/graphql"), err}
 }
 
-// Error has the system's word for the cause, without the calls that met it.
+// Error names the server and the system's message for the cause, without the failed calls.
 func (e *LostError) Error() string {
-	return fmt.Sprintf("the server at %s can't be reached any more: %s", e.Server, Cause(e.Err))
+	return fmt.Sprintf("lost the connection to the server at %s: %s", e.Server, Cause(e.Err))
 }
 
-// Cause returns the system's word for why a connection broke, for example "connection refused". Other errors say all of theirs.
+// Cause returns the system's message for why a connection broke, for example "connection refused".
+// For other errors it returns the whole message.
 func Cause(err error) string {
 	if errno := syscall.Errno(0); errors.As(err, &errno) {
 		return errno.Error()
@@ -125,21 +127,23 @@ func Cause(err error) string {
 	return err.Error()
 }
 
-// Persistent returns a Sender for operations on a server that was there: it repeats those that are safe to repeat also
-// where nobody listens, since the server may be starting again. Its errors are as Lost's.
+// Persistent returns a Sender for a server that has responded before. It retries operations that
+// are safe to repeat for up to Patience, even when no server listens: it may be restarting. Its
+// errors are those of Lost.
 func Persistent(c *client.Client) client.Sender {
 	return c.Around(func(ctx context.Context, send func(context.Context) error) error {
 		return Lost(c, client.Persist(ctx, Patience, client.Passing, func() error { return send(ctx) }))
 	})
 }
 
-// Patient returns a Sender for operations that are safe to repeat. It repeats them for a
-// while when the server is there, but doesn't answer.
+// Patient returns a Sender for operations that are safe to repeat. It retries them for up to
+// patience while the server listens but doesn't respond. If no server listens, it fails immediately
+// with ErrNoServer.
 func Patient(c *client.Client, patience time.Duration) client.Sender {
 	return Reporting(c, patience, func(error) {})
 }
 
-// Reporting is Patient that reports each error after which it tries again.
+// Reporting is like Patient, and calls report with each error after which it retries.
 func Reporting(c *client.Client, patience time.Duration, report func(err error)) client.Sender {
 	return c.Around(func(ctx context.Context, send func(context.Context) error) error {
 		again := func(err error) bool {
@@ -154,28 +158,31 @@ func Reporting(c *client.Client, patience time.Duration, report func(err error))
 			return noServer(c)
 		}
 		if untrusted := (*tls.CertificateVerificationError)(nil); errors.As(err, &untrusted) {
-			return fmt.Errorf("%w: name the authority of the server's certificate with --ca-file (or ROCKPOOL_CA_FILE)", err)
+			return fmt.Errorf("%w: give the certificate of the server's authority with --ca-file (or ROCKPOOL_CA_FILE)", err)
 		}
 		return err
 	})
 }
 
-// Alone reports whether a command may start a server for itself: neither a server nor a token was named, and no server
-// listens. With a token it returns an error instead: that server would know neither its tenant nor its quotas.
-func (f Flags) Alone(ctx context.Context) (bool, error) { return f.alone(ctx, DefaultServer) }
+// NeedsPrivate reports whether a command should start a temporary server: neither a server nor a
+// token is given, and no server listens at DefaultServer. With a token it returns an error instead:
+// a temporary server would know neither the token's tenant nor its quotas.
+func (f Flags) NeedsPrivate(ctx context.Context) (bool, error) {
+	return f.needsPrivate(ctx, DefaultServer)
+}
 
-func (f Flags) alone(ctx context.Context, address string) (bool, error) {
-	if f.Server != "" || !nobodyListens(ctx, address) {
+func (f Flags) needsPrivate(ctx context.Context, address string) (bool, error) {
+	if f.Server != "" || !noListener(ctx, address) {
 		return false, nil
 	}
 	if f.TokenFile != "" || os.Getenv("ROCKPOOL_TOKEN") != "" {
-		return false, fmt.Errorf("%w at %s, and a command with a token starts none for itself: start the server, name another one with --server, or unset ROCKPOOL_TOKEN_FILE and ROCKPOOL_TOKEN", ErrNoServer, address)
+		return false, fmt.Errorf("%w at %s, and with a token no temporary server is started: start the server, give another one with --server, or unset ROCKPOOL_TOKEN_FILE and ROCKPOOL_TOKEN", ErrNoServer, address)
 	}
 	return true, nil
 }
 
-// nobodyListens reports whether no server listens at an address.
-func nobodyListens(ctx context.Context, address string) bool {
+// noListener reports whether no server listens at an address.
+func noListener(ctx context.Context, address string) bool {
 	base, err := url.Parse(address)
 	if err != nil {
 		return false

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestWhichToken: what is named most directly is used.
-func TestWhichToken(t *testing.T) {
+// TestTokenPrecedence: the flag takes precedence over ROCKPOOL_TOKEN, and that over ROCKPOOL_TOKEN_FILE.
+func TestTokenPrecedence(t *testing.T) {
 	flag, variable := filepath.Join(t.TempDir(), "flag"), filepath.Join(t.TempDir(), "variable")
 	for file, text := range map[string]string{flag: "of the flag\n", variable: "of the variable's file\n"} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -37,8 +37,8 @@ func TestWhichToken(t *testing.T) {
 	}
 }
 
-// TestWithATokenNoServerIsStarted: a server of one's own would know nothing of the token's tenant.
-func TestWithATokenNoServerIsStarted(t *testing.T) {
+// TestNoTemporaryServerWithAToken: a temporary server wouldn't know the token's tenant.
+func TestNoTemporaryServerWithAToken(t *testing.T) {
 	there := httptest.NewServer(http.NotFoundHandler())
 	defer there.Close()
 	gone := httptest.NewServer(http.NotFoundHandler())
@@ -47,10 +47,10 @@ func TestWithATokenNoServerIsStarted(t *testing.T) {
 		flags   Flags
 		token   string
 		address string
-		alone   bool
+		private bool
 		refused bool
 	}{
-		{address: gone.URL, alone: true},
+		{address: gone.URL, private: true},
 		{address: there.URL},
 		{address: there.URL, token: "x"},
 		{address: gone.URL, flags: Flags{Server: gone.URL}, token: "x"},
@@ -58,11 +58,11 @@ func TestWithATokenNoServerIsStarted(t *testing.T) {
 		{address: gone.URL, flags: Flags{TokenFile: "file"}, refused: true},
 	} {
 		t.Setenv("ROCKPOOL_TOKEN", c.token)
-		alone, err := c.flags.alone(t.Context(), c.address)
-		if alone != c.alone || errors.Is(err, ErrNoServer) != c.refused || !c.refused && err != nil {
-			t.Errorf("%+v: %t, %v", c, alone, err)
+		private, err := c.flags.needsPrivate(t.Context(), c.address)
+		if private != c.private || errors.Is(err, ErrNoServer) != c.refused || !c.refused && err != nil {
+			t.Errorf("%+v: %t, %v", c, private, err)
 		}
-		if c.refused && !strings.Contains(err.Error(), "a command with a token starts none for itself: start the server, ") {
+		if c.refused && !strings.Contains(err.Error(), "with a token no temporary server is started: start the server, ") {
 			t.Error(err)
 		}
 	}

@@ -2,13 +2,13 @@ package connection
 
 import "github.com/rockpool/rockpool/client"
 
-// PageSize is how much is asked for at once: what the API gives at most.
+// PageSize is the size of a page: the maximum of the API.
 var PageSize = new(1000)
 
-// LabelledPage is how many executions or runners are asked for at once, with their labels: more cost too much.
+// LabelledPage is the size of a page of executions or runners with labels, whose cost the API limits.
 var LabelledPage = new(200)
 
-// Pages reads a connection to its end; read returns the page after a cursor.
+// Pages reads all pages of a list. read returns the page after a cursor; nil: the first.
 func Pages[T any](read func(after *string) ([]T, client.PageInfo, error)) ([]T, error) {
 	all := []T{} // an empty list isn't null
 	var after *string

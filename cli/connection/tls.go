@@ -8,14 +8,14 @@ import (
 	"os"
 )
 
-// TLS are the flags for servers at https://.
+// TLS has the flags for servers at https://.
 type TLS struct {
-	CAFile   string `env:"ROCKPOOL_CA_FILE" placeholder:"FILE" complete:"file" help:"Certificates of the authorities that the certificate of a server at https:// may be by, beside those that the system trusts. ($$${env})"`
-	CertFile string `env:"ROCKPOOL_CERT_FILE" placeholder:"FILE" complete:"file" help:"Certificate to show to a server that asks for one. ($$${env})"`
-	KeyFile  string `env:"ROCKPOOL_KEY_FILE" placeholder:"FILE" complete:"file" help:"Its private key. ($$${env})"`
+	CAFile   string `env:"ROCKPOOL_CA_FILE" placeholder:"FILE" complete:"file" help:"Certificates of authorities to trust for a server at https://, in addition to the system's. ($$${env})"`
+	CertFile string `env:"ROCKPOOL_CERT_FILE" placeholder:"FILE" complete:"file" help:"Client certificate, for a server that requires one. ($$${env})"`
+	KeyFile  string `env:"ROCKPOOL_KEY_FILE" placeholder:"FILE" complete:"file" help:"Private key of the client certificate. ($$${env})"`
 }
 
-// Config returns what the flags say; nil if nothing is said.
+// Config returns the TLS configuration; nil if no flag is given.
 func (t TLS) Config() (*tls.Config, error) {
 	if t == (TLS{}) {
 		return nil, nil
@@ -34,7 +34,7 @@ func (t TLS) Config() (*tls.Config, error) {
 		}
 	}
 	if (t.CertFile == "") != (t.KeyFile == "") {
-		return nil, errors.New("--cert-file and --key-file (or ROCKPOOL_CERT_FILE and ROCKPOOL_KEY_FILE) go together")
+		return nil, errors.New("--cert-file and --key-file (or ROCKPOOL_CERT_FILE and ROCKPOOL_KEY_FILE) must be given together")
 	}
 	if t.CertFile != "" {
 		cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)

@@ -1,5 +1,5 @@
-// Package copying copies files and directories into a runner, and out of one. Broken
-// connections are taken up again, and progress is shown on a terminal.
+// Package copying copies files and directories into and out of a runner. It retries after broken
+// connections and shows progress on a terminal.
 package copying
 
 import (
@@ -12,38 +12,39 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// A Copier copies files between here and one runner, once.
+// A Copier copies files between this machine and one runner. Use it for one copy.
 type Copier struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Client         *client.Client
 	Runner         string
-	Recursive      bool // directories are copied, with all that is in them
-	Writable       bool // programs may change what is copied in
-	Quiet          bool // no progress is shown
+	Recursive      bool // copy directories with their contents
+	Writable       bool // programs in the runner may change the copied files
+	Quiet          bool // show no progress
 
 	progress *progress
-	leftOut  int // files and directories that should be here or there, and aren't
+	leftOut  int // files and directories that couldn't be copied
 }
 
-// skip names what isn't copied since it is neither a file nor a directory. That is no error.
+// skip reports a path that isn't copied because it is neither a file nor a directory. That isn't an error.
 func (c *Copier) skip(path string, link bool) {
 	what := "neither a file nor a directory"
 	if link {
 		what = "a symbolic link"
 	}
 	c.progress.end()
-	_, _ = fmt.Fprintf(c.Stderr, "rockpool: %s is skipped: it is %s\n", output.Plain(path), what)
+	_, _ = fmt.Fprintf(c.Stderr, "rockpool: skipped %s: it is %s\n", output.Plain(path), what)
 }
 
-// leaveOut names what could not be copied, for which the copy fails at its end.
+// leaveOut reports a path that couldn't be copied. The copy continues and fails at its end.
 func (c *Copier) leaveOut(path, why string) {
 	c.leftOut++
 	c.progress.end()
-	_, _ = fmt.Fprintf(c.Stderr, "rockpool: %s is left out: %s\n", output.Plain(path), output.Plain(why))
+	_, _ = fmt.Fprintf(c.Stderr, "rockpool: couldn't copy %s: %s\n", output.Plain(path), output.Plain(why))
 }
 
-// stat returns nil if there is nothing at path. It is a copy's first call, so a server that isn't there is one that nobody started.
+// stat returns the file at path; nil if there is none. It is a copy's first call: if no server
+// listens, it doesn't retry.
 func (c *Copier) stat(ctx context.Context, path string) (*client.DownloadableFile, error) {
 	return c.statBy(ctx, connection.Patient(c.Client, connection.Patience), path)
 }
@@ -54,12 +55,12 @@ func (c *Copier) statBy(ctx context.Context, server client.Sender, path string) 
 		return nil, err
 	}
 	if out.Runner == nil {
-		return nil, &client.Error{Message: fmt.Sprintf("there is no runner %q; `rockpool runner list` lists those that there are", c.Runner)}
+		return nil, &client.Error{Message: fmt.Sprintf("runner %q doesn't exist: `rockpool runner list` lists the runners", c.Runner)}
 	}
 	return out.Runner.File, nil
 }
 
-// inRunner returns a path as the API takes it; none is the workspace.
+// inRunner returns a path for the API; "" means the workspace.
 func inRunner(path string) string {
 	if path == "" {
 		return "."

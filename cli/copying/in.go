@@ -18,23 +18,23 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// Small files go together, in one call; each larger one has a call of its own,
-// which streams it.
+// Small files are sent together in one call. Each larger file is streamed in its own call.
 const (
 	smallFile  = 128 << 10
 	batchBytes = 1 << 20
 	batchFiles = 100
 )
 
-// In copies a file or directory from here into the runner; from "-" is Stdin.
+// In copies a local file or directory into the runner; from "-" is Stdin. Unreadable files in a
+// directory are left out and make the copy fail at its end.
 func (c *Copier) In(ctx context.Context, from, to string) error {
 	c.progress = newProgress(c.Stderr, c.Quiet)
 	defer c.progress.end()
 	if from == "-" {
 		if to == "" || strings.HasSuffix(to, "/") {
-			return errors.New("name the file that standard input is to become, as RUNNER:PATH")
+			return errors.New("give a file name for standard input, as RUNNER:PATH")
 		}
-		if _, err := c.stat(ctx, to); err != nil { // before a byte is read: it can't be read again
+		if _, err := c.stat(ctx, to); err != nil { // before reading stdin, which can't be read twice
 			return err
 		}
 		bits := "0744"
@@ -48,14 +48,14 @@ func (c *Copier) In(ctx context.Context, from, to string) error {
 		return err
 	}
 	if info.IsDir() && !c.Recursive {
-		return fmt.Errorf("%s is a directory: give -r to copy it with all that is in it", from)
+		return fmt.Errorf("%s is a directory: use -r to copy it with its contents", from)
 	}
 	there, err := c.stat(ctx, to)
 	if err != nil {
 		return err
 	}
 	if there != nil && there.Type == client.FileTypeDirectory || strings.HasSuffix(to, "/") {
-		name, err := filepath.Abs(from) // of "." too
+		name, err := filepath.Abs(from) // so that "." has a name, too
 		if err != nil {
 			return err
 		}
@@ -73,30 +73,30 @@ func (c *Copier) In(ctx context.Context, from, to string) error {
 	if err := b.flush(ctx); err != nil {
 		return err
 	}
-	return c.complain()
+	return c.incomplete()
 }
 
-// complain makes an error of what was left out, since it isn't there now.
-func (c *Copier) complain() error {
+// incomplete returns an error if files were left out.
+func (c *Copier) incomplete() error {
 	if c.leftOut > 0 {
-		return fmt.Errorf("%d left out, the rest is copied", c.leftOut)
+		return fmt.Errorf("not copied: %d (the lines above say why); the rest is copied", c.leftOut)
 	}
 	return nil
 }
 
-// A batch gathers directories and small files.
+// A batch collects directories and small files for one call.
 type batch struct {
 	*Copier
 	writes []client.FileInput
 	bytes  int
-	last   string // path
+	last   string // path of the last file
 }
 
-// patientless opens without waiting for who writes to a FIFO.
-const patientless = os.O_RDONLY | syscall.O_NONBLOCK
+// nonblocking opens a FIFO without waiting for its writer.
+const nonblocking = os.O_RDONLY | syscall.O_NONBLOCK
 
 func (b *batch) file(ctx context.Context, from, to string) error {
-	file, err := os.OpenFile(from, patientless, 0)
+	file, err := os.OpenFile(from, nonblocking, 0)
 	if err != nil {
 		return err
 	}
@@ -111,8 +111,8 @@ func (b *batch) file(ctx context.Context, from, to string) error {
 	return b.add(ctx, file, info, to)
 }
 
-// tree copies what is below a directory. What can't be read, or isn't there any
-// more when its turn comes, is left out.
+// tree copies the contents of a directory. It leaves out files that can't be read or have
+// disappeared meanwhile.
 func (b *batch) tree(ctx context.Context, from, to string) error {
 	root, err := os.OpenRoot(from)
 	if err != nil {
@@ -142,7 +142,7 @@ func (b *batch) tree(ctx context.Context, from, to string) error {
 
 func (b *batch) directory(ctx context.Context, entry fs.DirEntry, at string) error {
 	if at == "." || at == "/" {
-		return nil // it is there
+		return nil // it exists
 	}
 	info, err := entry.Info()
 	if err != nil {
@@ -152,13 +152,13 @@ func (b *batch) directory(ctx context.Context, entry fs.DirEntry, at string) err
 	return b.flushIfFull(ctx)
 }
 
-// entry looks at what was opened, since the name may stand for another by now.
+// entry copies one file. It inspects the opened file, since the name may refer to another file by now.
 func (b *batch) entry(ctx context.Context, root *os.Root, name, at string, entry fs.DirEntry) error {
 	if !entry.Type().IsRegular() {
 		b.skip(filepath.Join(root.Name(), name), entry.Type()&fs.ModeSymlink != 0)
 		return nil
 	}
-	file, err := root.OpenFile(name, patientless, 0)
+	file, err := root.OpenFile(name, nonblocking, 0)
 	if err != nil {
 		return err
 	}
@@ -168,14 +168,14 @@ func (b *batch) entry(ctx context.Context, root *os.Root, name, at string, entry
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		b.leaveOut(filepath.Join(root.Name(), name), "it isn't a file any more")
+		b.leaveOut(filepath.Join(root.Name(), name), "it is no longer a file")
 		return nil
 	}
 	return b.add(ctx, file, info, at)
 }
 
-// mode returns permission bits with which everybody may do what the owner may, since the files in a runner are
-// root's. Only with Writable may programs write.
+// mode returns permission bits for a file in the runner. Files there belong to root, so everybody
+// gets the owner's rights to read and execute, and with Writable to write.
 func (c *Copier) mode(info fs.FileInfo) string {
 	bits := 0o644
 	if info.IsDir() || info.Mode()&0o100 != 0 {
@@ -196,7 +196,7 @@ func (b *batch) add(ctx context.Context, file *os.File, info fs.FileInfo, to str
 		return err
 	}
 	if len(data) > smallFile {
-		return fmt.Errorf("%s grows while it is copied", file.Name())
+		return fmt.Errorf("%s grew during the copy", file.Name())
 	}
 	b.writes = append(b.writes, client.FileInput{Path: to, Base64: data, Mode: new(b.mode(info))})
 	b.bytes += len(data)
@@ -232,8 +232,8 @@ func (b *batch) flush(ctx context.Context) error {
 	return nil
 }
 
-// stream sends one file. A connection that breaks is taken up again from the
-// file's beginning, where it has one.
+// stream sends one file. If the connection breaks, it retries from the file's beginning, unless
+// content can't be read again.
 func (c *Copier) stream(ctx context.Context, content io.Reader, size int64, to, mode string) error {
 	file, again := content.(io.ReaderAt)
 	again = again && size >= 0
@@ -241,7 +241,7 @@ func (c *Copier) stream(ctx context.Context, content io.Reader, size int64, to, 
 	err := c.persist(ctx, func(err error) bool {
 		return again && source.failed() == nil && client.Passing(err)
 	}, func() error {
-		// A reader of its own: the last attempt's may be read from for a moment.
+		// Each attempt needs its own reader: the previous one may still be in use for a moment.
 		if again {
 			content = io.NewSectionReader(file, 0, size)
 		}
@@ -252,37 +252,37 @@ func (c *Copier) stream(ctx context.Context, content io.Reader, size int64, to, 
 		return c.Client.UploadFile(ctx, c.Runner, to, mode, size, source)
 	})
 	if err != nil && source.failed() != nil {
-		return fmt.Errorf("read what is to become %s: %w", to, source.failed())
+		return fmt.Errorf("read the contents of %s: %w", to, source.failed())
 	}
 	return err
 }
 
-// persist repeats an attempt if the connection broke, or if the server has no room yet. It also waits for a server that
-// starts again, because the server answered before.
+// persist repeats an attempt while again allows it: after a broken connection, or while the server
+// is at a limit. It also waits for a restarting server, because the server has responded before.
 func (c *Copier) persist(ctx context.Context, again func(error) bool, attempt func() error) error {
-	said := false
+	reported := false
 	err := client.Persist(ctx, connection.Patience, func(err error) bool {
-		goesOn := again(err)
+		retry := again(err)
 		answered := (*client.Error)(nil)
-		if goesOn && !said && ctx.Err() == nil && !errors.As(err, &answered) {
-			said = true
+		if retry && !reported && ctx.Err() == nil && !errors.As(err, &answered) {
+			reported = true
 			c.progress.end()
-			_, _ = fmt.Fprintf(c.Stderr, "rockpool: the connection broke; trying to take it up again for %v, or until Ctrl-C\n", connection.Patience)
+			_, _ = fmt.Fprintf(c.Stderr, "rockpool: the connection broke; trying to reconnect for %v (Ctrl-C stops)\n", connection.Patience)
 		}
-		return goesOn
+		return retry
 	}, attempt)
 	if lost := (*connection.LostError)(nil); ctx.Err() == nil && errors.As(connection.Lost(c.Client, err), &lost) {
-		return fmt.Errorf("%w; the copy isn't whole: repeat the command once the server is back", lost)
+		return fmt.Errorf("%w; the copy is incomplete: repeat the command when the server is back", lost)
 	}
 	return err
 }
 
-// A source remembers what went wrong here, which no other connection mends.
+// A source reads a local file and keeps its read error, which reconnecting doesn't help.
 type source struct {
 	from  io.Reader
 	size  int64
-	left  int64       // -1: nobody knows how much comes
-	whole io.ReaderAt // what from is the first size bytes of; nil: there is no more
+	left  int64       // -1: unknown
+	whole io.ReaderAt // the file of which from is the first size bytes; nil: unknown
 
 	mu  sync.Mutex // guards err
 	err error
@@ -292,18 +292,18 @@ func newSource(from io.Reader, size int64) *source {
 	return &source{from: from, size: size, left: size}
 }
 
-// Read reads on, and finds a file that shrinks or grows.
+// Read reads from the file. It returns an error if the file shrinks or grows.
 func (s *source) Read(p []byte) (int, error) {
 	n, err := s.from.Read(p)
 	if s.left >= 0 {
 		s.left -= int64(n)
 	}
 	if errors.Is(err, io.EOF) && s.left > 0 {
-		err = errors.New("it became shorter while it was copied")
+		err = errors.New("it became shorter during the copy")
 	}
 	if errors.Is(err, io.EOF) && s.whole != nil {
 		if more, _ := s.whole.ReadAt(make([]byte, 1), s.size); more > 0 {
-			err = errors.New("it grows while it is copied")
+			err = errors.New("it grew during the copy")
 		}
 	}
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -24,7 +24,7 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// A receiver takes uploads, and breaks the first few in the middle.
+// A receiver accepts uploads and breaks the first few in the middle.
 type receiver struct {
 	cut      atomic.Int64
 	attempts atomic.Int64
@@ -62,7 +62,7 @@ func (u *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `{"data": {"uploadFile": {"file": {"size": 1}}}}`)
 }
 
-func TestUploadBeginsAnewWhereItCan(t *testing.T) {
+func TestUploadsRestartWherePossible(t *testing.T) {
 	data := make([]byte, 3<<20)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(data)
 	path := filepath.Join(t.TempDir(), "file")
@@ -83,12 +83,12 @@ func TestUploadBeginsAnewWhereItCan(t *testing.T) {
 		says     string
 	}{
 		{"a file", file, int64(len(data)), 3, 4, ""},
-		{"a pipe can't begin anew", io.MultiReader(bytes.NewReader(data)), -1, 1, 1, "the copy isn't whole: repeat the command"},
+		{"a pipe can't restart", io.MultiReader(bytes.NewReader(data)), -1, 1, 1, "the copy is incomplete: repeat the command"},
 		{"a file that shrinks", io.NewSectionReader(file, 0, 100), 200, 0, 1, "shorter"},
-		{"a file that grows", io.NewSectionReader(file, 0, 300_000), 200_000, 0, 1, "grows"},
+		{"a file that grows", io.NewSectionReader(file, 0, 300_000), 200_000, 0, 1, "grew"},
 		{"a disk that fails", iotest.ErrReader(errors.New("bad block")), 200, 0, 1, "bad block"},
 	} {
-		// Each has a receiver of its own: a request that broke may reach it late.
+		// Each test has its own receiver: a broken request may arrive late.
 		took := &receiver{}
 		took.cut.Store(test.cut)
 		server := httptest.NewUnstartedServer(took)
@@ -108,7 +108,7 @@ func TestUploadBeginsAnewWhereItCan(t *testing.T) {
 	}
 }
 
-// starting calls start at the first line that is written to it.
+// A starting is a writer that calls start when the first line is written to it.
 type starting struct {
 	start func()
 	text  string
@@ -122,7 +122,8 @@ func (s *starting) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// refusing returns a socket that refuses connections, until the first line is written to errs: handler serves it then.
+// refusing returns a socket that refuses connections until the first line is written to errs.
+// Afterwards handler serves it.
 func refusing(t *testing.T, handler http.HandlerFunc) (socket string, errs *starting) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "s")
@@ -149,7 +150,7 @@ func refusing(t *testing.T, handler http.HandlerFunc) (socket string, errs *star
 	}}
 }
 
-func TestAnUploadWaitsForAServerThatStartsAgain(t *testing.T) {
+func TestUploadsWaitForARestartingServer(t *testing.T) {
 	for _, size := range []int64{1, smallFile + 1} { // with others in one call, and in its own
 		from := filepath.Join(t.TempDir(), "file")
 		if err := os.WriteFile(from, make([]byte, size), 0o600); err != nil {
@@ -167,7 +168,7 @@ func TestAnUploadWaitsForAServerThatStartsAgain(t *testing.T) {
 	}
 }
 
-// TestStandardInputNeedsAServer before any of it is read.
+// TestStandardInputNeedsAServer checks that it isn't read before the server is reached.
 func TestStandardInputNeedsAServer(t *testing.T) {
 	socket, errs := refusing(t, nil)
 	c := &Copier{Client: client.NewSocket(socket), Runner: "r", Stdin: iotest.ErrReader(errors.New("it was read")), Stderr: errs}
@@ -176,8 +177,8 @@ func TestStandardInputNeedsAServer(t *testing.T) {
 	}
 }
 
-// TestARefusalThatPassesIsNoBrokenConnection: the server answered.
-func TestARefusalThatPassesIsNoBrokenConnection(t *testing.T) {
+// TestATemporaryRefusalIsNotABrokenConnection: the server responded.
+func TestATemporaryRefusalIsNotABrokenConnection(t *testing.T) {
 	var asked atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if asked.Add(1) == 1 {
@@ -195,20 +196,20 @@ func TestARefusalThatPassesIsNoBrokenConnection(t *testing.T) {
 	}
 }
 
-func TestAnUploadWithoutAServerSaysWhatToDo(t *testing.T) {
+func TestLostUploadsSayWhatToDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Copier{Client: client.NewSocket("/nonesuch/socket"), Runner: "r", progress: newProgress(io.Discard, true), Stderr: io.Discard}
 		b := batch{Copier: c, writes: []client.FileInput{{Path: "a"}}}
 		err := b.flush(t.Context())
-		if want := "the server at http://localhost can't be reached any more: no such file or directory; the copy isn't whole: repeat the command once the server is back"; err == nil || err.Error() != want {
+		if want := "lost the connection to the server at http://localhost: no such file or directory; the copy is incomplete: repeat the command when the server is back"; err == nil || err.Error() != want {
 			t.Error(err)
 		}
 	})
 }
 
-// TestTreeThatChangesWhileItIsCopied changes what comes later while the first
-// file is sent: nothing waits, and what isn't copied is named.
-func TestTreeThatChangesWhileItIsCopied(t *testing.T) {
+// TestTreeThatChangesDuringTheCopy changes later files while the first one is sent. The copy
+// doesn't block, and reports the files that it couldn't copy.
+func TestTreeThatChangesDuringTheCopy(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	err := os.WriteFile(at("a"), make([]byte, smallFile+1), 0o600)
@@ -236,21 +237,21 @@ func TestTreeThatChangesWhileItIsCopied(t *testing.T) {
 	if err := errors.Join(b.tree(t.Context(), dir, "there"), b.flush(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.complain(); err == nil || !strings.HasPrefix(err.Error(), "3 left out") {
+	if err := c.incomplete(); err == nil || !strings.HasPrefix(err.Error(), "not copied: 3 ") {
 		t.Error(err)
 	}
 	for _, name := range []string{"d", "gone", "fifo"} {
-		if !strings.Contains(errs.String(), at(name)+" is left out") {
+		if !strings.Contains(errs.String(), "couldn't copy "+at(name)+":") {
 			t.Errorf("%s isn't named: %s", name, errs.String())
 		}
 	}
 	if text := sent.String(); !strings.Contains(text, `"there/z"`) || strings.Contains(text, `"there/gone"`) || strings.Contains(text, `"there/fifo"`) {
-		t.Error("what was sent isn't what there is")
+		t.Error("the copied files are wrong")
 	}
 }
 
-// TestNothingWaitsForAFIFO has one where a file was when it was looked at.
-func TestNothingWaitsForAFIFO(t *testing.T) {
+// TestCopyDoesNotBlockOnAFIFO has a FIFO in place of a file.
+func TestCopyDoesNotBlockOnAFIFO(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)

@@ -17,9 +17,9 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// Out copies a file or directory from the runner to here; to "-" is Stdout. What is in a runner
-// is chosen by the program there: nothing is written outside of the place that
-// was named, by whatever names or links.
+// Out copies a file or directory from the runner to this machine; to "-" is Stdout. The program in
+// the runner chooses the names and links there, so Out never writes outside of the destination,
+// whatever they are.
 func (c *Copier) Out(ctx context.Context, from, to string) error {
 	c.progress = newProgress(c.Stderr, c.Quiet)
 	defer c.progress.end()
@@ -29,13 +29,13 @@ func (c *Copier) Out(ctx context.Context, from, to string) error {
 	}
 	switch {
 	case file == nil:
-		return fmt.Errorf("%s isn't in runner %s", from, c.Runner)
+		return fmt.Errorf("%s doesn't exist in runner %s", from, c.Runner)
 	case file.Type == client.FileTypeDirectory && !c.Recursive:
-		return fmt.Errorf("%s is a directory: give -r to copy it with all that is in it", inRunner(from))
+		return fmt.Errorf("%s is a directory: use -r to copy it with its contents", inRunner(from))
 	case file.Type != client.FileTypeDirectory && file.Type != client.FileTypeFile:
 		return fmt.Errorf("%s is neither a file nor a directory", from)
 	case to == "-" && file.Type == client.FileTypeDirectory:
-		return errors.New("a directory can't be written to standard output")
+		return errors.New("a directory can't be copied to standard output: give a local directory")
 	case to == "-":
 		return c.print(ctx, file)
 	}
@@ -43,7 +43,7 @@ func (c *Copier) Out(ctx context.Context, from, to string) error {
 	if info, err := os.Stat(to); err == nil && info.IsDir() {
 		dir, name = to, baseInRunner(from)
 	} else if name == "" {
-		return fmt.Errorf("%s isn't there", to)
+		return fmt.Errorf("%s doesn't exist: create the directory first", to)
 	}
 	root, err := os.OpenRoot(filepath.Clean(dir))
 	if err != nil {
@@ -56,11 +56,11 @@ func (c *Copier) Out(ctx context.Context, from, to string) error {
 	if err := c.fetchTree(ctx, root, name, from); err != nil {
 		return err
 	}
-	return c.complain()
+	return c.incomplete()
 }
 
-// baseInRunner returns the last name of a path, or "." where there is none: what
-// is in the runner's root goes into the directory itself.
+// baseInRunner returns the last name of a path. For the runner's root it returns ".": the contents
+// of the root go into the destination itself.
 func baseInRunner(at string) string {
 	if !path.IsAbs(at) {
 		at = path.Join("/workspace", at)
@@ -90,7 +90,7 @@ func (c *Copier) fetchTree(ctx context.Context, root *os.Root, name, from string
 		case err != nil:
 			return nil, client.PageInfo{}, err
 		case out.Runner == nil:
-			return nil, client.PageInfo{}, errors.New("the runner isn't there any more")
+			return nil, client.PageInfo{}, errors.New("the runner is gone")
 		}
 		return out.Runner.Files.Nodes, out.Runner.Files.PageInfo, nil
 	})
@@ -101,7 +101,7 @@ func (c *Copier) fetchTree(ctx context.Context, root *os.Root, name, from string
 		local := filepath.FromSlash(file.Path)
 		switch {
 		case !filepath.IsLocal(local):
-			c.leaveOut(file.Path, "its name leads elsewhere")
+			c.leaveOut(file.Path, "its name leads out of the destination")
 		case strings.ContainsRune(file.Path, '\uFFFD'):
 			c.leaveOut(file.Path, "its name isn't UTF-8")
 		case file.Type == client.FileTypeDirectory:
@@ -118,8 +118,8 @@ func (c *Copier) fetchTree(ctx context.Context, root *os.Root, name, from string
 	return nil
 }
 
-// fetch writes a file beside its place and renames it: half a file never has
-// its name.
+// fetch writes to a temporary file in the same directory and then renames it, so that an incomplete
+// file never has the file's name.
 func (c *Copier) fetch(ctx context.Context, root *os.Root, name, from, mode string) error {
 	bits, err := strconv.ParseUint(mode, 8, 32)
 	if err != nil {
@@ -130,8 +130,8 @@ func (c *Copier) fetch(ctx context.Context, root *os.Root, name, from, mode stri
 			return err
 		}
 	}
-	// A name of its own, and short: that of the file may have all of the 255 bytes
-	// that there are. The umask has its say on the mode.
+	// The temporary name is short and independent of the file's name, which may already have the
+	// maximum of 255 bytes. The umask applies to the mode.
 	part := filepath.Join(filepath.Dir(name), ".rockpool-"+rand.Text()[:12])
 	out, err := root.OpenFile(part, os.O_CREATE|os.O_EXCL|os.O_WRONLY, fs.FileMode(bits)&0o777|0o200)
 	if err != nil {
@@ -147,14 +147,14 @@ func (c *Copier) fetch(ctx context.Context, root *os.Root, name, from, mode stri
 	return err
 }
 
-// A rewinder is what a download begins anew in.
+// A rewinder is a destination in which a download can start again.
 type rewinder interface {
 	io.WriteSeeker
 	Truncate(size int64) error
 }
 
-// download copies a file's content. A connection that breaks is taken up again
-// from the beginning; a URL is asked for each time, since it is short-lived.
+// download copies a file's content. If the connection breaks, it starts again from the beginning.
+// It requests a new URL for each attempt, because URLs are short-lived.
 func (c *Copier) download(ctx context.Context, from string, out rewinder) error {
 	return c.persist(ctx, client.Passing, func() error {
 		if _, err := out.Seek(0, io.SeekStart); err != nil {
@@ -168,14 +168,14 @@ func (c *Copier) download(ctx context.Context, from string, out rewinder) error 
 			return err
 		}
 		if now == nil {
-			return &client.Error{Message: from + " isn't there any more"}
+			return &client.Error{Message: from + " no longer exists"}
 		}
 		return c.content(ctx, now, out, c.progress.begin(from, now.Size))
 	})
 }
 
-// content copies a file's bytes. What goes wrong here, such as a full disk, is
-// no error that another connection mends.
+// content copies a file's bytes. An error on this side, such as a full disk, is returned as a
+// *client.Error, so that it isn't retried.
 func (c *Copier) content(ctx context.Context, file *client.DownloadableFile, out, counter io.Writer) error {
 	if file.DownloadUrl == nil {
 		return &client.Error{Message: file.Path + " can't be downloaded"}
@@ -193,21 +193,20 @@ func (c *Copier) content(ctx context.Context, file *client.DownloadableFile, out
 	return err
 }
 
-// A sink remembers that it could not be written to.
+// A sink keeps the error of a failed write.
 type sink struct {
 	io.Writer
 	err error
 }
 
-// Write writes on.
+// Write writes to the underlying writer.
 func (s *sink) Write(p []byte) (int, error) {
 	n, err := s.Writer.Write(p)
 	s.err = err
 	return n, err
 }
 
-// print writes a file to standard output, once: what is out can't be taken
-// back.
+// print writes a file to standard output. It never retries: written bytes can't be taken back.
 func (c *Copier) print(ctx context.Context, file *client.DownloadableFile) error {
 	return c.content(ctx, file, c.Stdout, io.Discard)
 }

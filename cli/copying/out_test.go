@@ -33,8 +33,9 @@ func TestBaseInRunner(t *testing.T) {
 	_ = below.Close()
 }
 
-// TestADownloadWaitsForAServerThatStartsAgain has a server that is away when a tree is listed, and when a file is fetched.
-func TestADownloadWaitsForAServerThatStartsAgain(t *testing.T) {
+// TestDownloadsWaitForARestartingServer has a server that is unavailable when a tree is listed, and
+// when a file is fetched.
+func TestDownloadsWaitForARestartingServer(t *testing.T) {
 	for name, files := range map[string]string{"tree": `[]`, "file": ""} {
 		socket, errs := refusing(t, func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
@@ -64,18 +65,18 @@ func TestADownloadWaitsForAServerThatStartsAgain(t *testing.T) {
 	}
 }
 
-// TestARunnerThatIsGoneEndsADownload at once: no connection broke.
-func TestARunnerThatIsGoneEndsADownload(t *testing.T) {
+// TestAGoneRunnerEndsADownload immediately: no connection broke.
+func TestAGoneRunnerEndsADownload(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"data": {"runner": null}}`) }))
 	defer server.Close()
 	c := &Copier{Client: client.New(server.URL), Runner: "r"}
-	if _, err := c.stat(t.Context(), "x"); err == nil || client.Passing(err) || !strings.Contains(err.Error(), `there is no runner "r"`) {
+	if _, err := c.stat(t.Context(), "x"); err == nil || client.Passing(err) || !strings.Contains(err.Error(), `runner "r" doesn't exist`) {
 		t.Error(err)
 	}
 }
 
-// A disk that is full isn't tried for a minute.
-func TestDownloadEndsWhereItCannotBeWritten(t *testing.T) {
+// TestFailedWritesEndADownload checks that a full disk isn't retried for a minute.
+func TestFailedWritesEndADownload(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "content") }))
 	defer server.Close()
 	c := &Copier{Client: client.New(server.URL), progress: newProgress(io.Discard, true)}

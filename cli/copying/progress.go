@@ -12,22 +12,22 @@ import (
 	"github.com/rockpool/rockpool/cli/output"
 )
 
-// A progress shows on a terminal how far a copy has come.
+// A progress shows the progress of a copy on a terminal.
 type progress struct {
 	out   io.Writer
 	quiet bool
 
-	mu    sync.Mutex // guards what follows
-	turn  int        // counts what began
+	mu    sync.Mutex // guards the fields below
+	turn  int        // number of attempts so far
 	name  string
 	size  int64 // -1: unknown
 	done  int64
 	began time.Time
-	shown time.Time // last
-	open  bool      // a line stands there
+	shown time.Time // when the line was last written
+	open  bool      // a line is on the terminal
 }
 
-// progressEvery is how often the line is written anew.
+// progressEvery is the minimum time between two updates of the line.
 const progressEvery = 200 * time.Millisecond
 
 func newProgress(errs io.Writer, quiet bool) *progress {
@@ -35,9 +35,8 @@ func newProgress(errs io.Writer, quiet bool) *progress {
 	return &progress{out: errs, quiet: quiet || !ok || !term.IsTerminal(int(file.Fd())), began: time.Now(), shown: time.Now()}
 }
 
-// begin names the file that follows, and returns what its bytes are to be
-// written to; one that begins anew is counted anew, and its last attempt not any
-// more.
+// begin starts an attempt to copy a file. It returns the writer that counts the attempt's bytes.
+// Bytes of earlier attempts no longer count.
 func (p *progress) begin(name string, size int64) io.Writer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,13 +45,13 @@ func (p *progress) begin(name string, size int64) io.Writer {
 	return counter{p, p.turn}
 }
 
-// A counter counts the bytes of one turn.
+// A counter counts the bytes of one attempt.
 type counter struct {
 	progress *progress
 	turn     int
 }
 
-// Write counts bytes.
+// Write counts data's bytes; it never fails.
 func (c counter) Write(data []byte) (int, error) {
 	c.progress.mu.Lock()
 	defer c.progress.mu.Unlock()
@@ -62,7 +61,7 @@ func (c counter) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// add counts bytes of small files, of which the last is named.
+// add counts bytes of small files; name is the last of them.
 func (p *progress) add(name string, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,7 +83,7 @@ func (p *progress) count(n int64) {
 	_, _ = fmt.Fprintf(p.out, "\r\x1b[K%s: %s%s, %s/s", output.Plain(p.name), megabytes(p.done), of, rate)
 }
 
-// end removes the line.
+// end removes the line from the terminal.
 func (p *progress) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

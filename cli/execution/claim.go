@@ -16,18 +16,18 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Request asks for a runner.
+// A Request is a request for a runner.
 type Request struct {
 	Environment string
-	Timeout     int           // seconds without use after which it is released
-	Wait        time.Duration // for a runner
-	Key         string        // "": a new one, unless there is a holder
+	Timeout     int           // seconds without use after which the runner is released
+	Wait        time.Duration // how long to wait for a runner
+	Key         string        // idempotency key; "": a new one, unless there is a holder
 	Holder      *string       // nil: none
 	Labels      []client.LabelInput
-	brief       bool // what is claimed goes by itself soon: no error need tell the key
+	brief       bool // the server releases the runner soon anyway: errors don't mention the key
 }
 
-// input returns the request as the API takes it, with a key or a holder.
+// input returns the request for the API. It has a key or a holder, so repeating it is safe.
 func (r *Request) input() client.ClaimRunnerInput {
 	if r.Key == "" && r.Holder == nil {
 		r.Key = uuid.NewString()
@@ -37,19 +37,19 @@ func (r *Request) input() client.ClaimRunnerInput {
 	}
 }
 
-// unknown adds how to claim again to an error after which a runner may be claimed.
+// unknown adds instructions for claiming again to an error that leaves open whether a runner was claimed.
 func (r *Request) unknown(err error) error {
 	if err != nil && client.Passing(err) && !errors.Is(err, connection.ErrNoServer) && !r.brief {
 		again := "--key " + r.Key
 		if r.Holder != nil {
 			again = "the same --holder"
 		}
-		err = fmt.Errorf("%w; whether a runner was claimed isn't known: %s claims the same one", err, again)
+		err = fmt.Errorf("%w; a runner may have been claimed: repeat the command with %s to get it", err, again)
 	}
 	return err
 }
 
-// ClaimLater returns a ticket for a runner: at once, also where a runner is idle.
+// ClaimLater returns a ticket for a runner. It returns immediately, even if a runner is idle.
 func ClaimLater(ctx context.Context, c *client.Client, r Request) (client.Ticket, error) {
 	input := r.input()
 	input.Wait = new(client.ClaimWaitTicket)
@@ -60,8 +60,8 @@ func ClaimLater(ctx context.Context, c *client.Client, r Request) (client.Ticket
 	return out.ClaimRunner.Ticket, nil
 }
 
-// Claim gets a runner's id, and says on errs what it waits for if that takes a while, and whether the
-// request's holder has had the runner before.
+// Claim claims a runner and returns its id. If that takes longer than quietPeriod, it prints to
+// errs what it waits for. It also prints a line if the request's holder already had the runner.
 func Claim(ctx context.Context, errs io.Writer, c *client.Client, r Request) (string, error) {
 	input := r.input()
 	type answer struct {
@@ -77,36 +77,36 @@ func Claim(ctx context.Context, errs io.Writer, c *client.Client, r Request) (st
 	var got answer
 	select {
 	case got = <-claimed:
-	case <-time.After(silence):
+	case <-time.After(quietPeriod):
 		explain(ctx, errs, c, r.Environment)
 		got = <-claimed
 	}
 	if got.resumed {
-		_, _ = fmt.Fprintf(errs, "rockpool: resumed %s, which this holder has had before\n", output.Plain(got.runner))
+		_, _ = fmt.Fprintf(errs, "rockpool: resumed runner %s of this holder\n", output.Plain(got.runner))
 	}
 	return got.runner, got.err
 }
 
-// explain says what a claim waits for.
+// explain prints what a claim waits for.
 func explain(ctx context.Context, errs io.Writer, c *client.Client, environment string) {
-	ctx, cancel := context.WithTimeout(ctx, goodbye)
+	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
 	out, err := client.GetPool(ctx, c, environment)
 	if err != nil {
-		return // the claim's own error says more
+		return // the claim's error says more
 	}
 	pool := out.Environment.Pool
 	why := pool.Reason
 	if why == "" {
-		why = "all are in use"
+		why = "all runners are in use"
 		if pool.Starting > 0 {
-			why = "one is starting"
+			why = "a runner is starting"
 		}
 	}
 	_, _ = fmt.Fprintf(errs, "rockpool: waiting for a runner of %s (%s)\n", output.Plain(environment), output.Plain(why))
 }
 
-// release ends a runner; one that is gone is no error.
+// release releases a runner. A runner that is already gone isn't an error.
 func release(ctx context.Context, c *client.Client, runner string) error {
 	err := client.Release(ctx, c, runner)
 	var gone *client.Error

@@ -17,8 +17,9 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// TestClaimSaysThingsInTurn: what it waits for, then what came of it, though the answer comes while it asks for the first.
-func TestClaimSaysThingsInTurn(t *testing.T) {
+// TestClaimReportsInOrder: first what it waits for, then the result, even if the result arrives
+// while it requests the reason.
+func TestClaimReportsInOrder(t *testing.T) {
 	asked, answered := make(chan struct{}), make(chan struct{})
 	var claims atomic.Value // the address of the claim's connection
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -46,13 +47,13 @@ func TestClaimSaysThingsInTurn(t *testing.T) {
 	if err != nil || runner != "r" {
 		t.Fatal(runner, err)
 	}
-	if want := "rockpool: waiting for a runner of e (one is starting)\nrockpool: resumed r, which this holder has had before\n"; said.String() != want {
+	if want := "rockpool: waiting for a runner of e (a runner is starting)\nrockpool: resumed runner r of this holder\n"; said.String() != want {
 		t.Errorf("it says %q", said.String())
 	}
 }
 
-// TestClaimTellsItsKey breaks every connection.
-func TestClaimTellsItsKey(t *testing.T) {
+// TestLostClaimsNameTheKey breaks every connection.
+func TestLostClaimsNameTheKey(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {

@@ -10,14 +10,13 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// typedAhead is how many pieces are read before the program takes the first.
+// typedAhead is the number of pieces that are buffered while the program doesn't read.
 const typedAhead = 64
 
 const ctrlC = 3
 
-// feed copies standard input to the program until either ends. While the
-// connection is broken, a Ctrl-C on a terminal reaches nobody there, and gives
-// up here: it calls interrupt.
+// feed copies standard input to the program until either ends. While the connection is broken,
+// Ctrl-C on a terminal can't reach the program: feed then calls interrupt instead.
 func (j *Job) feed(ctx context.Context, interrupt func()) {
 	pieces := make(chan []byte, typedAhead)
 	var failed error // read after pieces is closed
@@ -35,7 +34,7 @@ func (j *Job) feed(ctx context.Context, interrupt func()) {
 	switch {
 	case ctx.Err() != nil:
 	case j.Terminal != nil:
-		interrupt() // the terminal is gone, without a SIGHUP
+		interrupt() // the terminal is gone, and no SIGHUP came
 	case errors.Is(failed, io.EOF):
 		j.send(ctx, client.WriteStdinInput{Close: new(true), Offset: &offset})
 	default:
@@ -63,16 +62,15 @@ func (j *Job) read(ctx context.Context, pieces chan<- []byte, interrupt func()) 
 	}
 }
 
-// send hands over a piece of standard input, and repeats it while the program
-// doesn't read or the server can't be reached. It reports false when the
-// program takes no more.
+// send sends a piece of standard input. It retries while the program doesn't read or the server is
+// unreachable. It returns false when the program no longer accepts input.
 func (j *Job) send(ctx context.Context, input client.WriteStdinInput) bool {
 	input.ExecutionId = j.Execution
 	for {
 		_, err := client.WriteStdin(ctx, j.persistent(), input)
 		var refused *client.Error
 		if errors.As(err, &refused) && refused.Extensions.Code == runtime.CodeLimitExceeded {
-			continue // the program doesn't read for now; the offset makes this safe
+			continue // the program doesn't read at the moment; the offset makes retrying safe
 		}
 		return err == nil
 	}

@@ -13,24 +13,24 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// A Follower copies what an execution prints, to its end.
+// A Follower copies the output of an execution until it ends.
 type Follower struct {
 	Out, Err  io.Writer
 	Client    *client.Client
 	Execution string
-	After     *string // the cursor to begin after; nil: the start
-	Raw       bool    // events as they are, one per line, rather than their output
+	After     *string // cursor to start after; nil: from the start
+	Raw       bool    // print events as JSON, one per line, instead of their output
 
-	Tail []byte // the last that it printed on stderr
+	Tail []byte // the end of the execution's standard error, at most tailBytes
 
-	newline string      // what ends a line on a terminal that is raw; "": "\n"
+	newline string      // line end on a raw terminal; "": "\n"
 	lost    atomic.Bool // the connection is broken
 }
 
 // tailBytes bounds Follower.Tail.
 const tailBytes = 8 << 10
 
-// Say tells the user something beside the output.
+// Say prints a message for the user to Err.
 func (f *Follower) Say(format string, args ...any) {
 	newline := f.newline
 	if newline == "" {
@@ -39,11 +39,12 @@ func (f *Follower) Say(format string, args ...any) {
 	_, _ = fmt.Fprintf(f.Err, "rockpool: %s%s", strings.ReplaceAll(output.Lines(fmt.Sprintf(format, args...)), "\n", newline), newline)
 }
 
-// Follow copies the output until the end. A broken connection is taken up again
-// after the last event that arrived whole.
+// Follow copies the output until the execution ends, and returns how it ended. If the connection
+// breaks, it reconnects and continues after the last complete event. It returns an error if it
+// can't reconnect within connection.Patience, if writing fails, or if ctx ends.
 func (f *Follower) Follow(ctx context.Context) (ended client.Ending, err error) {
 	finished := false
-	var local error // what happened here, which no other connection mends
+	var local error // an error on this side: reconnecting doesn't help
 	handle := func(event client.Event) error {
 		f.lost.Store(false)
 		if local = f.write(event); local != nil {
@@ -61,13 +62,13 @@ func (f *Follower) Follow(ctx context.Context) (ended client.Ending, err error) 
 			err := f.Client.Follow(ctx, f.Execution, f.After, handle)
 			switch {
 			case local != nil || finished:
-				return nil // how the connection ended doesn't matter any more
+				return nil // the end of the connection no longer matters
 			case err == nil:
 				return errors.New("the server ended the stream early")
 			case f.After != before:
-				return nil // it moved on: patience begins anew
+				return nil // there was progress: patience restarts
 			case client.Passing(err) && ctx.Err() == nil && !f.lost.Swap(true):
-				f.Say("the connection broke; trying to take it up again for %v, or until Ctrl-C", connection.Patience)
+				f.Say("the connection broke; trying to reconnect for %v (Ctrl-C stops)", connection.Patience)
 			}
 			return err
 		})
@@ -75,7 +76,7 @@ func (f *Follower) Follow(ctx context.Context) (ended client.Ending, err error) 
 		case local != nil:
 			return client.Ending{}, local
 		case err != nil && client.Passing(err):
-			return client.Ending{}, fmt.Errorf("%w; once the server is back, `rockpool exec show %s` says how the program ended", connection.Lost(f.Client, err), f.Execution)
+			return client.Ending{}, fmt.Errorf("%w; when the server is back, `rockpool exec show %s` shows how the program ended", connection.Lost(f.Client, err), f.Execution)
 		case err != nil:
 			return client.Ending{}, err
 		}
@@ -83,7 +84,7 @@ func (f *Follower) Follow(ctx context.Context) (ended client.Ending, err error) 
 	return ended, nil
 }
 
-// write copies output to the stream that it was printed on, byte for byte.
+// write copies output to the same stream, byte for byte.
 func (f *Follower) write(e client.Event) error {
 	var err error
 	switch {

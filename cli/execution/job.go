@@ -1,6 +1,6 @@
-// Package execution runs programs on a server: it claims a runner, starts the program,
-// joins it with this end's input and output, and follows it to its end over
-// connections that break.
+// Package execution runs programs on a server. It claims a runner, starts the program, connects it
+// to the local input and output, and follows it until it ends. It reconnects after broken
+// connections.
 package execution
 
 import (
@@ -18,37 +18,37 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// How long commands wait, and for what.
+// Timeouts.
 const (
-	runnerPatience = 30 * time.Second       // for a runner
-	silence        = 300 * time.Millisecond // before a command says that it waits
-	cancelPatience = 3 * time.Second        // for the end of what was cancelled
-	goodbye        = 5 * time.Second        // for the last calls
-	abandoned      = 60                     // seconds after which the server releases a runner that nobody uses
+	runnerPatience = 30 * time.Second       // of the wait for a runner
+	quietPeriod    = 300 * time.Millisecond // before a command reports that it waits
+	cancelPatience = 3 * time.Second        // of the wait for a cancelled program to end
+	cleanupTimeout = 5 * time.Second        // of the last calls
+	abandoned      = 60                     // seconds without use after which the server releases the runner
 )
 
-// A Job is one program's run on a server, from claim to release. Every call
-// has a key or an offset, so that it is safe to repeat where the connection
-// broke before the answer came.
+// A Job is one run of a program on a server, from claim to release. Every call has an idempotency
+// key or an offset, so it can be repeated safely if the connection breaks before the response. Use
+// a Job once.
 type Job struct {
 	Follower
 	In          io.Reader
-	Environment string // to claim a runner of; "": Runner is there, and stays
+	Environment string // claim a runner of it, and release it; "": use Runner, and keep it
 	Runner      string
 	Files       []client.FileInput
-	Build       []string // to run first; what it prints goes to Err. Empty: nothing
+	Build       []string // command to run first; its output goes to Err. Empty: none
 	Command     []string
-	Directory   string              // to run both in; "": the image's
-	CommandLine string              // to show, where Command has a script of ours; "": it has none
-	Labels      []client.LabelInput // of the claim, or where the runner is there of the execution
+	Directory   string              // working directory of both; "": the image's
+	CommandLine string              // to show instead of Command, if that contains a script of ours
+	Labels      []client.LabelInput // of the claim, or with Runner of the execution
 	TimeLimit   *int
-	Stdin       bool               // the program gets In
-	Terminal    *terminal.Terminal // the user's own; nil: the program gets none
+	Stdin       bool               // pass In to the program
+	Terminal    *terminal.Terminal // the user's terminal; nil: the program gets none
 }
 
-// Run does it all and returns how the program ended, or the build where that failed. Cancelling ctx cancels the
-// program: Run then returns context.Canceled if it doesn't end soon. A runner that
-// was claimed is released in any case.
+// Run runs the job and returns how the program ended, or how the build ended if that failed.
+// Cancelling ctx cancels the program. If the program doesn't end within cancelPatience after that,
+// Run returns context.Canceled. Run always releases a runner that it claimed.
 func (j *Job) Run(ctx context.Context) (ended client.Ending, err error) {
 	if j.Environment != "" {
 		request := Request{Environment: j.Environment, Timeout: abandoned, Wait: runnerPatience, Labels: j.Labels, brief: true}
@@ -85,7 +85,7 @@ func (j *Job) Run(ctx context.Context) (ended client.Ending, err error) {
 	})
 	defer stopCancelling()
 	if j.Stdin || j.Terminal != nil {
-		go j.Terminal.Guard(func() { j.feed(following, interrupt) }) // ends with the program, or with ours: a read can't be interrupted
+		go j.Terminal.Guard(func() { j.feed(following, interrupt) }) // ends with the program, or with this process: a read can't be interrupted
 	}
 	if j.Terminal != nil {
 		go j.Terminal.Guard(func() { j.resize(following) })
@@ -96,7 +96,7 @@ func (j *Job) Run(ctx context.Context) (ended client.Ending, err error) {
 	return ended, nil
 }
 
-// build runs the build in the runner. The program's time limit isn't the build's.
+// build runs the build in the runner. The program's time limit doesn't apply to it.
 func (j *Job) build(ctx context.Context) (client.Ending, error) {
 	of := Job{Follower: Follower{Out: j.Err, Err: j.Err, Client: j.Client}, Runner: j.Runner, Command: j.Build, Directory: j.Directory}
 	ended, err := of.Run(ctx)
@@ -106,7 +106,7 @@ func (j *Job) build(ctx context.Context) (client.Ending, error) {
 
 func failed(ctx context.Context, err error) (client.Ending, error) {
 	if ctx.Err() != nil {
-		err = context.Canceled // what a cancelled call says is no news
+		err = context.Canceled // the error of a cancelled call says nothing new
 	}
 	return client.Ending{}, err
 }
@@ -123,7 +123,7 @@ func (j *Job) upload(ctx context.Context) error {
 	return err
 }
 
-// persistent returns a Sender that repeats operations while the connection is broken.
+// persistent returns a Sender that retries operations while the connection is broken.
 func (j *Job) persistent() client.Sender { return connection.Persistent(j.Client) }
 
 func (j *Job) start(ctx context.Context) (err error) {
@@ -142,11 +142,11 @@ func (j *Job) start(ctx context.Context) (err error) {
 	return err
 }
 
-// Shown returns what the server is to show as the command line; nil: it can make that of the
-// command, or can't take what the user typed.
+// Shown returns the command line that the server should show. nil: the server derives it from the
+// command, or what the user typed isn't valid as a command line.
 func (j *Job) Shown() *string {
 	line := j.CommandLine
-	if line == "" && j.Terminal != nil { // which may put a script before the command
+	if line == "" && j.Terminal != nil { // Describe may put a script before the command
 		line = runtime.Execution{Command: j.Command}.CommandLine()
 	}
 	if line == "" || runtime.ValidateCommandLine(line) != nil {
@@ -155,34 +155,33 @@ func (j *Job) Shown() *string {
 	return &line
 }
 
-// resize gives the program's terminal the size of the user's, whenever that
-// changes.
+// resize keeps the program's terminal at the size of the user's.
 func (j *Job) resize(ctx context.Context) {
 	j.Terminal.Watch(ctx, func(columns, rows int) {
 		input := client.ResizeTerminalInput{ExecutionId: j.Execution, Columns: columns, Rows: rows}
-		_, _ = client.ResizeTerminal(ctx, j.persistent(), input) // it may have ended meanwhile
+		_, _ = client.ResizeTerminal(ctx, j.persistent(), input) // the program may have ended meanwhile
 	})
 }
 
 func (j *Job) cancel() {
-	ctx, end := context.WithTimeout(context.Background(), goodbye)
+	ctx, end := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer end()
-	_ = client.Cancel(ctx, j.Client, j.Execution) // its end, or none, is seen by follow
+	_ = client.Cancel(ctx, j.Client, j.Execution) // Follow sees the result
 }
 
-// release releases the runner. It returns the error with which the job ends, which says what becomes of the runner where the
-// server is lost.
+// release releases the runner. It returns ends, the error of the job. If the server is lost, it
+// adds when the server will release the runner.
 func (j *Job) release(ends error) error {
-	ctx, end := context.WithTimeout(context.Background(), goodbye)
+	ctx, end := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer end()
 	err := release(ctx, j.Client, j.Runner)
 	var lost *connection.LostError
 	switch {
 	case err == nil:
 	case errors.As(ends, &lost):
-		return fmt.Errorf("%w; its runner goes by itself %d s later", ends, abandoned)
+		return fmt.Errorf("%w; the server releases the runner %d s later", ends, abandoned)
 	default:
-		j.Say("the runner could not be released, and goes by itself in %d s: %s", abandoned, connection.Cause(err))
+		j.Say("the runner couldn't be released; the server releases it in %d s: %s", abandoned, connection.Cause(err))
 	}
 	return ends
 }

@@ -19,8 +19,7 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// A fakeServer answers what a job asks, and breaks every connection that it
-// can.
+// A fakeServer serves a job's requests and breaks every connection that it can.
 type fakeServer struct {
 	output []byte // what the program prints
 	exit   int
@@ -114,8 +113,8 @@ func (f *fakeServer) stream(w http.ResponseWriter, r *http.Request) {
 	send(fmt.Sprintf(`{"__typename": "ExecutionFinished", "cursor": "end", "execution": {"outcome": "EXITED", "exitCode": %d}}`, f.exit))
 }
 
-// Every answer and every stream breaks many times; the output is whole all the
-// same, and nothing was done twice under another key.
+// TestJobSurvivesBrokenConnections breaks every response and stream many times. The output is still
+// complete, and nothing was done twice under another key.
 func TestJobSurvivesBrokenConnections(t *testing.T) {
 	output := make([]byte, 20_000)
 	for i := range output {

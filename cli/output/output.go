@@ -1,5 +1,6 @@
-// Package output prints what commands found: tables for people, JSON and YAML for
-// scripts. Nothing that others named or said moves the cursor or reads as something else.
+// Package output prints the results of commands: tables for people, JSON and YAML for scripts.
+// Names and texts from other people can't control the terminal: control characters and invisible
+// characters are replaced or escaped.
 package output
 
 import (
@@ -17,10 +18,10 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// A Format says how a command prints what it found.
+// A Format has the flags that choose the output format of a command.
 type Format struct {
-	Output string `short:"o" enum:"table,json,yaml" default:"table" placeholder:"FORMAT" help:"How to print: as a table for people, or for scripts as json or yaml with the API's names. (${default})"`
-	JSON   bool   `name:"json" help:"The same as --output json."`
+	Output string `short:"o" enum:"table,json,yaml" default:"table" placeholder:"FORMAT" help:"Output format: table for people; json or yaml for scripts, with the API's names. (${default})"`
+	JSON   bool   `name:"json" help:"Same as --output json."`
 }
 
 func (f Format) format() string {
@@ -30,14 +31,14 @@ func (f Format) format() string {
 	return f.Output
 }
 
-// A Table is what people see of a list.
+// A Table is the output for people.
 type Table struct {
 	Head []string
 	Rows [][]string
 }
 
-// List is Print for a list. Of an empty one people see nothing on out, and on errs the line
-// that says what is empty, and how that changes.
+// List is Print for a list. For an empty list in table format, it prints nothing to out and the
+// text empty to errs.
 func (f Format) List(out, errs io.Writer, answered any, t Table, empty string) error {
 	if len(t.Rows) > 0 || f.format() != "table" {
 		return f.Print(out, answered, t)
@@ -46,7 +47,7 @@ func (f Format) List(out, errs io.Writer, answered any, t Table, empty string) e
 	return err
 }
 
-// Print writes what the API answered, for scripts, or else the table.
+// Print writes answered as JSON or YAML, or else the table, as the flags choose.
 func (f Format) Print(out io.Writer, answered any, t Table) error {
 	if f.format() == "table" {
 		return t.write(out)
@@ -59,7 +60,7 @@ func (f Format) Print(out io.Writer, answered any, t Table) error {
 		return err
 	}
 	escaped, controls := Escape(text.Bytes())
-	if f.format() == "yaml" && !controls { // JSON is YAML too, and can tell those without writing them
+	if f.format() == "yaml" && !controls { // JSON is valid YAML, and can escape control characters
 		// Through JSON, so that both have the same names, in the same order.
 		converted, err := yaml.JSONToYAML(escaped)
 		if err != nil {
@@ -72,7 +73,7 @@ func (f Format) Print(out io.Writer, answered any, t Table) error {
 	return err
 }
 
-// JSONLine writes what the API answered as one line of JSON.
+// JSONLine writes answered as one line of JSON.
 func JSONLine(out io.Writer, answered any) error {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -99,19 +100,20 @@ func (t Table) write(out io.Writer) error {
 	return w.Flush()
 }
 
-// Plain leaves nothing in a cell that moves the cursor, reads in another order
-// than it stands, or does worse: names and commands are others' words.
+// Plain replaces control characters and misleading invisible characters with dots. Names and
+// commands come from other people: they must neither control the terminal nor read differently from
+// what they are.
 func Plain(cell string) string {
 	shown := []rune(cell)
 	for i, r := range shown {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || lies(at(shown, i-1), r, at(shown, i+1)) {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || misleads(at(shown, i-1), r, at(shown, i+1)) {
 			shown[i] = '·'
 		}
 	}
 	return string(shown)
 }
 
-// at returns the rune at i; 0 where there is none.
+// at returns the rune at i; 0 if i is out of range.
 func at(runes []rune, i int) rune {
 	if i < 0 || i >= len(runes) {
 		return 0
@@ -128,8 +130,9 @@ func Lines(text string) string {
 	return strings.Join(all, "\n")
 }
 
-// Escape escapes what JSON lets stand but a terminal obeys or shows as
-// something else, and reports whether any character is told in it that moves more than a line or a tab.
+// Escape escapes characters that JSON allows unescaped, but that control a terminal or mislead a
+// reader. controls reports whether the text has control characters, escaped or not. Line ends and
+// tabs don't count.
 func Escape(text []byte) (escaped []byte, controls bool) {
 	for i := 0; i < len(text); i++ {
 		size := 1
@@ -146,7 +149,7 @@ func Escape(text []byte) (escaped []byte, controls bool) {
 			r, size = utf8.DecodeRune(text[i:])
 			before, _ := utf8.DecodeLastRune(text[:i])
 			after, _ := utf8.DecodeRune(text[i+size:])
-			if lies(before, r, after) {
+			if misleads(before, r, after) {
 				for _, unit := range utf16.Encode([]rune{r}) {
 					escaped = fmt.Appendf(escaped, `\u%04x`, unit)
 				}
@@ -163,8 +166,8 @@ func Escape(text []byte) (escaped []byte, controls bool) {
 	return escaped, controls
 }
 
-// isControl reports whether what follows a backslash stands for a control
-// character, a line's end and a tab aside.
+// isControl reports whether the text after a backslash encodes a control character other than a
+// line end or a tab.
 func isControl(escape []byte) bool {
 	if strings.ContainsRune("rbf", rune(escape[0])) {
 		return true
@@ -176,7 +179,7 @@ func isControl(escape []byte) bool {
 	return err == nil && r != '\n' && r != '\t' && (r < ' ' || r >= 0x7f && r < 0xa0)
 }
 
-// Ago tells a moment as its distance from now.
+// Ago formats a time relative to now, for example "5 min ago"; "-" for none.
 func Ago(moment *time.Time) string {
 	if moment == nil || moment.IsZero() {
 		return "-"

@@ -10,7 +10,7 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-func TestTablesMoveNoCursor(t *testing.T) {
+func TestTablesDontControlTheTerminal(t *testing.T) {
 	var out bytes.Buffer
 	evil := Table{Head: []string{"NAME", "X"}, Rows: [][]string{{"a\x1b[2J\nb\t\u009b1m\x7f", "é 🐟"}}}
 	if err := evil.write(&out); err != nil {
@@ -21,8 +21,8 @@ func TestTablesMoveNoCursor(t *testing.T) {
 	}
 }
 
-// What is seen is what is there: no character turns others around, or hides.
-func TestTablesDoNotLie(t *testing.T) {
+// TestTablesHideNothing checks that no character is invisible or changes the direction of others.
+func TestTablesHideNothing(t *testing.T) {
 	for text, want := range map[string]string{
 		"safe\u202etxt.exe":           "safe·txt.exe",
 		"\u2066a\u2069\u200eb\ufeff":  "·a··b·",
@@ -46,7 +46,7 @@ func TestTablesDoNotLie(t *testing.T) {
 	}
 }
 
-func TestOutputForScriptsIsWhatTheAPISaid(t *testing.T) {
+func TestScriptOutputIsTheAPIsResponse(t *testing.T) {
 	said := json.RawMessage(`{"id": "a<b", "big": 9007199254740993, "none": null, "list": [], "text": "yes"}`)
 	for format, want := range map[string]string{
 		"json": "{\n  \"id\": \"a<b\",\n  \"big\": 9007199254740993,\n  \"none\": null,\n  \"list\": [],\n  \"text\": \"yes\"\n}\n",
@@ -79,8 +79,9 @@ func TestAgo(t *testing.T) {
 	}
 }
 
-// What others said is told without being obeyed, and comes back as it was.
-func TestOutputForScriptsMovesNoCursor(t *testing.T) {
+// TestScriptOutputDoesntControlTheTerminal checks that control characters are escaped and decode to
+// the same text.
+func TestScriptOutputDoesntControlTheTerminal(t *testing.T) {
 	const all = "a\x1b[2J\u009b1m\x7f\u0085\r\n\tb\\u é 🐟"
 	for _, of := range [][2]string{{"json", all}, {"yaml", all}, {"yaml", "x\x1b[31m"}, {"yaml", "x\u009b31m"}, {"yaml", "x\x7f"}, {"yaml", "x\ry"}} {
 		format, evil := of[0], of[1]

@@ -11,14 +11,14 @@ import (
 	"golang.org/x/term"
 )
 
-// A Screen is the whole of the user's terminal, for a while. What was there comes back when it is
-// closed. Ctrl-C stays the signal that it is.
+// A Screen is the user's whole terminal in its alternate screen. Close restores the terminal's
+// contents and settings. Ctrl-C still sends SIGINT.
 type Screen struct {
 	terminal *Terminal
 	out      *os.File
 }
 
-// OpenScreen takes the terminal that both standard input and output are; nil: they are none.
+// OpenScreen opens the terminal that both in and out are; it returns nil if they aren't the same terminal.
 func OpenScreen(in io.Reader, out io.Writer) (*Screen, error) {
 	file, ok := in.(*os.File)
 	if !ok || !sameTerminal(file, out) {
@@ -32,7 +32,7 @@ func OpenScreen(in io.Reader, out io.Writer) (*Screen, error) {
 	return s, err
 }
 
-// makeSilent hands each key over at once, and shows none.
+// makeSilent makes the terminal deliver each key immediately and without echo.
 func (t *Terminal) makeSilent() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -54,13 +54,13 @@ func (t *Terminal) makeSilent() error {
 	return nil
 }
 
-// Close gives the terminal back as it was.
+// Close restores the terminal.
 func (s *Screen) Close() {
-	_, _ = s.out.WriteString("\x1b[?25h\x1b[?1049l") // one that is gone needs nothing
+	_, _ = s.out.WriteString("\x1b[?25h\x1b[?1049l") // an error means that the terminal is gone
 	s.terminal.Restore()
 }
 
-// Draw shows lines, as far as they fit.
+// Draw shows lines from the top, cut to the size of the terminal.
 func (s *Screen) Draw(lines []string) error {
 	columns, rows := s.terminal.size()
 	var text strings.Builder
@@ -79,7 +79,8 @@ func (s *Screen) Draw(lines []string) error {
 	return err
 }
 
-// Key returns a key that was pressed before a time; 0: none was.
+// Key returns the next key that is pressed before a time; 0: none, or ctx ended. It returns 'q' if
+// the terminal hung up.
 func (s *Screen) Key(ctx context.Context, until time.Time) byte {
 	fds := []unix.PollFd{{Fd: int32(s.terminal.in.Fd()), Events: unix.POLLIN}}
 	for ctx.Err() == nil {
@@ -87,7 +88,7 @@ func (s *Screen) Key(ctx context.Context, until time.Time) byte {
 		if left <= 0 {
 			return 0
 		}
-		// Signals come to any thread: ctx is looked at again soon.
+		// A signal can interrupt another thread than this one, so check ctx again after 50 ms.
 		n, err := unix.Poll(fds, int(min(left, 50*time.Millisecond)/time.Millisecond)+1)
 		if n <= 0 || err != nil {
 			continue

@@ -14,7 +14,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestScreen: lines are cut to the window, keys come at once, and all is as it was afterwards.
+// TestScreen checks that lines are cut to the window, keys arrive immediately, and Close restores
+// the terminal.
 func TestScreen(t *testing.T) {
 	master, slave, err := pty.Open()
 	if err == nil {

@@ -1,5 +1,5 @@
-// Package terminal is the user's own terminal, which a program in a runner gets for a
-// while. It is always restored.
+// Package terminal controls the user's terminal while a program in a runner uses it, and restores
+// it afterwards.
 package terminal
 
 import (
@@ -18,22 +18,22 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// A Terminal is the user's own. While it is raw every key goes to the program
-// inside, Ctrl-C too; it must be restored before anything else happens to the
-// process.
+// A Terminal is the user's terminal. While it is raw, every key goes to the program in the runner,
+// including Ctrl-C. It must be restored before the process ends. Its methods may be called
+// concurrently.
 type Terminal struct {
 	in   *os.File
 	same bool // standard output and standard error are one terminal
 
 	mu    sync.Mutex  // guards saved
-	saved *term.State // nil: it isn't raw
+	saved *term.State // nil: not raw
 }
 
-// Open returns the terminal that standard input is.
+// Open returns the terminal of standard input. It fails if standard input isn't a terminal.
 func Open(in io.Reader, out, errs io.Writer) (*Terminal, error) {
 	file, ok := in.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return nil, errors.New("--tty needs a terminal as standard input, and this is none; leave --tty out, and give --stdin to feed the program from a pipe or a file")
+		return nil, errors.New("--tty needs a terminal as standard input, and there is none; to pass a pipe or a file to the program, use --stdin instead of --tty")
 	}
 	return &Terminal{in: file, same: sameTerminal(out, errs)}, nil
 }
@@ -51,8 +51,8 @@ func sameTerminal(a, b io.Writer) bool {
 	return devices[0] == devices[1]
 }
 
-// MakeRaw hands every key over. When ctx ends the terminal is restored at once:
-// a second signal ends the process as it is.
+// MakeRaw makes the terminal raw until Restore is called or ctx ends. It restores immediately when
+// ctx ends, because a second signal ends the process without cleanup.
 func (t *Terminal) MakeRaw(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -65,19 +65,18 @@ func (t *Terminal) MakeRaw(ctx context.Context) error {
 	return nil
 }
 
-// Restore makes the terminal what it was. It may be called at any time.
+// Restore restores the terminal's settings. It may be called at any time, and repeatedly.
 func (t *Terminal) Restore() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.saved == nil {
 		return
 	}
-	_ = term.Restore(int(t.in.Fd()), t.saved) // one that is gone needs nothing
+	_ = term.Restore(int(t.in.Fd()), t.saved) // an error means that the terminal is gone
 	t.saved = nil
 }
 
-// Guard runs a goroutine's work; a panic there leaves the terminal restored.
-// There needn't be one.
+// Guard calls work, and restores the terminal if work panics. A nil Terminal only calls work.
 func (t *Terminal) Guard(work func()) {
 	if t != nil {
 		defer func() {
@@ -90,8 +89,8 @@ func (t *Terminal) Guard(work func()) {
 	work()
 }
 
-// size returns columns and rows, within what the API takes. A serial line
-// doesn't know its size.
+// size returns the number of columns and rows, within the limits of the API. Without a known size,
+// as on a serial line, it returns 80×24.
 func (t *Terminal) size() (columns, rows int) {
 	columns, rows, err := term.GetSize(int(t.in.Fd()))
 	if err != nil || columns <= 0 || rows <= 0 {
@@ -100,13 +99,13 @@ func (t *Terminal) size() (columns, rows int) {
 	return min(columns, 4096), min(rows, 4096)
 }
 
-// Watch calls changed with every new size until ctx ends.
+// Watch calls changed with the current size, and again after every change, until ctx ends.
 func (t *Terminal) Watch(ctx context.Context, changed func(columns, rows int)) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGWINCH)
 	defer signal.Stop(signals)
 	for {
-		changed(t.size()) // the first time too: it may have changed since the start was asked for
+		changed(t.size()) // also at first: the size may have changed since the program was started
 		select {
 		case <-signals:
 		case <-ctx.Done():
@@ -115,11 +114,12 @@ func (t *Terminal) Watch(ctx context.Context, changed func(columns, rows int)) {
 	}
 }
 
-// oneTerminal is a script for sh that runs its arguments with standard error on
-// the terminal of standard output, where job control and pagers look for it.
+// oneTerminal is a script for sh that runs its arguments with standard error on the terminal of
+// standard output. Job control and pagers need it there.
 const oneTerminal = `exec "$@" 2>&1`
 
-// Describe asks for a terminal like this one in a startExecution's input.
+// Describe adds a terminal like this one to the input of startExecution. It may put a script before
+// the command.
 func (t *Terminal) Describe(input *client.StartExecutionInput) {
 	columns, rows := t.size()
 	input.Terminal = &client.TerminalInput{Columns: columns, Rows: rows}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onTerminal returns a terminal of 100 columns and 30 rows, and how it is now.
+// onTerminal returns a terminal of 100 columns and 30 rows, and its settings.
 func onTerminal(t *testing.T) (*Terminal, func() unix.Termios) {
 	t.Helper()
 	master, slave, err := pty.Open()
@@ -68,7 +68,7 @@ func TestTerminalIsRestored(t *testing.T) {
 	}
 }
 
-func TestTerminalsAreToldApart(t *testing.T) {
+func TestSameTerminalComparesDevices(t *testing.T) {
 	terminal, _ := onTerminal(t)
 	other, _ := onTerminal(t)
 	if !terminal.same || sameTerminal(terminal.in, other.in) || sameTerminal(terminal.in, &bytes.Buffer{}) {

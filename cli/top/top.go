@@ -1,5 +1,5 @@
-// Package top shows what runs on a server and what it uses, as top(1) does of a machine. It asks the
-// server nothing itself.
+// Package top shows the running executions of a server and their resource use, as top(1) does for a
+// machine. It only computes and formats: the caller reads from the server.
 package top
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// Sorts are what rows can be sorted by, the largest first.
+// sorts has the columns to sort by, the largest value first.
 var sorts = map[string]func(r row) float64{
 	"cpu":       func(r row) float64 { return r.cpu },
 	"memory":    func(r row) float64 { return float64(r.memory) },
@@ -23,14 +23,14 @@ var sorts = map[string]func(r row) float64{
 	"output":    func(r row) float64 { return float64(r.output) },
 }
 
-// A View is what is shown of executions that run, at one time after the other.
+// A View computes tables of running executions. It keeps the previous samples, to compute CPU use in between.
 type View struct {
 	Sort string // cpu, memory, elapsed, processes or output
 
-	before map[string]sample // by execution
+	before map[string]sample // by execution id
 }
 
-// A sample is how much processor time an execution had used, when it had run for a while.
+// A sample is the CPU time that an execution had used after a run time.
 type sample struct {
 	cpu, wall int64 // milliseconds
 	percent   float64
@@ -39,15 +39,15 @@ type sample struct {
 // A row is one execution.
 type row struct {
 	of        client.RunningExecution
-	known     bool    // what follows is
-	cpu       float64 // percent of a processor, since the view before; at first, since its start
+	known     bool    // the server sent the values below
+	cpu       float64 // percent of one CPU, since the previous table; in the first table, since the start
 	memory    int64
 	processes int
 	output    int64
 	elapsed   time.Duration
 }
 
-// Table returns the executions sorted, and the same as rows for people.
+// Table returns the executions sorted by v.Sort, and their table.
 func (v *View) Table(all []client.RunningExecution, now time.Time) ([]client.RunningExecution, output.Table) {
 	rows := v.rows(all, now)
 	slices.SortStableFunc(rows, func(a, b row) int {
@@ -63,7 +63,7 @@ func (v *View) Table(all []client.RunningExecution, now time.Time) ([]client.Run
 	return sorted, t
 }
 
-// Summary says what all have together.
+// Summary returns the number of executions and their total memory.
 func Summary(all []client.RunningExecution, t output.Table) string {
 	var memory int64
 	for _, x := range all {
@@ -96,7 +96,7 @@ func (v *View) rows(all []client.RunningExecution, now time.Time) []row {
 	return rows
 }
 
-// sample returns what an execution uses of a processor since it was seen before.
+// sample returns an execution's CPU use since the previous table.
 func (v *View) sample(id string, u *client.UsageNow) sample {
 	before := v.before[id]
 	s := sample{cpu: u.UserMs + u.SystemMs, wall: u.WallMs, percent: before.percent}
@@ -131,7 +131,7 @@ func (r row) cells() []string {
 	}
 }
 
-// size says bytes in three digits or four.
+// size formats a number of bytes with three or four digits.
 func size(bytes int64) string {
 	value, units := float64(bytes), []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	for len(units) > 1 && value >= 1024 {

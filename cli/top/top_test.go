@@ -21,9 +21,9 @@ func running(id string, wall, cpu, memory int64) client.RunningExecution {
 	}
 }
 
-// TestCPUIsOfTheLastView: the first view shows the average since the start, later ones what was used
-// since the one before.
-func TestCPUIsOfTheLastView(t *testing.T) {
+// TestCPUUseSinceThePreviousTable: the first table shows the average since the start; later ones
+// the use since the previous table.
+func TestCPUUseSinceThePreviousTable(t *testing.T) {
 	v := &View{Sort: "cpu"}
 	at := time.Unix(1010, 0)
 	for i, step := range []struct {
@@ -62,7 +62,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestEverySort: the largest first, whichever column it is, and by id where there is no difference.
+// TestEverySort: every column sorts the largest first; equal rows sort by id.
 func TestEverySort(t *testing.T) {
 	a, b := running("a", 1000, 10, 1), running("b", 2000, 2000, 2)
 	b.UsageNow.Processes, b.UsageNow.OutputBytes = new(3), 3000

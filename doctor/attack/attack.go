@@ -1,12 +1,11 @@
-// Package attack is a corpus of attacks on a server's isolation, as data, and
-// what carries them out: through the API, as any client would, in runners of
-// environments of its own, with a small hostile program that it puts there.
+// Package attack has a corpus of attacks on a server's isolation, as data, and runs them. It uses
+// the API like any client, in runners of its own environments, and uploads a small hostile program,
+// the prober.
 //
-// An attack says what runs inside, what must be seen of it if it was held off,
-// and which defence holds it. What must not have happened outside is looked at
-// after every attack: the server and a neighbour answer, a secret of the
-// machine's was nowhere seen, what lies beside it is as it was, and nothing is
-// left of the runner.
+// An attack says what runs in the runner, which output shows that it was stopped, and which defence
+// stops it. After every attack, the package also checks the outside. The server and a neighbour must
+// respond. No output may contain the machine's secret, and the files around it must be unchanged.
+// Nothing of the runner may remain.
 package attack
 
 import (
@@ -22,136 +21,136 @@ import (
 //go:embed bin
 var embedded embed.FS
 
-// Prober returns the hostile program that was built into this one, and an error
-// that says what to do if it wasn't.
+// Prober returns the embedded hostile program. If this program was built without it, the error says
+// what to do.
 func Prober() ([]byte, error) {
 	data, err := embedded.ReadFile("bin/prober")
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.New(`the prober isn't built in: run "make build"`)
+		return nil, errors.New(`this program was built without the prober: run "make build"`)
 	}
 	return data, err
 }
 
-// A Class is what an attack is after.
+// A Class is the kind of an attack's goal.
 type Class string
 
 // The classes.
 const (
-	Resources Class = "resources" // to take more than there is for one
-	Accounts  Class = "accounts"  // to take what the machine has once for all
-	Processes Class = "processes" // to outlive, fake or hold up its own end
+	Resources Class = "resources" // to exceed the runner's resources
+	Accounts  Class = "accounts"  // to exhaust resources that the kernel counts for the whole machine
+	Processes Class = "processes" // to outlive, fake or delay its own end
 	Escapes   Class = "escapes"   // to reach the machine's files, or the agent
-	Kernel    Class = "kernel"    // to use calls that have been the way into kernels
-	Network   Class = "network"   // to reach somebody
-	Residue   Class = "residue"   // to find what others left
-	Interface Class = "interface" // to have the server do what it shouldn't
+	Kernel    Class = "kernel"    // to use system calls with a history of vulnerabilities
+	Network   Class = "network"   // to reach other machines or runners
+	Residue   Class = "residue"   // to find data of other runners
+	Interface Class = "interface" // to misuse the API or the agent's protocol
 )
 
-// Classes returns all of them, in the order in which they are tried.
+// Classes returns all classes, in the order of the corpus.
 func Classes() []Class {
 	return []Class{Interface, Escapes, Kernel, Network, Residue, Processes, Resources, Accounts}
 }
 
-// A Defence is what holds an attack off. Others may stand behind it.
+// A Defence is the mechanism that stops an attack. Other defences may also stop it.
 type Defence string
 
-// The defences. A test takes each away, and sees an attack succeed, or says why it
-// can't.
+// The defences. A test removes each one and checks that an attack then succeeds, or says why that
+// is impossible.
 const (
-	Filter       Defence = "the filter of system calls"
+	Filter       Defence = "the system call filter"
 	Capabilities Defence = "an empty bounding set"
 	NoPrivileges Defence = "no new privileges"
-	OtherUser    Defence = "commands are another user than the agent"
+	OtherUser    Defence = "commands run as another user than the agent"
 	HiddenAgent  Defence = "the agent can't be read"
 	Descriptors  Defence = "no inherited descriptors"
-	Marked       Defence = "processes are known by a group that they can't leave"
-	Frames       Defence = "frames have a largest size"
+	Marked       Defence = "processes have a group that they can't leave"
+	Frames       Defence = "frames have a maximum size"
 
-	OwnUsers   Defence = "users of its own"
-	OwnNetwork Defence = "a network of its own"
-	OwnIPC     Defence = "shared memory of its own"
-	OwnName    Defence = "a host name of its own"
-	OwnGroups  Defence = "control groups are its own root"
-	OwnClock   Defence = "clocks of its own"
+	OwnUsers   Defence = "its own users"
+	OwnNetwork Defence = "its own network"
+	OwnIPC     Defence = "its own shared memory"
+	OwnName    Defence = "its own host name"
+	OwnGroups  Defence = "its own cgroup root"
+	OwnClock   Defence = "its own clocks"
 	OwnFiles   Defence = "no files of the machine"
 	Masked     Defence = "hidden files of /proc"
 	Mounts     Defence = "mounts without set-user-id programs and devices"
-	UserLimits Defence = "limits of what is charged to a user"
+	UserLimits Defence = "limits per user"
 	Terminals  Defence = "the number of terminals"
-	Watchers   Defence = "the limit of inotify"
+	Watchers   Defence = "the inotify limit"
 	Buffers    Defence = "the limit of network buffers"
-	DiskReads  Defence = "the limit of reads from disks"
+	DiskReads  Defence = "the disk read limit"
 	OpenFiles  Defence = "the limit of open files"
-	Uncounted  Defence = "the agent looks at what no control group counts"
+	Uncounted  Defence = "the agent checks memory that no control group counts"
 	Netlink    Defence = "netlink sockets are counted"
-	Ended      Defence = "what System V has ends with the last command"
+	Ended      Defence = "System V objects are removed after the last command"
 
 	MemoryLimit  Defence = "the memory limit"
 	ProcessLimit Defence = "the process limit"
 	CPULimit     Defence = "the CPU share"
-	Room         Defence = "sizes of file systems"
+	Room         Defence = "the sizes of file systems"
 	OutputLimit  Defence = "the output limit"
 	TimeLimit    Defence = "the time limit"
 	FileLimits   Defence = "limits of open files and file sizes"
 
-	Denied       Defence = "networks that no runner reaches"
-	Machine      Defence = "the machine isn't reached at any address"
-	Runners      Defence = "runners don't reach each other"
-	OwnAddress   Defence = "packets from its own address only"
-	Protocols    Defence = "TCP, UDP and echoes only"
-	Answers      Defence = "exposed ports answer, and begin nothing"
-	Narrowed     Defence = "what the environment allows, and no more"
-	Rebinding    Defence = "names don't lead where no runner goes"
-	Connections  Defence = "the limit of connections"
-	NoNeighbours Defence = "no way to places beside its own"
-	Bandwidth    Defence = "the bandwidth"
+	Denied       Defence = "networks that no runner can reach"
+	Machine      Defence = "no address of the machine is reachable"
+	Runners      Defence = "runners can't reach each other"
+	OwnAddress   Defence = "only packets from its own address"
+	Protocols    Defence = "only TCP, UDP and ICMP echo"
+	Answers      Defence = "exposed ports can't open connections"
+	Narrowed     Defence = "only addresses that the environment allows"
+	Rebinding    Defence = "names don't resolve to denied addresses"
+	Connections  Defence = "the connection limit"
+	NoNeighbours Defence = "no other addresses on its link"
+	Bandwidth    Defence = "the bandwidth limit"
 
-	ZygoteUser Defence = "a loaded interpreter is another user than commands"
-	Checked    Defence = "what starts from a loaded interpreter is checked before it runs"
-	Fallback   Defence = "what can't start from a loaded interpreter is executed"
-	Forked     Defence = "a loaded interpreter forks for each command, with new random state"
+	ZygoteUser Defence = "a loaded interpreter runs as another user than commands"
+	Checked    Defence = "programs from a loaded interpreter are checked before they run"
+	Fallback   Defence = "without a working loaded interpreter, programs start normally"
+	Forked     Defence = "a loaded interpreter forks for each command, with a new random state"
 
-	Inputs Defence = "checks of what the API takes"
-	Layers Defence = "images are unpacked beneath their directory"
+	Inputs Defence = "input checks of the API"
+	Layers Defence = "images are unpacked only inside their directory"
 )
 
 // An Attack is one row of the corpus.
 type Attack struct {
-	Name    string // unique
-	Class   Class
-	Tries   string // what it is about: "to …"
-	Steps   []Step
-	Held    string // a regular expression, which what is seen matches if it was held off
-	Never   string // likewise, which it doesn't match; "": anything
-	GVisor  string // what Held is with gVisor, where something else may be seen; "": the same
-	Apart   bool   // what is seen of each step must differ from that of the others
-	Defence Defence
+	Name     string // unique
+	Class    Class
+	Tries    string // the goal: "to …"
+	Steps    []Step
+	Held     string // regular expression that the output matches if the attack was stopped
+	Never    string // regular expression that it then doesn't match; "": none
+	GVisor   string // Held for gVisor, if it differs; "": it doesn't
+	Distinct bool   // the outputs of all steps must differ
+	Defence  Defence
 
-	// Tiers are those in which the defence is this one and what is seen is this;
-	// nil: all. In others the attack isn't tried, and the report says so.
+	// Tiers are the isolation tiers to which Defence and Held apply; nil: all. In other tiers the
+	// attack is skipped, and the report says so.
 	Tiers []runtime.Isolation
 
-	// Anywhere is for attacks that the agent and the API hold off, whatever makes the
-	// runners: another cluster's, too ([runtime.IsolationCluster]).
+	// Anywhere marks attacks that the agent and the API stop with any cluster, also
+	// [runtime.IsolationCluster].
 	Anywhere bool
 
-	Reach Reach // what its runners have of the network
-	Warm  bool  // its runners have python loaded (warm.go)
+	Reach Reach // network access of its runners
+	Warm  bool  // its runners have Python loaded (warm.go)
 
-	// Bomb is an attack that could harm the machine if a limit didn't hold: it is
-	// tried only after the limits were read back, from a runner that is in them.
+	// Bomb marks attacks that could harm the machine if a limit didn't hold. They run only after
+	// the runner's limits have been read back.
 	Bomb bool
 
-	// Disk is an attack that a machine holds off where it can limit what is read from its
-	// disks. On others it isn't tried.
+	// Disk marks attacks that only a machine with limits on disk reads stops. On other machines
+	// they are skipped.
 	Disk bool
 
-	// Gentle is an attack that leaves nothing in its runner, even if it succeeds:
-	// those are tried in the same one, one after the other.
+	// Gentle marks attacks that leave nothing in their runner, even if they succeed. They share a
+	// runner, one after the other.
 	Gentle bool
 }
 
-// In reports whether an attack is for a tier.
+// In reports whether the attack applies to a tier.
 func (a Attack) In(tier runtime.Isolation) bool {
 	if tier == runtime.IsolationCluster {
 		return a.Anywhere
@@ -159,16 +158,15 @@ func (a Attack) In(tier runtime.Isolation) bool {
 	return a.Tiers == nil || slices.Contains(a.Tiers, tier)
 }
 
-// Harmless reports whether an attack, should it succeed, changes nothing but its
-// runner where that has the machine's own files: it is no root's, and uploads
-// nothing to where that could be.
+// Harmless reports whether the attack changes only its runner, even if it succeeds and the runner has
+// the machine's own files. A harmless attack doesn't run as root and doesn't upload to such files.
 func (a Attack) Harmless() bool {
 	return !slices.ContainsFunc(a.Steps, func(s Step) bool {
 		return s.root || s.kind == images || s.kind == uploads && a.Name != uploadThroughLink
 	})
 }
 
-// heldIn is what is seen in a tier if it was held off.
+// heldIn returns the output pattern of the stopped attack in a tier.
 func (a Attack) heldIn(tier runtime.Isolation) string {
 	if tier == runtime.IsolationGVisor && a.GVisor != "" {
 		return a.GVisor

@@ -16,30 +16,30 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A crew carries out attacks on one server.
+// A crew runs attacks on one server. It isn't safe for concurrent use.
 type crew struct {
 	Place
 	prober       []byte
 	environment  string
 	environments []string         // to delete
-	neighbour    string           // a runner that has nothing to do with any attack
-	gentle       map[Reach]string // those for gentle attacks
+	neighbour    string           // a runner that no attack uses
+	gentle       map[Reach]string // the shared runners of gentle attacks
 }
 
-// room is what runners of the corpus have: little, since it is going to be
-// overstepped.
-func room() *client.ResourcesInput {
+// resourcesInput returns the resources of attacked runners. They are small, because attacks try to
+// exceed them.
+func resourcesInput() *client.ResourcesInput {
 	return &client.ResourcesInput{MemoryMiB: new(64), Processes: new(32), CpuMHz: new(CPUMHz), WorkspaceMiB: new(8)}
 }
 
-// CPUMHz is the share of runners.
+// CPUMHz is the CPU share of attacked runners.
 const CPUMHz = 1000
 
-// mostOutput is what an execution may print.
-const mostOutput = 1 << 20
+// outputLimit is the output limit of an execution, in bytes.
+const outputLimit = 1 << 20
 
-// settle makes the environment and claims the neighbour.
-func (c *crew) settle(ctx context.Context) (version string, err error) {
+// prepare creates the environment and claims the neighbour. It returns the server's version.
+func (c *crew) prepare(ctx context.Context) (version string, err error) {
 	c.environment, c.gentle = "attack-"+strings.ToLower(rand.Text()[:8]), map[Reach]string{}
 	out, err := client.GetVersion(ctx, c.Server)
 	if err != nil {
@@ -50,14 +50,14 @@ func (c *crew) settle(ctx context.Context) (version string, err error) {
 	}
 	c.neighbour, err = c.claim(ctx, c.environment)
 	if err == nil {
-		_ = c.Outside.Limited(c.neighbour) // for each bomb it is asked again, and listened to
+		_ = c.Outside.Limited(c.neighbour) // the error doesn't matter yet: it is checked again before each bomb
 	}
 	return out.Version, err
 }
 
-// put makes an environment.
+// put creates an environment for attacked runners.
 func (c *crew) put(ctx context.Context, input client.PutEnvironmentInput) error {
-	input.Resources, input.Isolation, input.OutputLimit = room(), &c.Tier, new(int64(mostOutput))
+	input.Resources, input.Isolation, input.OutputLimit = resourcesInput(), &c.Tier, new(int64(outputLimit))
 	if c.Image != "" && input.Image == nil {
 		input.Image = &c.Image
 	}
@@ -72,7 +72,7 @@ func (c *crew) put(ctx context.Context, input client.PutEnvironmentInput) error 
 	return client.Put(ctx, c.Server, input)
 }
 
-// overlay sets those fields of an input that it has and that are named.
+// overlay sets the named fields of an input. It ignores names that the input doesn't have.
 func overlay(input any, named map[string]any) error {
 	text, err := json.Marshal(named)
 	if err != nil {
@@ -81,7 +81,7 @@ func overlay(input any, named map[string]any) error {
 	return json.Unmarshal(text, input)
 }
 
-// environmentOf returns the environment of an attack's runners, and makes it the first time.
+// environmentOf returns the environment of an attack's runners. It creates it on first use.
 func (c *crew) environmentOf(ctx context.Context, a Attack) (string, error) {
 	input := client.PutEnvironmentInput{PoolSize: new(1)}
 	switch {
@@ -98,8 +98,8 @@ func (c *crew) environmentOf(ctx context.Context, a Attack) (string, error) {
 	return input.Id, c.put(ctx, input)
 }
 
-// leave deletes what the crew made.
-func (c *crew) leave(ctx context.Context) error {
+// cleanUp deletes the environments that the crew created.
+func (c *crew) cleanUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	var errs []error
@@ -113,12 +113,12 @@ func (c *crew) claim(ctx context.Context, environment string) (string, error) {
 	return client.Claim(ctx, c.Server, client.ClaimRunnerInput{EnvironmentId: environment, WaitFor: new(45)})
 }
 
-// arm puts the prober into a runner.
+// arm uploads the prober to a runner.
 func (c *crew) arm(ctx context.Context, runner string) error {
 	return c.Server.UploadFile(ctx, runner, proberPath, "0755", int64(len(c.prober)), bytes.NewReader(c.prober))
 }
 
-// begin starts a command, and returns its execution.
+// begin starts a command and returns the id of its execution.
 func (c *crew) begin(ctx context.Context, runner string, s Step) (string, error) {
 	input := client.StartExecutionInput{RunnerId: runner, TimeLimit: &s.seconds, Privileged: &s.root}
 	if s.script != "" {
@@ -141,11 +141,11 @@ func (c *crew) begin(ctx context.Context, runner string, s Step) (string, error)
 
 func plain(text string) string { return text }
 
-// mostSeen is how much of what a program prints is read.
+// mostSeen bounds the output that is read, in bytes.
 const mostSeen = 8 << 10
 
-// look returns how an execution is, after so many seconds unless it ends earlier.
-func (c *crew) look(ctx context.Context, execution string, seconds int) (client.Result, error) {
+// result waits for the end of an execution, at most the given seconds, and returns its state and output.
+func (c *crew) result(ctx context.Context, execution string, seconds int) (client.Result, error) {
 	out, err := client.GetResult(ctx, c.Server, execution, seconds, mostSeen)
 	if err != nil {
 		return client.Result{}, err
@@ -153,16 +153,16 @@ func (c *crew) look(ctx context.Context, execution string, seconds int) (client.
 	return out.Execution, nil
 }
 
-// patience is how many seconds an execution may take to end after its time.
+// patience is the number of seconds that an execution may take to end after its time limit.
 const patience = 8
 
-// execute runs a command to its end.
+// execute runs a command to its end and returns its output and outcome.
 func (c *crew) execute(ctx context.Context, runner string, s Step) (string, error) {
 	id, err := c.begin(ctx, runner, s)
 	if err != nil {
 		return refusal(err)
 	}
-	end, err := c.look(ctx, id, s.seconds+patience)
+	end, err := c.result(ctx, id, s.seconds+patience)
 	switch {
 	case err != nil:
 		return "", err
@@ -172,17 +172,16 @@ func (c *crew) execute(ctx context.Context, runner string, s Step) (string, erro
 	return end.String(), nil
 }
 
-// leaveBehind starts a command and returns once it has printed something, or
-// ended.
-func (c *crew) leaveBehind(ctx context.Context, runner string, s Step) (string, error) {
+// start starts a command, and returns when it has printed something or ended.
+func (c *crew) start(ctx context.Context, runner string, s Step) (string, error) {
 	id, err := c.begin(ctx, runner, s)
 	if err != nil {
 		return refusal(err)
 	}
-	tick := time.NewTicker(20 * time.Millisecond) // output can't be waited for otherwise with a query
+	tick := time.NewTicker(20 * time.Millisecond) // a query can't wait for output
 	defer tick.Stop()
 	for {
-		now, err := c.look(ctx, id, 0)
+		now, err := c.result(ctx, id, 0)
 		if err != nil {
 			return "", err
 		}
@@ -197,7 +196,7 @@ func (c *crew) leaveBehind(ctx context.Context, runner string, s Step) (string, 
 	}
 }
 
-// refusal tells what the API refused something with; other errors are ours.
+// refusal turns a refusal by the API into output, and returns other errors.
 func refusal(err error) (string, error) {
 	var refused *client.Error
 	if errors.As(err, &refused) && refused.Extensions.Code != "" && refused.Extensions.Code != runtime.CodeInternal {
@@ -206,7 +205,7 @@ func refusal(err error) (string, error) {
 	return "", err
 }
 
-// upload writes a file.
+// upload uploads a file.
 func (c *crew) upload(ctx context.Context, runner string, s Step) (string, error) {
 	err := c.Server.UploadFile(ctx, runner, c.fill(s.path, plain), "", int64(len(s.text)), strings.NewReader(s.text))
 	if err != nil {
@@ -235,12 +234,12 @@ func (c *crew) read(ctx context.Context, runner string, s Step) (string, error) 
 	defer body.Close()
 	text, err := io.ReadAll(io.LimitReader(body, mostSeen))
 	if err != nil {
-		return "=> broke off", nil //nolint:nilerr // it is what is seen
+		return "=> broke off", nil //nolint:nilerr // a broken download is a valid result
 	}
 	return fmt.Sprintf("%s\n=> %s of %d bytes", text, file.Type, file.Size), nil
 }
 
-// list lists a directory with all below.
+// list lists a directory recursively.
 func (c *crew) list(ctx context.Context, runner string, s Step) (string, error) {
 	out, err := client.GetFiles(ctx, c.Server, runner, new(c.fill(s.path, plain)), new(1000), nil)
 	if err != nil {
@@ -258,7 +257,7 @@ func (c *crew) list(ctx context.Context, runner string, s Step) (string, error) 
 	return fmt.Sprintf("%s=> %d listed", text.String(), len(out.Runner.Files.Nodes)), nil
 }
 
-// find searches a directory's files for a text.
+// find searches the files of a directory for a text.
 func (c *crew) find(ctx context.Context, runner string, s Step) (string, error) {
 	out, err := client.SearchFiles(ctx, c.Server, runner, &s.path, nil, &s.text, new(100))
 	if err != nil {

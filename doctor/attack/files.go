@@ -10,30 +10,30 @@ import (
 	goruntime "runtime"
 )
 
-// uploadThroughLink, should it succeed, writes beside the bait only.
+// uploadThroughLink writes only next to the bait, even if it succeeds.
 const uploadThroughLink = "an upload through a link"
 
-// files are attacks on what goes in and out of a runner by the API.
+// files returns attacks on uploads, downloads, listings, searches and image layers.
 func files() []Attack {
 	all := []Attack{
 		{
-			Name: "a link to the machine", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to have a download follow a link to a file of the machine",
+			Name: "a link to the machine", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to make a download follow a link to a file of the machine",
 			Steps: []Step{shell("ln -s {secret} link; ln -s / root; echo made"), read("link"), read("root{secret}"), read("/proc/1/root{secret}"), read("/proc/self/cwd/link")},
 			Held:  "^made\n=> EXITED 0\n(=> (LINK, not to be downloaded|no file|refused \\w+ .*)\n){4}",
 		},
 		{
-			Name: "a path that goes up", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to download a file of the machine by .. or an absolute path",
+			Name: "a path with ..", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to download a file of the machine with .. or an absolute path",
 			Steps: []Step{read("../../../../../../../..{secret}"), read("{secret}"), read("/workspace/../..{secret}")},
 			Held:  "^(=> (no file|refused \\w+ .*)\n){3}",
 		},
 		{
-			Name: uploadThroughLink, Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to have an upload written where a link leads: beside a file of the machine, or over it",
+			Name: uploadThroughLink, Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to make an upload follow a link to a file or directory of the machine",
 			Steps: []Step{shell("ln -s $(dirname {secret}) out; ln -s {secret} over; echo made"), upload("out/attack", "attacked"), upload("over", "attacked"), shell("ls out/attack 2>/dev/null && echo got; echo tried")},
 			Held:  "^made\n=> EXITED 0\n=> refused \\w+ .*\n=> (uploaded|refused \\w+ .*)\ntried\n=> EXITED 0", Never: "^got",
 		},
 		{
-			// Where the runner's root can be written, it may lead to the runner's own /etc.
-			Name: "a directory that becomes a link, upload", Class: Escapes, Defence: OwnUsers, Tries: "to have an upload go where a link leads that is a directory at the next moment",
+			// With a writable root, the link may lead to the runner's own /etc, which is harmless.
+			Name: "a directory swapped for a link, upload", Class: Escapes, Defence: OwnUsers, Tries: "to make an upload follow a link that a program swaps with a directory",
 			Steps: []Step{
 				shell("mkdir dir; ln -s /etc link"), probe("swap", "dir", "link", "dir", "8000").behind(),
 				upload("dir/attack", "attacked").times(40),
@@ -42,7 +42,7 @@ func files() []Attack {
 			Held: "^tried\n=> EXITED 0", Never: "got",
 		},
 		{
-			Name: "a directory that becomes a link, download", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to have a download read what a link leads to that is a file at the next moment",
+			Name: "a file swapped for a link, download", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to make a download follow a link that a program swaps with a file",
 			Steps: []Step{
 				shell("echo mine >file; ln -s {secret} link"), probe("swap", "file", "link", "file", "8000").behind(),
 				read("file").times(40), read("file"),
@@ -50,7 +50,7 @@ func files() []Attack {
 			Held: "^=> (FILE of \\d+ bytes|LINK, not to be downloaded|no file|broke off|refused \\w+ .*)\n\\z",
 		},
 		{
-			Name: "a directory that becomes a link, listing", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to have a listing or a search go on where a link leads that is a directory at the next moment",
+			Name: "a directory swapped for a link, listing", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to make a listing or search follow a link that a program swaps with a directory",
 			Steps: []Step{
 				shell("mkdir -p dir/below; ln -s / link"), probe("swap", "dir", "link", "dir", "8000").behind(),
 				list("/workspace").times(30), list("/workspace"), find("root:").times(30), find("root:"),
@@ -58,40 +58,41 @@ func files() []Attack {
 			Held: "^=> \\d+ listed\n(.*\n)*=> 0 found\n\\z", Never: "(dir|link)/(etc|usr|proc|tmp)",
 		},
 		{
-			Name: "links in circles", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to have a listing or a search never end",
+			Name: "circular links", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to make a listing or search run forever",
 			Steps: []Step{shell("ln -s . here; ln -s .. up; ln -s loop loop; mkdir -p a/b/c; ln -s /workspace a/b/c/back; echo needle >a/b/c/found; echo made"), list("/workspace"), read("loop"), find("needle")},
 			Held:  "^made\n=> EXITED 0\n(.*\n)*=> ([4-9]|1[0-9]) listed\n=> (LINK, not to be downloaded|no file|refused \\w+ ?.*)\na/b/c/found: needle\n=> 1 found\n",
 		},
 		{
-			Name: "hard links", Class: Escapes, Anywhere: true, Defence: Mounts, Tries: "to have a second name for a file that isn't the runner's",
+			Name: "hard links", Class: Escapes, Anywhere: true, Defence: Mounts, Tries: "to hard-link a file that doesn't belong to the runner",
 			Steps: []Step{shell("for f in /etc/passwd /usr/bin/env /.rockpool/agent /proc/version; do ln $f hard 2>/dev/null && echo got $f; done; echo tried").asRoot()},
 			Held:  "^tried\n=> EXITED 0", Never: "got",
 		},
 		{
-			Name: "a FIFO as a result", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to have a download or a search wait for ever",
+			Name: "a FIFO as a result", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to make a download or search wait forever",
 			Steps: []Step{shell("mkfifo fifo result.txt; echo made"), read("fifo"), read("result.txt"), find("needle"), upload("fifo", "x"), list("/workspace")},
 			Held:  "^made\n=> EXITED 0\n=> OTHER, not to be downloaded\n=> OTHER, not to be downloaded\n=> 0 found\n=> (uploaded|refused \\w+ ?.*)\n",
 		},
 		{
-			Name: "devices and the kernel's files as a result", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to have a download read without end, or write into the kernel",
+			Name: "devices and kernel files as a result", Class: Escapes, Anywhere: true, Defence: OwnFiles, Tries: "to make a download read endlessly, or an upload write to the kernel",
 			Steps: []Step{read("/dev/zero"), read("/dev/ptmx"), read("/proc/kmsg"), upload("/dev/null", "x"), upload("/proc/sys/kernel/core_pattern", "|/attack"), upload("/proc/1/mem", "x")},
 			Held:  "^=> OTHER, not to be downloaded\n=> OTHER, not to be downloaded\n=> (no file|broke off|refused \\w+ .*|.*)\n=> refused \\w+ .*\n=> refused \\w+ .*\n=> refused \\w+ .*\n",
 		},
 		{
-			Name: "terabytes of nothing", Class: Escapes, Anywhere: true, Defence: Inputs, Tries: "to have a download send, or a search read, four terabytes that take no room",
+			Name: "a huge sparse file", Class: Escapes, Anywhere: true, Defence: Inputs, Tries: "to make a download send, or a search read, a sparse file of four terabytes",
 			Steps: []Step{probe("sparse", "/workspace/huge"), read("huge"), list("/workspace"), find("needle")},
-			// gVisor says of a file that it takes what its size is. Its download goes on for as long as
-			// who asked for it reads, in the server's memory a piece at a time.
+			// gVisor reports that a sparse file takes as much disk space as its size. The download
+			// then continues as long as the client reads; the server holds one piece in memory at a
+			// time.
 			Tiers: shared,
 			Held:  "^sparse (done\n=> EXITED 0\n=> refused FILE_ERROR .*|EFBIG\n=> EXITED 0\n.*)\n(.*\n)*=> 0 found\n",
 		},
 		{
-			Name: "names that aren't text", Class: Interface, Anywhere: true, Defence: Inputs, Tries: "to have file names break what reads them",
+			Name: "file names that aren't text", Class: Interface, Anywhere: true, Defence: Inputs, Tries: "to break clients with unusual file names",
 			Steps: []Step{shell("touch \"$(printf 'a\\nb')\" \"$(printf '\\377\\376')\" \"$(printf '\\033[2J')\" ' ' '<script>' '$(id)'; echo made"), list("/workspace")},
 			Held:  "^made\n=> EXITED 0\n(.*\n)*=> [67] listed\n",
 		},
 		{
-			Name: "a deep tree", Class: Interface, Anywhere: true, Defence: Inputs, Tries: "to have a listing or a removal go too deep",
+			Name: "a deep tree", Class: Interface, Anywhere: true, Defence: Inputs, Tries: "to make a listing or removal recurse too deeply",
 			Steps: []Step{shell("mkdir -p $(printf 'd/%.0s' $(seq 300)); echo made 300"), list("/workspace")},
 			Held:  "^made 300\n=> EXITED 0\n(.*\n)*=> (\\d+ listed|refused \\w+ ?.*)\n",
 		},
@@ -100,16 +101,16 @@ func files() []Attack {
 		name, tries string
 		entries     func(dir string) []tar.Header
 	}{
-		{"a layer that goes up", "to have an image's layer written outside of its directory by ..", func(dir string) []tar.Header {
+		{"a layer with ..", "to make an image layer write outside of its directory with ..", func(dir string) []tar.Header {
 			return []tar.Header{{Name: "../../../../../../../../.." + dir + "/attack", Mode: 0o644, Typeflag: tar.TypeReg}, {Name: dir[1:] + "/../../../../../../../../.." + dir + "/attack", Mode: 0o644, Typeflag: tar.TypeReg}}
 		}},
-		{"a layer with a link", "to have an image's layer written through a link that it brought", func(dir string) []tar.Header {
+		{"a layer with a link", "to make an image layer write through its own link", func(dir string) []tar.Header {
 			return []tar.Header{{Name: "out", Linkname: dir, Typeflag: tar.TypeSymlink}, {Name: "out/attack", Mode: 0o644, Typeflag: tar.TypeReg}}
 		}},
-		{"a layer with a relative link", "to have an image's layer written through a link that goes up", func(dir string) []tar.Header {
+		{"a layer with a relative link", "to make an image layer write through a link with ..", func(dir string) []tar.Header {
 			return []tar.Header{{Name: "out", Linkname: "../../../../../../../../../.." + dir, Typeflag: tar.TypeSymlink}, {Name: "out/attack", Mode: 0o644, Typeflag: tar.TypeReg}}
 		}},
-		{"a layer that deletes", "to have an image's layer delete a file of the machine", func(dir string) []tar.Header {
+		{"a layer that deletes", "to make an image layer delete a file of the machine", func(dir string) []tar.Header {
 			return []tar.Header{{Name: "out", Linkname: dir, Typeflag: tar.TypeSymlink}, {Name: "out/.wh.secret", Mode: 0o644, Typeflag: tar.TypeReg}, {Name: "../../../../../../../.." + dir + "/.wh.secret", Mode: 0o644, Typeflag: tar.TypeReg}}
 		}},
 	} {
@@ -120,7 +121,7 @@ func files() []Attack {
 		})
 	}
 	return append(all, Attack{
-		Name: "a layer with a hard link", Class: Escapes, Defence: Layers, Tries: "to have a second name for a file of the machine in an image",
+		Name: "a layer with a hard link", Class: Escapes, Defence: Layers, Tries: "to hard-link a file of the machine into an image",
 		Steps: []Step{image(func(secret string) []byte {
 			return archive(tar.Header{Name: "hard", Linkname: secret, Typeflag: tar.TypeLink}, tar.Header{Name: "hard2", Linkname: "../../../../../../../.." + secret, Typeflag: tar.TypeLink})
 		}), read("/hard"), read("/hard2")},
@@ -128,10 +129,10 @@ func files() []Attack {
 	})
 }
 
-// archive is an image of one layer, as docker save writes one.
+// archive returns an image with one layer, in the format of docker save.
 func archive(entries ...tar.Header) []byte {
 	var layer bytes.Buffer
-	w := tar.NewWriter(&layer) // a buffer takes everything
+	w := tar.NewWriter(&layer) // a buffer never fails
 	for _, e := range entries {
 		_ = w.WriteHeader(&e)
 	}

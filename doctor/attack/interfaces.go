@@ -2,7 +2,7 @@ package attack
 
 import "strings"
 
-// start is an operation that starts a command in the runner; argv is JSON.
+// start returns a GraphQL request that starts a command in the runner; argv is JSON.
 func start(argv, more string) string {
 	return `{"query": "mutation($c: [String!]) { startExecution(input: {runnerId: \"{runner}\", command: $c` + more + `}) { execution { id } } }", "variables": {"c": ` + argv + `}}`
 }
@@ -13,34 +13,34 @@ func interfaces() []Attack {
 		return Attack{Name: name, Class: Interface, Anywhere: true, Gentle: true, Defence: Inputs, Tries: tries, Steps: []Step{post(body), shell("echo lives")}, Held: refused}
 	}
 	return []Attack{
-		bodies("an argument of 1 MB", "to have the server pass on what no kernel takes", start(`["echo", "`+strings.Repeat("x", 1<<20)+`"]`, "")),
-		bodies("a hundred thousand arguments", "to have the server pass on more than fits", start(`["echo"`+strings.Repeat(`, "x"`, 100_000)+`]`, "")),
-		bodies("NUL in an argument", "to have an argument end earlier than it was checked to", start(`["echo", "a\u0000b"]`, "")),
-		bodies("NUL in the program's name", "to start another program than was asked for", start(`["/bin/true\u0000x"]`, "")),
-		bodies("invalid UTF-8", "to send what isn't text", start("[\"echo\", \"\xff\xfe\"]", "")),
+		bodies("an argument of 1 MB", "to make the server start a command that no kernel accepts", start(`["echo", "`+strings.Repeat("x", 1<<20)+`"]`, "")),
+		bodies("a hundred thousand arguments", "to make the server start a command with too many arguments", start(`["echo"`+strings.Repeat(`, "x"`, 100_000)+`]`, "")),
+		bodies("NUL in an argument", "to cut an argument after it was checked", start(`["echo", "a\u0000b"]`, "")),
+		bodies("NUL in the program name", "to start another program than the checked one", start(`["/bin/true\u0000x"]`, "")),
+		bodies("invalid UTF-8", "to send invalid text", start("[\"echo\", \"\xff\xfe\"]", "")),
 		bodies("half a character", "to send a surrogate without its other half", `{"query": "{ version \ud800 }`),
 		bodies("no program", "to start nothing", start(`[""]`, "")),
-		bodies("NUL in a variable", "to have a variable end earlier than it was checked to", start(`["env"]`, `, variables: [{name: \"A\", value: \"a\\u0000b\"}]`)),
-		bodies("a variable's name", "to smuggle a second variable into a name", start(`["env"]`, `, variables: [{name: \"A=B\\nLD_PRELOAD\", value: \"x\"}]`)),
-		bodies("NUL in a path", "to have a path end earlier than it was checked to", `{"query": "{ runner(id: \"{runner}\") { file(path: \"a\\u0000b\") { size } } }"}`),
-		bodies("a directory by a long path", "to have the server pass on a path that no kernel takes", start(`["true"]`, `, workingDirectory: \"`+strings.Repeat("x/", 4000)+`\"`)),
+		bodies("NUL in a variable", "to cut a variable after it was checked", start(`["env"]`, `, variables: [{name: \"A\", value: \"a\\u0000b\"}]`)),
+		bodies("a newline in a variable name", "to smuggle a second variable into a name", start(`["env"]`, `, variables: [{name: \"A=B\\nLD_PRELOAD\", value: \"x\"}]`)),
+		bodies("NUL in a path", "to cut a path after it was checked", `{"query": "{ runner(id: \"{runner}\") { file(path: \"a\\u0000b\") { size } } }"}`),
+		bodies("a long working directory", "to make the server use a path that no kernel accepts", start(`["true"]`, `, workingDirectory: \"`+strings.Repeat("x/", 4000)+`\"`)),
 		{
-			Name: "a negative limit", Class: Interface, Anywhere: true, Defence: Inputs, Tries: "to have a limit wrap around",
+			Name: "a negative limit", Class: Interface, Anywhere: true, Defence: Inputs, Tries: "to make a limit overflow",
 			Steps: []Step{post(start(`["true"]`, `, timeLimit: -1`)), post(start(`["true"]`, `, limits: {outputBytes: 9223372036854775807}`)), shell("echo lives")},
 			Held:  "^=> refused INVALID_INPUT .*\n=> refused INVALID_INPUT .*\nlives\n",
 		},
 		{
-			Name: "a shell's characters in arguments", Class: Interface, Anywhere: true, Defence: Inputs, Tries: "to have an argument be executed",
+			Name: "shell characters in arguments", Class: Interface, Anywhere: true, Defence: Inputs, Tries: "to make a shell execute an argument",
 			Steps: []Step{command("echo", "$(touch /tmp/done)", "`touch /tmp/done`", "; touch /tmp/done", "\ntouch /tmp/done\n"), shell("test -e /tmp/done && echo executed; echo tried")},
 			Held:  "tried\n=> EXITED 0", Never: "^executed",
 		},
 		{
-			Name: "a shell's characters in paths", Class: Interface, Anywhere: true, Defence: Inputs, Tries: "to have a path be executed",
+			Name: "shell characters in paths", Class: Interface, Anywhere: true, Defence: Inputs, Tries: "to make a shell execute a path",
 			Steps: []Step{upload("$(touch /tmp/done);`touch /tmp/done`\n", "x"), list("/workspace"), read("$(touch /tmp/done)"), shell("test -e /tmp/done && echo executed; echo tried")},
 			Held:  "tried\n=> EXITED 0", Never: "^executed",
 		},
 		{
-			Name: "garbage at the agent's socket", Class: Interface, Anywhere: true, Defence: Frames, Tries: "to have the agent take more than it can hold, or fall",
+			Name: "garbage at the agent's socket", Class: Interface, Anywhere: true, Defence: Frames, Tries: "to exhaust the agent's memory or crash it",
 			Steps: []Step{
 				garble(strings.Repeat("\x00\xff\x7fGARBAGE", 4000)),
 				garble("\x00\x00\x00\x00"), garble("\xff\xff\xff\xff\x01"), garble("\x7f\xff\xff\xff\x00" + strings.Repeat("{", 1<<20)),
@@ -50,12 +50,12 @@ func interfaces() []Attack {
 			Held: "^(=> sent\n){6}lives\n=> EXITED 0",
 		},
 		{
-			Name: "words of the protocol in output", Class: Interface, Anywhere: true, Defence: Frames, Tries: "to have output be taken for the agent's words, or break who reads it",
+			Name: "protocol text in output", Class: Interface, Anywhere: true, Defence: Frames, Tries: "to make output look like protocol messages, or break its readers",
 			Steps: []Step{shell(`printf '\377\376\000\033]0;x\007\033[2J{"data":null}\n\nevent: complete\ndata: x\n\n'; echo; echo end`)},
 			Held:  "^end\n=> EXITED 0",
 		},
 		{
-			Name: "another's runner", Class: Interface, Anywhere: true, Defence: Inputs, Tries: "to use paths in place of a runner's id",
+			Name: "paths as ids", Class: Interface, Anywhere: true, Defence: Inputs, Tries: "to use paths as ids of runners and environments",
 			Steps: []Step{
 				post(`{"query": "mutation { startExecution(input: {runnerId: \"../{runner}\", command: [\"true\"]}) { execution { id } } }"}`),
 				post(`{"query": "mutation { startExecution(input: {runnerId: \"/{runner}\", command: [\"true\"]}) { execution { id } } }"}`),

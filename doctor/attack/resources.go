@@ -12,14 +12,14 @@ func resources() []Attack {
 	}
 	inodes := func(name, dir string) Attack {
 		return Attack{
-			Name: name, Class: Resources, Defence: Room, Tries: "to take memory by files without a byte", Bomb: true,
+			Name: name, Class: Resources, Defence: Room, Tries: "to use memory with empty files", Bomb: true,
 			Steps: []Step{probe("files", dir, "20000"), shell("echo lives")},
 			Held:  "^made [1-4]?\\d?\\d?\\d files ENOSPC\n=> EXITED 0\nlives\n=> EXITED 0",
-			Tiers: shared, // gVisor's file systems don't count files: the memory that they take is limited
+			Tiers: shared, // gVisor's file systems don't count files: they limit the files' memory
 		}
 	}
-	// With gVisor the machine ends one of its processes where the limit of memory is
-	// met: that may be its kernel, or what stands for the agent, and so the runner.
+	// With gVisor, the machine ends one of gVisor's processes at the memory limit. If that is its
+	// kernel or the agent's process, the runner is gone.
 	gone := func(held string) string {
 		return held + "|^=> RUNNER_GONE (OUT_OF_MEMORY|AGENT_DIED)\n=> refused RUNNER_GONE"
 	}
@@ -33,71 +33,71 @@ func resources() []Attack {
 	const tooMany = "=> PROCESS_LIMIT.*\nlives\n=> EXITED 0"
 	return []Attack{
 		{
-			Name: "a fork bomb", Class: Resources, Defence: ProcessLimit, Tries: "to take all processes, by one that makes two that make four", Bomb: true,
+			Name: "a fork bomb", Class: Resources, Defence: ProcessLimit, Tries: "to exhaust processes by forking exponentially", Bomb: true,
 			Steps: []Step{shell("bomb() { bomb | bomb & }; bomb; sleep 10"), shell(countOthers)},
 			Held:  "=> PROCESS_LIMIT.*\nleft 0\n=> EXITED 0",
 		},
 		{
-			Name: "many processes", Class: Resources, Defence: ProcessLimit, Tries: "to take all processes, one after the other", Bomb: true,
+			Name: "many processes", Class: Resources, Defence: ProcessLimit, Tries: "to exhaust processes by forking one after the other", Bomb: true,
 			Steps: []Step{probe("fork", "200"), shell("echo lives")}, Held: tooMany, GVisor: gone(tooMany), Never: "made 200",
 		},
 		{
-			Name: "many threads", Class: Resources, Defence: ProcessLimit, Tries: "to take all processes by threads", Bomb: true,
+			Name: "many threads", Class: Resources, Defence: ProcessLimit, Tries: "to exhaust processes with threads", Bomb: true,
 			Steps: []Step{probe("threads", "200"), shell("echo lives")}, Held: tooMany, GVisor: gone(tooMany), Never: "has 200",
 		},
-		memory("much memory", "to take all memory", probe("memory", "192")),
-		memory("memory as root", "as root of the runner, to take all memory", probe("memory", "192").asRoot()),
-		memory("memory of a file without a name", "to take all memory by a file that lies in it", probe("map", "memfd", "192")),
-		memory("memory of System V", "to take all memory by a segment that outlives its process", probe("map", "shm", "192")),
-		full("a full workspace", "to fill the disk, or memory, by the workspace", "/workspace"),
-		full("a full /tmp", "to fill the disk, or memory, by /tmp", "/tmp"),
-		full("a full /dev/shm", "to fill memory by /dev/shm", "/dev/shm"),
+		memory("much memory", "to exhaust memory", probe("memory", "192")),
+		memory("memory as root", "as root of the runner, to exhaust memory", probe("memory", "192").asRoot()),
+		memory("memory of an anonymous file", "to exhaust memory with a file in memory", probe("map", "memfd", "192")),
+		memory("memory of a System V segment", "to exhaust memory with a segment that outlives its process", probe("map", "shm", "192")),
+		full("a full workspace", "to fill the disk or memory through the workspace", "/workspace"),
+		full("a full /tmp", "to fill the disk or memory through /tmp", "/tmp"),
+		full("a full /dev/shm", "to fill memory through /dev/shm", "/dev/shm"),
 		inodes("many files", "/workspace"),
 		inodes("many files in /dev/shm", "/dev/shm"),
 		{
-			Name: "a large file of the API", Class: Resources, Defence: Room, Tries: "to fill the runner by an upload", Bomb: true,
+			Name: "a large upload", Class: Resources, Defence: Room, Tries: "to fill the runner's disk with an upload", Bomb: true,
 			Steps: []Step{upload("large", string(make([]byte, 12<<20))), shell("echo lives")}, Held: "^=> refused STORAGE_FULL .*\nlives\n=> EXITED 0",
 		},
 		{
-			Name: "a flood of output", Class: Resources, Defence: OutputLimit, Tries: "to fill the server's disk by printing", Bomb: true,
+			Name: "a flood of output", Class: Resources, Defence: OutputLimit, Tries: "to fill the server's disk with output", Bomb: true,
 			Steps: []Step{shell("head -c 8000000 /dev/zero"), shell("echo lives")}, Held: "=> OUTPUT_LIMIT.*\nlives\n=> EXITED 0",
 		},
 		{
-			Name: "a flood without an end", Class: Resources, Defence: OutputLimit, Tries: "to fill the server's disk by two that print for ever, one of them deaf", Bomb: true,
+			Name: "an endless flood of output", Class: Resources, Defence: OutputLimit, Tries: "to fill the server's disk with two endless programs, one of which ignores signals", Bomb: true,
 			Steps: []Step{shell("(trap '' TERM PIPE; exec yes) & yes >&2"), shell(countOthers)}, Held: "=> OUTPUT_LIMIT.*\nleft 0\n=> EXITED 0",
 		},
 		{
-			Name: "processor time", Class: Resources, Defence: CPULimit, Tries: "to take all processors", Bomb: true,
+			Name: "CPU time", Class: Resources, Defence: CPULimit, Tries: "to use all CPUs", Bomb: true,
 			Steps: []Step{probe("spin", "2", "1500", "{share}")}, Held: "^had \\d+ % of a processor, within its share\n=> EXITED 0", Tiers: shared,
 		},
 		{
-			Name: "processor time of neighbours", Class: Resources, Defence: CPULimit, Tries: "to have neighbours wait", Bomb: true,
+			Name: "CPU time of other runners", Class: Resources, Defence: CPULimit, Tries: "to starve other runners of CPU time", Bomb: true,
 			Steps: []Step{shell("echo on; for i in 1 2 3 4 5 6 7 8; do while :; do :; done & done; wait").within(3).behind(), shell("echo runs").inOther()},
 			Held:  "^on\n=> \nruns\n=> EXITED 0",
 		},
 		{
-			Name: "an endless program", Class: Resources, Defence: TimeLimit, Tries: "to run for ever",
+			Name: "an endless program", Class: Resources, Defence: TimeLimit, Tries: "to run forever",
 			Steps: []Step{shell("echo on; while :; do sleep 1; done").within(3)}, Held: "^on\n=> TIME_LIMIT",
 		},
 		{
-			Name: "open files", Class: Resources, Defence: FileLimits, Tries: "to take all descriptors",
+			Name: "open files", Class: Resources, Defence: FileLimits, Tries: "to exhaust file descriptors",
 			Steps: []Step{probe("open", "5000").limited(client.LimitsInput{OpenFiles: new(64)})}, Held: "^opened [1-6]?\\d EMFILE\n=> EXITED 0",
 		},
 		{
-			Name: "a large file", Class: Resources, Defence: FileLimits, Tries: "to write a file larger than it may be", Bomb: true,
+			Name: "a large file", Class: Resources, Defence: FileLimits, Tries: "to write a file above the size limit", Bomb: true,
 			Steps: []Step{probe("fill", "/tmp/large", "4").limited(client.LimitsInput{FileSize: new(int64(2 << 20))})}, Held: "^(wrote [0-2] MiB EFBIG\n=> EXITED 0|(.*\n)*=> (SIGNALED SIGXFSZ|EXITED 2))", Never: "wrote 4 MiB",
 		},
 		{
-			Name: "queued signals", Class: Resources, Defence: UserLimits, Tries: "to take all of the kernel's room for signals, which all runners share",
+			Name: "queued signals", Class: Resources, Defence: UserLimits, Tries: "to exhaust the kernel's queue for signals, which all runners share",
 			Steps: []Step{probe("signals", "5000")}, Held: "^queued [1-3]?\\d?\\d EAGAIN\n=> EXITED 0",
 		},
 		{
-			Name: "message queues", Class: Resources, Defence: UserLimits, Tries: "to take kernel memory by message queues",
+			Name: "message queues", Class: Resources, Defence: UserLimits, Tries: "to use kernel memory with message queues",
 			Steps: []Step{calls("mq_open")}, Held: "^mq_open E(MFILE|PERM|NOSYS|ACCES)\n=> EXITED 0",
-			Tiers: shared, // a kernel in user space has queues of its own
+			Tiers: shared, // gVisor's kernel has its own queues
 		},
 		{
-			Name: "locked memory", Class: Resources, Defence: UserLimits, Tries: "to have memory that can't be taken back",
+			Name: "locked memory", Class: Resources, Defence: UserLimits, Tries: "to lock memory that the kernel can't reclaim",
 			Steps: []Step{calls("mlock")}, Held: "^mlock E(NOMEM|PERM|AGAIN)\n=> EXITED 0",
 		},
 	}

@@ -13,74 +13,71 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Outside is who sees the machine around the runners. It is asked by one
-// goroutine.
+// Outside observes the machine around the runners. One goroutine calls it.
 type Outside interface {
-	// Limited reads back the limits of a runner, that it is in them, and those
-	// of a group around all runners. Who calls it before a bomb doesn't throw the
-	// bomb after an error.
+	// Limited reads back the limits of a runner, checks that its processes are in the limited
+	// groups, and reads back the limits around all runners. After an error, a bomb must not run.
 	Limited(runner string) error
-	// Left returns what of a runner that was released is still there.
+	// Left returns what remains of a released runner.
 	Left(runner string) []string
-	// Changed returns what isn't as it was before the first attack.
+	// Changed returns what has changed since before the first attack.
 	Changed() []string
-	// Garble sends bytes to the socket of a runner's agent, until it has had
-	// enough of them.
+	// Garble sends bytes to the socket of a runner's agent. It ends early if the agent closes the connection.
 	Garble(ctx context.Context, runner string, bytes []byte) error
-	// Came reports whether a datagram of this text came to anybody, or a name
-	// ("asked x.example") was asked for.
-	Came(text string) bool
-	// Addresses returns those of a runner with a network.
+	// Received reports whether a datagram with this text arrived anywhere, or ("asked x.example")
+	// whether a name was queried.
+	Received(text string) bool
+	// Addresses returns the addresses of a runner with network access.
 	Addresses(runner string) (v4, v6 string)
 }
 
-// Bait is what attackers look for, and what their programs are told of it.
+// Bait has the targets of attacks, which their programs get as arguments.
 type Bait struct {
-	Secret   string // a text that no runner may ever see
-	Path     string // of the machine's file that holds it; beside it nothing may appear
-	Port     string // of the machine's loopback, which answers
-	Abstract string // a socket of the machine's without a file, which answers
-	Hostname string // the machine's
-	Uptime   string // half of the seconds that the machine runs
-	Reads    string // the most MiB that it can read from a disk in a second, with some to spare; "": any number
-	Share    string // the most that a runner's two threads can have of one processor, in percent
+	Secret   string // a text that no runner may see
+	Path     string // the machine's file with the secret; no other file may appear next to it
+	Port     string // a port on the machine's loopback that accepts connections
+	Abstract string // an abstract socket of the machine that accepts connections
+	Hostname string // the machine's host name
+	Uptime   string // half of the machine's uptime, in seconds
+	Reads    string // maximum MiB per second that a runner can read from a disk, with a margin; "": unlimited
+	Share    string // maximum CPU time of a runner's two threads, in percent of one CPU
 }
 
-// A Place is where attacks are carried out.
+// A Place is the server to attack and its surroundings.
 type Place struct {
 	Server  *client.Client
 	Tier    runtime.Isolation
 	Outside Outside
 	Bait    Bait
 	Images  string // the directory of the server's image files
-	Image   string // of runners; "": the default one
-	Sparing bool   // all attacks are tried in one runner, whose workspace is emptied: for where they take long to make
+	Image   string // image of the runners; "": the default one
+	Sparing bool   // run all attacks in one runner and empty its workspace in between, because creating runners is slow
 
-	// For who wants to see attacks succeed: other limits of runners than the corpus
-	// is made for, and none of executions.
+	// For tests in which attacks must succeed: other limits of runners than the corpus expects, and
+	// no limits of executions.
 	Limits    map[string]any
 	Unlimited bool
-	Networks  map[string]any // of the environments with a network
+	Networks  map[string]any // of the environments with network access
 
-	NoPython  string // why runners can't load python; "": they can
-	NoNetwork string // why attackers aren't given any; "": package world's is around them
+	NoPython  string // why runners can't load Python; "": they can
+	NoNetwork string // why runners get no network access; "": the network of package world is available
 }
 
-// A Result is what came of an attack.
+// A Result is the result of an attack.
 type Result struct {
 	Name    string  `json:"name"`
 	Class   Class   `json:"class"`
 	Tries   string  `json:"tries"`
 	Defence Defence `json:"defence"`
 	Held    bool    `json:"held"`
-	Skipped string  `json:"skipped,omitempty"` // why it wasn't tried
-	Why     string  `json:"why,omitempty"`     // it didn't hold
-	Seen    string  `json:"seen,omitempty"`    // likewise
-	Judged  bool    `json:"judged"`            // it was led to its end
+	Skipped string  `json:"skipped,omitempty"` // why it was skipped
+	Why     string  `json:"why,omitempty"`     // why it counts as not stopped
+	Seen    string  `json:"seen,omitempty"`    // its output, if it wasn't stopped
+	Judged  bool    `json:"judged"`            // it ran to its end
 	Millis  int64   `json:"ms"`
 }
 
-// A Report is what came of all.
+// A Report has the results of all attacks.
 type Report struct {
 	At      time.Time         `json:"at"`
 	Tier    runtime.Isolation `json:"tier"`
@@ -88,92 +85,91 @@ type Report struct {
 	Held    int               `json:"held"`
 	Skipped int               `json:"skipped"`
 	Seconds float64           `json:"seconds"`
-	Version string            `json:"version"` // the server's
+	Version string            `json:"version"` // of the server
 	Results []Result          `json:"results"`
 }
 
-// OK reports whether all that was tried was held off.
+// OK reports whether all attacks that ran were stopped.
 func (r Report) OK() bool { return r.Tried > 0 && r.Held == r.Tried }
 
-// attackWithin is how long one may take, after which it counts as not held.
+// attackWithin is the time limit of an attack. A longer one counts as not stopped.
 const attackWithin = time.Minute
 
-// Run carries out the rows, one after the other, and tells each result. The
-// error says why that could not be led to its end; the report is then of those
-// that were tried. The environments that it
-// makes are removed.
-func Run(ctx context.Context, place Place, rows []Attack, told func(Result)) (report Report, err error) {
+// Run runs the attacks one after the other and calls report with each result. On an error it ends
+// early; the returned Report then has the results so far. Run removes the environments that it
+// creates.
+func Run(ctx context.Context, place Place, rows []Attack, report func(Result)) (all Report, err error) {
 	prober, err := Prober()
 	if err != nil {
 		return Report{}, err
 	}
 	c := &crew{Place: place, prober: prober}
-	report = Report{At: time.Now().UTC().Truncate(time.Second), Tier: place.Tier}
+	all = Report{At: time.Now().UTC().Truncate(time.Second), Tier: place.Tier}
 	began := time.Now()
 	defer func() {
-		report.Seconds = time.Since(began).Seconds()
-		err = errors.Join(err, c.leave(context.WithoutCancel(ctx)))
+		all.Seconds = time.Since(began).Seconds()
+		err = errors.Join(err, c.cleanUp(context.WithoutCancel(ctx)))
 	}()
-	if report.Version, err = c.settle(ctx); err != nil {
-		return report, err
+	if all.Version, err = c.prepare(ctx); err != nil {
+		return all, err
 	}
 	for _, row := range rows {
 		result := c.try(ctx, row)
 		if ctx.Err() != nil {
-			return report, context.Cause(ctx)
+			return all, context.Cause(ctx)
 		}
 		switch {
 		case result.Skipped != "":
-			report.Skipped++
+			all.Skipped++
 		case result.Held:
-			report.Tried++
-			report.Held++
+			all.Tried++
+			all.Held++
 		default:
-			report.Tried++
+			all.Tried++
 		}
-		report.Results = append(report.Results, result)
-		told(result)
+		all.Results = append(all.Results, result)
+		report(result)
 	}
-	return report, nil
+	return all, nil
 }
 
-// try carries out one attack, and judges it.
+// try runs one attack and judges it.
 func (c *crew) try(ctx context.Context, a Attack) Result {
 	result := Result{Name: a.Name, Class: a.Class, Tries: a.Tries, Defence: a.Defence}
 	if !a.In(c.Tier) {
-		result.Skipped = fmt.Sprintf("it is for %v, not for %s", a.Tiers, c.Tier)
+		result.Skipped = fmt.Sprintf("it applies to %v, not to %s", a.Tiers, c.Tier)
 		return result
 	}
 	if a.Reach != Offline && c.NoNetwork != "" {
-		result.Skipped = "it is for runners with network access, which is unavailable here: " + c.NoNetwork
+		result.Skipped = "it needs runners with network access, which is unavailable: " + c.NoNetwork
 		return result
 	}
 	if a.Warm && c.NoPython != "" {
-		result.Skipped = "it is for runners that have python loaded: " + c.NoPython
+		result.Skipped = "it needs runners with Python loaded: " + c.NoPython
 		return result
 	}
 	if a.Disk && c.Bait.Reads == "" {
-		result.Skipped = "this machine can't limit what a runner reads from its disks"
+		result.Skipped = "this machine can't limit disk reads of runners"
 		return result
 	}
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, attackWithin)
 	defer cancel()
 	s := &scene{crew: c, attack: a}
-	err := s.play(ctx)
-	left, gone := s.clear(context.WithoutCancel(ctx))
+	err := s.run(ctx)
+	left, gone := s.cleanUp(context.WithoutCancel(ctx))
 	why := c.judge(a, s)
 	result.Judged = err == nil
 	switch {
 	case err != nil:
-		why = "it could not be led to its end: " + err.Error()
+		why = "it couldn't run to its end: " + err.Error()
 	case gone != nil:
 		why = gone.Error()
 	case len(left) > 0:
-		why = "left of the runner: " + strings.Join(left, ", ")
+		why = "remains of the runner: " + strings.Join(left, ", ")
 	}
 	if why == "" {
-		why = c.around(ctx)
+		why = c.checkOutside(ctx)
 	}
 	result.Held = why == ""
 	if !result.Held {
@@ -183,10 +179,9 @@ func (c *crew) try(ctx context.Context, a Attack) Result {
 	return result
 }
 
-// printable is a text without what a terminal could take for more than text, and
-// no more of it than one wants to read.
+// printable replaces unprintable characters, and shortens a text to its beginning and end.
 func printable(text string) string {
-	const most = 1 << 10 // of the beginning, and of the end
+	const most = 1 << 10 // bytes of the beginning and of the end
 	if len(text) > 2*most {
 		text = text[:most] + "\n[…]\n" + text[len(text)-most:]
 	}
@@ -198,21 +193,21 @@ func printable(text string) string {
 	}, text)
 }
 
-// judge says what is wrong with what was seen; "" if nothing is.
+// judge returns why the attack counts as not stopped; "" if it was stopped.
 func (c *crew) judge(a Attack, s *scene) string {
 	if why := c.succeeded(a, s.seen()); why != "" {
 		return why
 	}
 	switch {
 	case !c.pattern(a.heldIn(c.Tier)).MatchString(s.seen()):
-		return "what was seen isn't what is seen when it is held off"
-	case a.Apart && s.alike:
+		return "the output isn't that of a stopped attack"
+	case a.Distinct && s.alike:
 		return "it succeeded: the same was seen twice"
 	}
 	return ""
 }
 
-// succeeded says by what an attack shows in what was seen; "" if by nothing.
+// succeeded returns how the output shows that the attack succeeded; "" if it doesn't.
 func (c *crew) succeeded(a Attack, seen string) string {
 	switch {
 	case strings.Contains(seen, c.Bait.Secret):
@@ -223,13 +218,13 @@ func (c *crew) succeeded(a Attack, seen string) string {
 	return ""
 }
 
-// pattern compiles what is to be seen. A wrong one is one of ours, and the test
-// of the corpus finds it.
+// pattern compiles a pattern of the corpus. It panics if the pattern is invalid, which a test of
+// the corpus excludes.
 func (c *crew) pattern(text string) *regexp.Regexp {
 	return regexp.MustCompile("(?m)" + c.fill(text, regexp.QuoteMeta))
 }
 
-// fill puts the bait into a text.
+// fill replaces the placeholders of the bait in a text.
 func (c *crew) fill(text string, quote func(string) string) string {
 	return strings.NewReplacer(
 		"{secret}", quote(c.Bait.Path), "{port}", quote(c.Bait.Port), "{abstract}", quote(c.Bait.Abstract),
@@ -237,15 +232,15 @@ func (c *crew) fill(text string, quote func(string) string) string {
 	).Replace(text)
 }
 
-// around looks outside, after an attack.
-func (c *crew) around(ctx context.Context) string {
+// checkOutside returns what an attack changed outside of its runner; "": nothing.
+func (c *crew) checkOutside(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	if changed := c.Outside.Changed(); len(changed) > 0 {
 		return "outside the runner: " + strings.Join(changed, ", ")
 	}
 	if seen, err := c.execute(ctx, c.neighbour, shell("echo undisturbed")); err != nil || !strings.HasPrefix(seen, "undisturbed\n=> EXITED 0") {
-		return fmt.Sprintf("a neighbour doesn't run as it should: %q, %v", seen, err)
+		return fmt.Sprintf("a neighbour doesn't work: %q, %v", seen, err)
 	}
 	return ""
 }

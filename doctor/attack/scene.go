@@ -13,25 +13,24 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A scene is one attack while it is carried out.
+// A scene is one attack while it runs.
 type scene struct {
 	*crew
 	attack  Attack
 	runner  string
 	another string
 	past    []string // released runners
-	steps   []string // what was seen of each
-	alike   bool     // two of them are equal
+	steps   []string // output of each step
+	alike   bool     // two outputs are equal
 }
 
 func (s *scene) seen() string { return strings.Join(s.steps, "\n") + "\n" }
 
-// play does the steps, and writes down what is seen. It returns an error where
-// the attack could not be carried out.
-func (s *scene) play(ctx context.Context) (err error) {
+// run does the steps and records their outputs. It returns an error if the attack couldn't run to its end.
+func (s *scene) run(ctx context.Context) (err error) {
 	if s.stays() && s.gentle[s.attack.Reach] != "" {
 		s.runner = s.gentle[s.attack.Reach]
-	} else if s.runner, err = s.take(ctx); err != nil {
+	} else if s.runner, err = s.newRunner(ctx); err != nil {
 		return err
 	}
 	if s.stays() {
@@ -39,14 +38,14 @@ func (s *scene) play(ctx context.Context) (err error) {
 	}
 	if s.Sparing {
 		empty := shell("find /workspace -mindepth 1 -maxdepth 1 ! -name .prober -exec rm -rf {} +")
-		for _, step := range []Step{empty, empty.asRoot()} { // what was uploaded is root's, who isn't everywhere
+		for _, step := range []Step{empty, empty.asRoot()} { // uploaded files belong to root, but some clusters have no root
 			if _, err := s.execute(ctx, s.runner, step); err != nil {
 				return err
 			}
 		}
 	}
 	if slices.ContainsFunc(s.attack.Steps, func(step Step) bool { return step.other }) {
-		if s.another, err = s.take(ctx); err != nil {
+		if s.another, err = s.newRunner(ctx); err != nil {
 			return err
 		}
 	}
@@ -58,7 +57,7 @@ func (s *scene) play(ctx context.Context) (err error) {
 			}
 			seen = strings.ToValidUTF8(seen, "\ufffd")
 			if n < step.repeat-1 && s.succeeded(s.attack, seen+"\n") != "" {
-				break // it is in what was seen, and judged with it
+				break // judge sees it in the output of this step
 			}
 		}
 		s.alike = s.alike || slices.Contains(s.steps, seen)
@@ -67,14 +66,15 @@ func (s *scene) play(ctx context.Context) (err error) {
 	return nil
 }
 
-// stays reports whether others are tried in the same runner, later.
+// stays reports whether later attacks use the same runner.
 func (s *scene) stays() bool { return s.attack.Gentle || s.Sparing }
 
-// take claims a runner and arms it. Before a bomb its limits are read back.
-func (s *scene) take(ctx context.Context) (string, error) {
+// newRunner claims a runner and uploads the prober if a step needs it. Before a bomb it reads the
+// runner's limits back.
+func (s *scene) newRunner(ctx context.Context) (string, error) {
 	environment, err := s.environmentOf(ctx, s.attack)
 	if err != nil {
-		return "", fmt.Errorf("an environment for it: %w", err)
+		return "", fmt.Errorf("create an environment: %w", err)
 	}
 	runner, err := s.claim(ctx, environment)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *scene) take(ctx context.Context) (string, error) {
 	}
 	if err := s.Outside.Limited(runner); err != nil {
 		if s.attack.Bomb {
-			return runner, fmt.Errorf("not tried, since it could harm the machine: %w", err)
+			return runner, fmt.Errorf("not run, because it could harm the machine: %w", err)
 		}
 	}
 	if s.stays() || slices.ContainsFunc(s.attack.Steps, func(step Step) bool { return strings.Contains(strings.Join(step.command, " ")+step.script, proberPath) }) {
@@ -93,7 +93,7 @@ func (s *scene) take(ctx context.Context) (string, error) {
 	return runner, nil
 }
 
-// do does one step, and returns what is seen of it.
+// do does one step and returns its output.
 func (s *scene) do(ctx context.Context, step Step) (string, error) {
 	runner := s.runner
 	if step.other {
@@ -108,12 +108,12 @@ func (s *scene) do(ctx context.Context, step Step) (string, error) {
 	}
 	switch step.kind {
 	case hears:
-		if s.Outside.Came(step.text) {
+		if s.Outside.Received(step.text) {
 			return "=> it came", nil
 		}
 		return "=> nothing came", nil
 	case starts:
-		return s.leaveBehind(ctx, runner, step)
+		return s.start(ctx, runner, step)
 	case uploads:
 		return s.upload(ctx, runner, step)
 	case reads:
@@ -135,7 +135,7 @@ func (s *scene) do(ctx context.Context, step Step) (string, error) {
 	}
 }
 
-// post sends a body to the API as it is.
+// post sends a body to the API unchanged.
 func (s *scene) post(ctx context.Context, runner string, step Step) (string, error) {
 	if err := s.Server.Post(ctx, []byte(strings.ReplaceAll(step.text, "{runner}", runner)), nil); err != nil {
 		return refusal(err)
@@ -143,19 +143,18 @@ func (s *scene) post(ctx context.Context, runner string, step Step) (string, err
 	return "=> taken", nil
 }
 
-// next has the next one come to a new runner.
+// next releases the runner and claims a new one.
 func (s *scene) next(ctx context.Context) (string, error) {
 	if err := client.Release(ctx, s.Server, s.runner); err != nil {
 		return "", err
 	}
 	s.past = append(s.past, s.runner)
 	var err error
-	s.runner, err = s.take(ctx)
+	s.runner, err = s.newRunner(ctx)
 	return "=> next", err
 }
 
-// image makes an environment from an image, and has the attack go on in a runner
-// of it, if there is one.
+// image creates an environment from an image. If that works, the attack continues in one of its runners.
 func (s *scene) image(ctx context.Context, step Step) (string, error) {
 	name := s.environment + "-image"
 	path := filepath.Join(s.Images, name)
@@ -167,7 +166,7 @@ func (s *scene) image(ctx context.Context, step Step) (string, error) {
 		return refusal(err)
 	}
 	defer func() {
-		// Its runner is used further; leave tries again.
+		// This fails while its runner is in use: cleanUp tries again.
 		_, _ = client.DeleteEnvironment(context.WithoutCancel(ctx), s.Server, client.DeleteEnvironmentInput{Id: name})
 	}()
 	if refused, err := s.unpacked(ctx, name); refused || err != nil {
@@ -185,9 +184,9 @@ func (s *scene) image(ctx context.Context, step Step) (string, error) {
 	return "=> a runner", s.Outside.Limited(runner)
 }
 
-// unpacked waits until an environment's image can be used, or can't.
+// unpacked waits until an environment's image is ready or has failed.
 func (s *scene) unpacked(ctx context.Context, environment string) (refused bool, err error) {
-	tick := time.NewTicker(20 * time.Millisecond) // it can't be waited for otherwise
+	tick := time.NewTicker(20 * time.Millisecond) // a query can't wait for that
 	defer tick.Stop()
 	for {
 		out, err := client.GetPool(ctx, s.Server, environment)
@@ -205,10 +204,10 @@ func (s *scene) unpacked(ctx context.Context, environment string) (refused bool,
 	}
 }
 
-// clear releases the runners, and returns what is left of them.
-func (s *scene) clear(ctx context.Context) (left []string, err error) {
+// cleanUp releases the runners and returns what remains of them.
+func (s *scene) cleanUp(ctx context.Context) (left []string, err error) {
 	if s.stays() && s.another == "" {
-		return nil, nil // it goes with the environment
+		return nil, nil // it is removed with the environment
 	}
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -221,7 +220,7 @@ func (s *scene) clear(ctx context.Context) (left []string, err error) {
 		}
 		s.past = append(s.past, runner)
 	}
-	tick := time.NewTicker(10 * time.Millisecond) // a removal can't be waited for otherwise
+	tick := time.NewTicker(10 * time.Millisecond) // a query can't wait for a removal
 	defer tick.Stop()
 	for {
 		left = nil

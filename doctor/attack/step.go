@@ -2,44 +2,43 @@ package attack
 
 import "github.com/rockpool/rockpool/client"
 
-// A kind is what a step does.
+// A kind is the action of a step.
 type kind int
 
 const (
 	runs    kind = iota // a command in a runner, to its end
-	starts              // a command, until it printed something; it goes on
+	starts              // a command, until it prints something; it keeps running
 	uploads             // a file into a runner
 	reads               // a file out of a runner
-	lists               // a directory of a runner, with all below
-	finds               // a text in the files of a runner's directory, and below
+	lists               // a directory of a runner, recursively
+	finds               // a text in the files of a runner's directory, recursively
 	nexts               // releases the runner and claims another one
-	posts               // a body to the API, as it is
+	posts               // a body to the API, unchanged
 	images              // an environment from an image, and a runner of it
 	garbage             // bytes to the agent's socket
-	hears               // whether a datagram came to anybody
+	hears               // whether a datagram arrived anywhere
 )
 
-// A Step is one thing that an attack does. What came of it is a line or more of
-// what is seen.
+// A Step is one action of an attack. Its result adds lines to the attack's output.
 type Step struct {
 	kind     kind
 	command  []string
 	script   string
 	path     string
 	text     string
-	archive  func(secret string) []byte // of an image
+	archive  func(secret string) []byte // returns an image
 	root     bool
-	other    bool // in another runner, which is there at the same time
+	other    bool // in another runner that exists at the same time
 	terminal bool
 	limits   *client.LimitsInput
-	seconds  int // its time limit
+	seconds  int // time limit
 	repeat   int
 }
 
-// proberPath is where the prober is in each runner.
+// proberPath is the prober's path in each runner.
 const proberPath = "/workspace/.prober"
 
-// defaultSeconds is how long a command may run that should end by itself.
+// defaultSeconds is the time limit of commands that should end on their own.
 const defaultSeconds = 20
 
 func shell(script string) Step { return Step{kind: runs, script: script, seconds: defaultSeconds} }
@@ -48,7 +47,7 @@ func probe(args ...string) Step { return command(append([]string{proberPath}, ar
 
 func command(argv ...string) Step { return Step{kind: runs, command: argv, seconds: defaultSeconds} }
 
-// calls has the prober make calls.
+// calls returns a step in which the prober makes system calls.
 func calls(names ...string) Step { return probe(append([]string{"call"}, names...)...) }
 
 func upload(path, text string) Step { return Step{kind: uploads, path: path, text: text} }
@@ -70,19 +69,19 @@ func heard(text string) Step { return Step{kind: hears, text: text} }
 
 func garble(text string) Step { return Step{kind: garbage, text: text} }
 
-// asRoot has a command be root of the runner.
+// asRoot makes a command run as root of the runner.
 func (s Step) asRoot() Step {
 	s.root = true
 	return s
 }
 
-// inOther has a step be in another runner.
+// inOther makes a step run in another runner.
 func (s Step) inOther() Step {
 	s.other = true
 	return s
 }
 
-// behind leaves a command running.
+// behind leaves a command running in the background.
 func (s Step) behind() Step {
 	s.kind = starts
 	return s
@@ -103,7 +102,7 @@ func (s Step) within(seconds int) Step {
 	return s
 }
 
-// times does it so often, or until it succeeds, and sees the last.
+// times repeats a step up to n times, or until the attack succeeds. Only the last output counts.
 func (s Step) times(n int) Step {
 	s.repeat = n
 	return s

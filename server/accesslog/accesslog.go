@@ -1,7 +1,7 @@
-// Package accesslog writes a line of JSON for each request that was served. A line has nothing
-// that a client keeps secret: no query of an address, no header but the user agent, no body. Of a
-// GraphQL operation it has the type and the name, but no variables. It is ASCII: what else a client
-// sends is escaped, so that a terminal that shows the line obeys nothing.
+// Package accesslog writes a line of JSON for each served request. A line has no secrets of
+// clients: no query string, no header except the user agent, no body. For a GraphQL operation it
+// has type and name, but no variables. Lines are ASCII: other characters are escaped, so that a log
+// can't control the terminal that shows it.
 package accesslog
 
 import (
@@ -17,28 +17,28 @@ import (
 	"unicode/utf8"
 )
 
-// A line is what is logged of a request. For a WebSocket it is written at its end: status 101,
-// and the bytes before it was one.
+// A line is the log line of a request. For a WebSocket it is written at its end, with status 101
+// and the bytes before the upgrade.
 type line struct {
-	Time       time.Time   `json:"time"` // when it began
+	Time       time.Time   `json:"time"` // start of the request
 	Client     netip.Addr  `json:"client"`
 	Method     string      `json:"method"`
 	Path       string      `json:"path"`
-	Operations []operation `json:"operations,omitempty"` // the first maxOperations different ones; more than one only of a WebSocket
+	Operations []operation `json:"operations,omitempty"` // the first maxOperations different ones; only a WebSocket has several
 	Protocol   string      `json:"protocol"`
 	Status     int         `json:"status"`
-	Bytes      int64       `json:"bytes"` // of the answer's body
+	Bytes      int64       `json:"bytes"` // of the response body
 	Millis     float64     `json:"ms"`
 	Agent      string      `json:"userAgent,omitempty"`
 }
 
-// An operation is one of GraphQL.
+// An operation is a GraphQL operation.
 type operation struct {
 	Type string `json:"type"` // query, mutation or subscription
 	Name string `json:"name,omitempty"`
 }
 
-// Of longer texts the beginning is logged.
+// Longer texts are cut.
 const (
 	maxMethod     = 32
 	maxPath       = 1 << 10
@@ -47,18 +47,18 @@ const (
 	maxOperations = 16
 )
 
-// Handler serves requests with next, and logs each at its end. Client returns where one comes
-// from. A nil Log logs nothing.
+// Handler returns a handler that serves requests with next and logs each one at its end. client
+// returns a request's client address. A nil Log logs nothing.
 func (l *Log) Handler(client func(r *http.Request) netip.Addr, next http.Handler) http.Handler {
 	if l == nil {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		// next may change them.
+		// next may change these values.
 		method, path, agent, from := r.Method, r.URL.EscapedPath(), r.UserAgent(), client(r)
 		counted, carried := &writer{ResponseWriter: w}, &operations{}
-		defer func() { // also where next panics to cut the answer off
+		defer func() { // also if next panics to abort the response
 			status := counted.status
 			if status == 0 {
 				status = http.StatusOK
@@ -67,7 +67,7 @@ func (l *Log) Handler(client func(r *http.Request) netip.Addr, next http.Handler
 				Time: began.UTC(), Client: from, Method: first(method, maxMethod), Path: first(path, maxPath), Operations: carried.list(), Protocol: r.Proto,
 				Status: status, Bytes: counted.bytes, Millis: float64(time.Since(began).Microseconds()) / 1e3, Agent: first(agent, maxAgent),
 			})
-			if err == nil { // there is nothing in it that can fail
+			if err == nil { // can't fail: a line has only simple values
 				l.add(ascii(text))
 			}
 		}()
@@ -75,15 +75,15 @@ func (l *Log) Handler(client func(r *http.Request) netip.Addr, next http.Handler
 	})
 }
 
-// Operation adds a GraphQL operation to the line of the request that carries it, to whose context ctx belongs. Without
-// a Log it does nothing.
+// Operation adds a GraphQL operation to the log line of its request. ctx must be derived from the
+// request's context. Without a Log it does nothing.
 func Operation(ctx context.Context, kind, name string) {
 	if of, ok := ctx.Value(operationsKey{}).(*operations); ok {
 		of.add(operation{kind, first(name, maxName)})
 	}
 }
 
-// operations are those of one request.
+// operations has the GraphQL operations of one request.
 type operations struct {
 	mu  sync.Mutex // guards all
 	all []operation
@@ -105,7 +105,7 @@ func (o *operations) list() []operation {
 	return o.all
 }
 
-// ascii escapes in JSON what isn't ASCII, and DEL. JSON has both in strings only.
+// ascii escapes non-ASCII characters and DEL in JSON, where both occur only in strings.
 func ascii(text []byte) []byte {
 	plain := func(c byte) bool { return c < 0x7f }
 	if !slices.ContainsFunc(text, func(c byte) bool { return !plain(c) }) {
@@ -128,14 +128,14 @@ func ascii(text []byte) []byte {
 
 func first(text string, most int) string { return text[:min(len(text), most)] }
 
-// A writer counts an answer. What else it can do http.ResponseController finds by Unwrap.
+// A writer records the status and size of a response.
 type writer struct {
 	http.ResponseWriter
 	status int // 0: none yet
 	bytes  int64
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the underlying writer, for http.ResponseController.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.

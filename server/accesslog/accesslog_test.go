@@ -22,7 +22,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// running returns a log in a file that is written until the test ends.
+// running returns a log in a file, and writes it until the test ends.
 func running(t *testing.T) (l *Log, path string, end func()) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "access.log")
@@ -67,7 +67,7 @@ func read(t *testing.T, path string) (lines []line) {
 
 func from(*http.Request) netip.Addr { return netip.MustParseAddr("192.0.2.7") }
 
-func TestALineSaysWhatWasServedWithoutSecrets(t *testing.T) {
+func TestLinesHaveNoSecrets(t *testing.T) {
 	l, path, end := running(t)
 	server := httptest.NewServer(l.Handler(from, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -139,7 +139,7 @@ func TestALineSaysWhatWasServedWithoutSecrets(t *testing.T) {
 	}
 }
 
-// What a client sends is in its line, but a terminal obeys nothing of it, and it makes no other line.
+// TestLinesCannotBeForged: a client's text can neither control a terminal nor start another line.
 func TestLinesCannotBeForged(t *testing.T) {
 	l, path, end := running(t)
 	const evil = "<script>\u202etxt\u009b2J\x7f\u2028é\U000e0041\\u001b\n{\x1b[2J"
@@ -164,7 +164,7 @@ func TestLinesCannotBeForged(t *testing.T) {
 	}
 }
 
-func TestARenamedFileIsFollowedByANewOne(t *testing.T) {
+func TestARenamedFileIsReplacedByANewOne(t *testing.T) {
 	l, path, end := running(t)
 	served := l.Handler(from, http.NotFoundHandler())
 	serve := func(path string) {
@@ -189,8 +189,8 @@ func TestARenamedFileIsFollowedByANewOne(t *testing.T) {
 	}
 }
 
-// TestASlowDiskHoldsUpNoRequest: nothing is written, and a bounded number of lines wait.
-func TestASlowDiskHoldsUpNoRequest(t *testing.T) {
+// TestASlowDiskBlocksNoRequest: requests don't wait for writes, and the number of queued lines is bounded.
+func TestASlowDiskBlocksNoRequest(t *testing.T) {
 	l := Stdout(zap.NewNop()) // never run
 	for range 2 * maxWaiting / 100 {
 		l.add(bytes.Repeat([]byte("x"), 100))
@@ -200,7 +200,7 @@ func TestASlowDiskHoldsUpNoRequest(t *testing.T) {
 	}
 }
 
-// TestTheLastLinesAreWritten at the end of a server.
+// TestTheLastLinesAreWritten when a server stops.
 func TestTheLastLinesAreWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "access.log")
 	l, err := Open(path, zap.NewNop())
@@ -240,8 +240,8 @@ func BenchmarkHandler(b *testing.B) {
 	l.Close()
 }
 
-// A stream that nobody reads delays neither Close nor new lines.
-func TestAStreamThatNobodyReads(t *testing.T) {
+// TestAnUnreadStreamDelaysNeitherCloseNorLines checks a log on a stream that nobody reads.
+func TestAnUnreadStreamDelaysNeitherCloseNorLines(t *testing.T) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -12,27 +12,27 @@ import (
 	"github.com/rockpool/rockpool/runtime/linefile"
 )
 
-// A Log takes lines at once, and writes them by Run. Lines that wait for a slow disk are
-// bounded: further ones are lost, which is logged.
+// A Log queues lines without blocking, and Run writes them. The queue is bounded: if the disk is
+// too slow, further lines are lost, which is logged.
 type Log struct {
 	logger *zap.Logger
-	wake   chan struct{} // of capacity 1
-	began  atomic.Bool   // Run was called
+	wake   chan struct{} // capacity 1
+	began  atomic.Bool   // whether Run was called
 
-	// For Run alone.
+	// Only for Run.
 	to      *linefile.File
-	failing bool // the last write failed, which was logged
+	failing bool // the last write failed and was logged
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	waiting []byte
 	lost    int
 }
 
-// maxWaiting is how many bytes of lines wait.
+// maxWaiting bounds the queued lines, in bytes.
 const maxWaiting = 1 << 20
 
-// Open returns a Log that appends to the file at path, which it makes if there is none. When that was renamed or
-// removed, the next lines go to a new one.
+// Open returns a Log that appends to the file at path. It creates the file if it doesn't exist.
+// After the file was renamed or removed, the next lines go to a new one.
 func Open(path string, logger *zap.Logger) (*Log, error) {
 	to, err := linefile.Open(path, 0o640)
 	if err != nil {
@@ -48,14 +48,14 @@ func newLog(to *linefile.File, logger *zap.Logger) *Log {
 	return &Log{to: to, logger: logger, wake: make(chan struct{}, 1)}
 }
 
-// Close closes the file if Run was never called. Run closes it at its end.
+// Close closes the file if Run was never called; otherwise Run closes it. A nil Log does nothing.
 func (l *Log) Close() {
 	if l != nil && !l.began.Load() {
 		l.to.Close()
 	}
 }
 
-// add adds a line.
+// add queues a line.
 func (l *Log) add(text []byte) {
 	l.mu.Lock()
 	if len(l.waiting)+len(text) < maxWaiting {
@@ -70,8 +70,8 @@ func (l *Log) add(text []byte) {
 	}
 }
 
-// Run writes lines until ctx ends, and then those that are there. A stream that nobody reads can
-// hold it up for ever.
+// Run writes lines until ctx ends, and then the remaining ones. If nothing reads stdout, it can
+// block forever.
 func (l *Log) Run(ctx context.Context) {
 	l.began.Store(true)
 	defer l.to.Close()
@@ -87,8 +87,7 @@ func (l *Log) Run(ctx context.Context) {
 	}
 }
 
-// write writes what waits, and returns the buffer that it was in. Spare takes what comes
-// meanwhile.
+// write writes the queued lines and returns their buffer for reuse. Meanwhile, spare collects new lines.
 func (l *Log) write(spare []byte) []byte {
 	l.mu.Lock()
 	lines, lost := l.waiting, l.lost
@@ -99,13 +98,13 @@ func (l *Log) write(spare []byte) []byte {
 	}
 	_, err := l.to.Write(lines)
 	if lost > 0 {
-		l.logger.Warn("lines of the access log were lost, because it can't be written fast enough", zap.Int("lines", lost))
+		l.logger.Warn("access log lines were lost, because writing is too slow", zap.Int("lines", lost))
 	}
 	if err != nil && !l.failing {
 		l.logger.Error("the access log can't be written; lines are lost", zap.Error(err))
 	}
 	l.failing = err != nil
-	if cap(lines) > maxWaiting/8 { // one burst isn't kept for ever
+	if cap(lines) > maxWaiting/8 { // don't keep a large buffer after a burst
 		return nil
 	}
 	return lines

@@ -24,7 +24,7 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-// answering has a listener's connections answered with a word, the client's address, and what comes.
+// answering responds to a listener's connections with a word, the client's address, and the received bytes.
 func answering(t *testing.T, l net.Listener, word string) {
 	t.Helper()
 	done := make(chan struct{})
@@ -50,7 +50,8 @@ func answering(t *testing.T, l net.Listener, word string) {
 	})
 }
 
-// ask connects, sends text and its end, and returns who answered, for whom, and what came back.
+// ask connects, sends text and its end, and returns which server responded, whether it saw the client's
+// address, and the response.
 func ask(t *testing.T, address, text string) (word string, mine bool, back string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -74,16 +75,16 @@ func ask(t *testing.T, address, text string) (word string, mine bool, back strin
 	return word, whose == conn.LocalAddr().String(), string(rest)
 }
 
-// TestConnectionsReachTheLeader: each byte of both ways comes through, and the leader sees the client's
-// address. Where there is no leader, or it can't be reached, the server answers itself.
+// TestConnectionsReachTheLeader: every byte arrives in both directions, and the leader sees the
+// client's address. Without a reachable leader, the server responds itself.
 func TestConnectionsReachTheLeader(t *testing.T) {
 	const secret = "between-servers"
 	at := listen(t)
-	answering(t, Take(at, secret, nil), "leader")
+	answering(t, Receive(at, secret, nil), "leader")
 	var leader atomic.Pointer[Leader]
 	leader.Store(&Leader{})
 	front := listen(t)
-	answering(t, Pass(front, 100, func() Leader { return *leader.Load() }), "follower")
+	answering(t, Forward(front, 100, func() Leader { return *leader.Load() }), "follower")
 	address := front.Addr().String()
 
 	long := strings.Repeat("0123456789abcdef", 1<<16)
@@ -106,13 +107,12 @@ func TestConnectionsReachTheLeader(t *testing.T) {
 	}
 }
 
-// TestConnectionsWithoutALeaderEndWhenThereIsOne: a WebSocket to a server that can't serve would stay there
-// for good.
-func TestConnectionsWithoutALeaderEndWhenThereIsOne(t *testing.T) {
+// TestKeptConnectionsEndWhenThereIsALeader: otherwise a WebSocket would stay on a server that can't serve it.
+func TestKeptConnectionsEndWhenThereIsALeader(t *testing.T) {
 	var leader atomic.Pointer[Leader]
 	leader.Store(&Leader{})
 	front := listen(t)
-	answering(t, Pass(front, 100, func() Leader { return *leader.Load() }), "follower")
+	answering(t, Forward(front, 100, func() Leader { return *leader.Load() }), "follower")
 	conn, err := net.Dial("tcp", front.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -133,10 +133,10 @@ func TestConnectionsWithoutALeaderEndWhenThereIsOne(t *testing.T) {
 	}
 }
 
-// TestOnlyServersPassConnectionsOn: a connection that doesn't begin with the right greeting is cut off.
-func TestOnlyServersPassConnectionsOn(t *testing.T) {
+// TestOnlyServersForwardConnections: a connection without the right greeting is closed.
+func TestOnlyServersForwardConnections(t *testing.T) {
 	at := listen(t)
-	answering(t, Take(at, "between-servers", func() string { return "" }), "leader")
+	answering(t, Receive(at, "between-servers", func() string { return "" }), "leader")
 	for _, says := range []string{
 		"GET / HTTP/1.1\r\n\r\n", "\n", greeting + "\n", greeting + " between-servers nowhere\n",
 		greeting + " x 127.0.0.1:1\n", strings.Repeat("x", 2*maxGreeting),
@@ -154,7 +154,7 @@ func TestOnlyServersPassConnectionsOn(t *testing.T) {
 	}
 }
 
-// recording is a listener that keeps what it accepts.
+// A recording is a listener that keeps its accepted connections.
 type recording struct {
 	net.Listener
 	accepted chan net.Conn
@@ -168,15 +168,15 @@ func (r recording) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// TestTheEndOfALeaderIsSeen: a process that is gone refuses connections. One that cuts a vigil's connection, or takes
-// no connections of clients any more, runs on.
-func TestTheEndOfALeaderIsSeen(t *testing.T) {
+// TestAwaitEndDetectsTheEnd: connections to an ended process are refused. A process that closes the
+// watching connection, or no longer accepts clients, is still running.
+func TestAwaitEndDetectsTheEnd(t *testing.T) {
 	at := recording{listen(t), make(chan net.Conn, 100)}
 	leader := Leader{at.Addr().String(), "between-servers"}
 	tells := make(chan string, 2)
 	tells <- "" // not yet
 	tells <- "the lock"
-	taking := Take(at, leader.Secret, func() string {
+	taking := Receive(at, leader.Secret, func() string {
 		select {
 		case told := <-tells:
 			return told
@@ -186,7 +186,7 @@ func TestTheEndOfALeaderIsSeen(t *testing.T) {
 	})
 	seen := make(chan string, 1)
 	go func() {
-		said, err := Vigil(t.Context(), leader)
+		said, err := AwaitEnd(t.Context(), leader)
 		if err == nil {
 			seen <- said
 		}
@@ -207,15 +207,15 @@ func TestTheEndOfALeaderIsSeen(t *testing.T) {
 	}
 }
 
-// TestEndsReachTheOtherSide: where the leader ends a connection, a client that doesn't notice is cut off; where a
-// client has said all, it still gets the rest.
+// TestEndsReachTheOtherSide: when the leader ends a connection, the client's is closed, too. When a
+// client ends its direction, it still gets the rest.
 func TestEndsReachTheOtherSide(t *testing.T) {
 	const secret = "between-servers"
 	at := listen(t)
-	taking := Take(at, secret, nil)
+	taking := Receive(at, secret, nil)
 	defer at.Close()
 	front := listen(t)
-	passing := Pass(front, 1, func() Leader { return Leader{at.Addr().String(), secret} })
+	passing := Forward(front, 1, func() Leader { return Leader{at.Addr().String(), secret} })
 	defer passing.Close()
 	open := func() (client, leader net.Conn) {
 		t.Helper()
@@ -247,13 +247,13 @@ func TestEndsReachTheOtherSide(t *testing.T) {
 	_ = client.Close()
 }
 
-// TestClosingHangsOnNobody: neither on servers that say nothing, nor on connections that nobody accepts.
-func TestClosingHangsOnNobody(t *testing.T) {
+// TestCloseDoesNotBlock on silent servers or on connections that aren't accepted.
+func TestCloseDoesNotBlock(t *testing.T) {
 	const secret = "between-servers"
 	at := listen(t)
-	taking := Take(at, secret, func() string { return "the lock" })
+	taking := Receive(at, secret, func() string { return "the lock" })
 	front := listen(t)
-	passing := Pass(front, 500, func() Leader { return Leader{at.Addr().String(), secret} })
+	passing := Forward(front, 500, func() Leader { return Leader{at.Addr().String(), secret} })
 	for i := range 200 {
 		address := front.Addr().String()
 		if i%2 == 0 {

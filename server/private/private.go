@@ -1,6 +1,6 @@
-// Package private runs a server for one process alone: on a Unix socket that nobody else
-// reaches, with a directory of its own, of which nothing stays. What a killed process left
-// is removed by the next.
+// Package private runs a temporary server for one process: on a Unix socket that only its user can
+// reach, and with its own data directory. It removes everything at the end. If the process is
+// killed, the next private server cleans up.
 package private
 
 import (
@@ -13,22 +13,22 @@ import (
 	"github.com/rockpool/rockpool/server"
 )
 
-// Run runs a server with a directory of its own while use runs, and leaves
-// nothing of it, or reports with say what it leaves. The context of use ends with ctx,
-// and if the server ends before.
+// Run runs a private server while use runs, and then removes it and its runners. It reports with
+// say what it can't remove. The context of use ends with ctx, or when the server fails. Run returns
+// the error of use, of the server, or both.
 func Run(ctx context.Context, c config.Config, logger *zap.Logger, say Sayer, use func(ctx context.Context, server *server.Server) error) (err error) {
-	nest, err := makeNest(ctx, c, say)
+	directory, err := newDirectory(ctx, c, say)
 	if err != nil {
 		return err
 	}
 	clean := false
-	defer func() { nest.remove(context.WithoutCancel(ctx), clean, say) }()
-	srv := server.New(nest.config, logger)
-	srv.Socket = nest.socket()
+	defer func() { directory.remove(context.WithoutCancel(ctx), clean, say) }()
+	srv := server.New(directory.config, logger)
+	srv.Socket = directory.socket()
 	if err := srv.Open(ctx); err != nil {
 		return err
 	}
-	serving, end := context.WithCancel(context.WithoutCancel(ctx)) // it ends after use, which has to clean up
+	serving, end := context.WithCancel(context.WithoutCancel(ctx)) // it must end after use, which cleans up on the server
 	using, endUse := context.WithCancelCause(ctx)
 	ended := make(chan error, 1)
 	go func() {
@@ -50,5 +50,5 @@ func Run(ctx context.Context, c config.Config, logger *zap.Logger, say Sayer, us
 	return use(using, srv)
 }
 
-// A Sayer reports something to the user, in one line.
+// A Sayer prints a line for the user.
 type Sayer func(format string, args ...any)

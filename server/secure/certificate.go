@@ -15,36 +15,36 @@ import (
 	"go.uber.org/zap"
 )
 
-// Files are the files that a server's TLS needs.
+// Files has the files and options of a server's TLS.
 type Files struct {
 	Cert, Key  string
-	MinVersion uint16 // as crypto/tls names it
-	ClientCA   string // "": no client is asked for a certificate
-	Optional   bool   // with ClientCA: a client may show none
+	MinVersion uint16 // a constant of crypto/tls
+	ClientCA   string // "": clients need no certificate
+	Optional   bool   // with ClientCA: a client may send no certificate
 }
 
-// checkEvery is how often handshakes check at most whether a file has changed.
+// checkEvery is the minimum interval between two checks for changed files.
 const checkEvery = time.Second
 
-// Certificates are a server's certificate and the authorities of its clients. They are
-// read again when a file has changed: written, renamed, or behind another symbolic link.
-// If the new files can't be used, the server goes on with the old ones.
+// Certificates has a server's certificate and the authorities of its clients. It reads them again
+// when a file has changed: written, renamed, or replaced by another symbolic link. If the new files
+// are invalid, the old ones stay in use. It is safe for concurrent use.
 type Certificates struct {
 	files  Files
 	logger *zap.Logger
 
-	mu      sync.Mutex // guards what follows; held while small files are read
+	mu      sync.Mutex // guards the fields below; held while the files, which are small, are read
 	checked time.Time
-	read    stamps  // of the files that are in use
-	failed  *stamps // of files that couldn't be used, at the last check
+	read    stamps  // of the files in use
+	failed  *stamps // of the invalid files at the last check
 	logged  bool    // failed was logged
 	configs configs
 }
 
-// configs are what handshakes use.
+// configs has the TLS configurations for handshakes.
 type configs struct{ all, onlyHTTP1 *tls.Config }
 
-// A stamp changes with a file.
+// A stamp identifies a version of a file.
 type stamp struct {
 	device, inode uint64
 	size          int64
@@ -54,7 +54,7 @@ type stamp struct {
 
 type stamps [3]stamp
 
-// Load reads the files for the first time.
+// Load reads the files. It returns an error if they are invalid.
 func Load(files Files, logger *zap.Logger) (*Certificates, error) {
 	c := &Certificates{files: files, logger: logger, checked: time.Now()}
 	now, err := c.stamps()
@@ -64,7 +64,7 @@ func Load(files Files, logger *zap.Logger) (*Certificates, error) {
 	return c, err
 }
 
-// config returns what a handshake uses now.
+// config returns the configuration for a handshake. It reads changed files first.
 func (c *Certificates) config(onlyHTTP1 bool) *tls.Config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,19 +78,19 @@ func (c *Certificates) config(onlyHTTP1 bool) *tls.Config {
 	return c.configs.all
 }
 
-// check reads files that have changed. It tries files that can't be used again at each check,
-// and logs them at the second: an update replaces one file after the other.
+// check reads changed files. It retries invalid files at each check, and logs them only at the
+// second one, because an update replaces one file after the other.
 func (c *Certificates) check() {
 	now, err := c.stamps()
 	if err == nil && now == c.read {
-		c.failed = nil // what was replaced is back
+		c.failed = nil // the files in use are back
 		return
 	}
 	if err == nil {
 		err = c.use(now)
 	}
 	if err == nil {
-		c.logger.Info("the certificate was read again", zap.String("file", c.files.Cert), zap.Time("valid until", c.configs.all.Certificates[0].Leaf.NotAfter))
+		c.logger.Info("the certificate was reloaded", zap.String("file", c.files.Cert), zap.Time("valid until", c.configs.all.Certificates[0].Leaf.NotAfter))
 		return
 	}
 	if c.failed == nil || *c.failed != now {
@@ -99,7 +99,7 @@ func (c *Certificates) check() {
 	}
 	if !c.logged {
 		c.logged = true
-		c.logger.Error("the changed certificate can't be used; the one before is used on", zap.Error(err))
+		c.logger.Error("the changed certificate is invalid; the previous one stays in use", zap.Error(err))
 	}
 }
 
@@ -117,7 +117,7 @@ func (c *Certificates) stamps() (all stamps, err error) {
 	return all, nil
 }
 
-// use reads the files.
+// use reads the files and starts to use them.
 func (c *Certificates) use(of stamps) error {
 	cert, err := tls.LoadX509KeyPair(c.files.Cert, c.files.Key)
 	if err != nil {
@@ -132,7 +132,7 @@ func (c *Certificates) use(of stamps) error {
 		if c.files.Optional {
 			config.ClientAuth = tls.VerifyClientCertIfGiven
 		}
-		config.SessionTicketsDisabled = true // an authority that was removed must count at once
+		config.SessionTicketsDisabled = true // removing an authority must have an immediate effect
 	}
 	onlyHTTP1 := config.Clone()
 	onlyHTTP1.NextProtos = []string{"http/1.1"}
@@ -152,8 +152,8 @@ func authorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Pin returns what a client on the server's own machine needs: it trusts the certificate
-// that is in the server's file, whatever its names and its issuer.
+// Pin returns the TLS configuration for a client on the server's machine. It trusts exactly the
+// certificate in the server's file, whatever its names and issuer.
 func Pin(file string) *tls.Config {
 	return &tls.Config{
 		InsecureSkipVerify: true, // VerifyConnection is stricter
@@ -169,9 +169,9 @@ func Pin(file string) *tls.Config {
 				if bytes.Equal(block.Bytes, state.PeerCertificates[0].Raw) {
 					return nil
 				}
-				break // the others are authorities
+				break // the other certificates are authorities
 			}
-			return errors.New("the certificate isn't that in " + file)
+			return errors.New("the server's certificate isn't the one in " + file)
 		},
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/rockpool/rockpool/test/tlstest"
 )
 
-// renewed returns certificates whose files are those behind a symbolic link, as certbot and
-// Kubernetes lay them out, and what they log.
+// renewed returns certificates whose files are behind a symbolic link, as with certbot and Kubernetes,
+// and their log.
 func renewed(t *testing.T) (c *Certificates, dir string, logs *observer.ObservedLogs) {
 	t.Helper()
 	dir = t.TempDir()
@@ -30,7 +30,7 @@ func renewed(t *testing.T) (c *Certificates, dir string, logs *observer.Observed
 	return c, dir, logs
 }
 
-// put makes a directory with a certificate for a name.
+// put creates a directory with a certificate for a name.
 func put(t *testing.T, dir, name string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
@@ -39,7 +39,7 @@ func put(t *testing.T, dir, name string) {
 	tlstest.New(t).Write(t, filepath.Join(dir, name), name)
 }
 
-// link lets live lead to a directory from now on.
+// link changes the symbolic link live to a directory.
 func link(t *testing.T, dir, name string) {
 	t.Helper()
 	if err := os.Symlink(name, filepath.Join(dir, "next")); err != nil {
@@ -84,7 +84,7 @@ func TestRenewedCertificatesAreUsed(t *testing.T) {
 	if got := c.next(); got != "fourth" {
 		t.Errorf("%s after files were written", got)
 	}
-	if n := logs.FilterMessage("the certificate was read again").Len(); n != 3 {
+	if n := logs.FilterMessage("the certificate was reloaded").Len(); n != 3 {
 		t.Errorf("%d log lines", n)
 	}
 	before := c.read
@@ -93,8 +93,8 @@ func TestRenewedCertificatesAreUsed(t *testing.T) {
 	}
 }
 
-// TestABrokenRenewalLeavesTheOldCertificate: the half of one that is under way isn't logged.
-func TestABrokenRenewalLeavesTheOldCertificate(t *testing.T) {
+// TestABrokenRenewalKeepsTheOldCertificate, and a half-finished renewal isn't logged.
+func TestABrokenRenewalKeepsTheOldCertificate(t *testing.T) {
 	c, dir, logs := renewed(t)
 	put(t, dir, "second")
 	rename(t, filepath.Join(dir, "second", "cert.pem"), filepath.Join(dir, "first", "cert.pem"))
@@ -121,7 +121,7 @@ func TestABrokenRenewalLeavesTheOldCertificate(t *testing.T) {
 	}
 }
 
-func TestFilesThatCannotBeUsedAreNamed(t *testing.T) {
+func TestInvalidFilesAreNamed(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := tlstest.New(t).Write(t, dir, "x")
 	for _, test := range []struct {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Types of HTTP/2's frames, and what they say. See RFC 9113.
+// Types and flags of HTTP/2 frames; see RFC 9113.
 const (
 	headersFrame, resetFrame, settingsFrame, goAwayFrame = 1, 3, 4, 7
 	maxConcurrentStreams                                 = 3
@@ -21,8 +21,9 @@ func http2Frame(kind, flags byte, stream uint32, payload []byte) []byte {
 	return append(frame, payload...)
 }
 
-// TestResetRequestsEndTheirConnection: a client that begins requests and cancels them at once has as many handlers as one
-// that waits for its answers, and four times as many requests that wait for one. Their number bounds what a flood takes.
+// TestResetRequestsEndTheirConnection: a client that starts requests and cancels them immediately
+// has as many handlers as one that waits for responses, and four times as many waiting requests.
+// That number bounds the memory of a flood.
 func TestResetRequestsEndTheirConnection(t *testing.T) {
 	const most = 10 // as docs/guides/securing.md says
 	end := make(chan struct{})

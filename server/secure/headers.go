@@ -6,17 +6,16 @@ import (
 	"strings"
 )
 
-// What browsers may do with answers that aren't pages: nothing. Pages have policies of their
-// own.
+// policy forbids browsers everything. It is for responses that aren't pages; pages set their own policies.
 const policy = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // transport makes browsers use only TLS, for a year.
 const transport = "max-age=31536000"
 
-// Headers sets the headers that restrict browsers on each answer of next, which may replace
-// them. Encrypted reports whether a client's request came by TLS, to this server or to its
-// proxy. Then browsers use only TLS from now on, except for names of this machine: there the
-// rule would hold for the servers on all other ports.
+// Headers returns a handler that adds headers to each response of next. They restrict browsers, and
+// next may replace them. encrypted reports whether a request used TLS to this server or to its
+// proxy. If so, browsers must use only TLS afterwards. Loopback names are an exception, because the
+// rule would also apply to servers on all other ports.
 func Headers(encrypted func(r *http.Request) bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
@@ -30,7 +29,7 @@ func Headers(encrypted func(r *http.Request) bool, next http.Handler) http.Handl
 	})
 }
 
-// onMachine reports whether a Host header names loopback.
+// onMachine reports whether a Host header names a loopback address or localhost.
 func onMachine(host string) bool {
 	if address, err := netip.ParseAddrPort(host); err == nil {
 		return address.Addr().IsLoopback()

@@ -1,5 +1,5 @@
-// Package secure has what a server that faces networks needs: TLS with certificates that
-// change while it serves, HTTP/2 within bounds, and the headers that restrict browsers.
+// Package secure protects a server on a network: TLS with certificates that can change at runtime,
+// HTTP/2 with limits, and headers that restrict browsers.
 package secure
 
 import (
@@ -16,23 +16,23 @@ import (
 	"github.com/rockpool/rockpool/graph/transport/socket"
 )
 
-// A Listener speaks TLS on the connections of another one. The first Read or Write of a
-// connection does the handshake, within the connection's deadlines: a client that doesn't
-// finish it holds nothing but its connection. A handshake that fails is logged at debug
-// level. If the connection below has a method HandDeadlines, the Listener calls it: from then
-// on only the connection by TLS sets deadlines for writes.
+// A Listener uses TLS on the connections of another listener. The first Read or Write of a
+// connection does the handshake, within the connection's deadlines: a client that doesn't finish it
+// holds only its connection. A failed handshake is logged at debug level. If the underlying
+// connection has a method HandDeadlines, the Listener calls it: after that, only the TLS connection
+// sets write deadlines.
 type Listener struct {
 	net.Listener
 	certificates *Certificates
 	logger       *zap.Logger
 }
 
-// Listen returns a listener of TLS.
+// Listen returns a TLS listener.
 func Listen(of net.Listener, certificates *Certificates, logger *zap.Logger) *Listener {
 	return &Listener{of, certificates, logger}
 }
 
-// Accept returns the next connection. Its TLS hasn't begun.
+// Accept returns the next connection, before its handshake.
 func (l *Listener) Accept() (net.Conn, error) {
 	below, err := l.Listener.Accept()
 	if err != nil {
@@ -44,38 +44,38 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return &Conn{Conn: below, of: l}, nil
 }
 
-// A Conn is a connection by TLS.
+// A Conn is a TLS connection.
 type Conn struct {
-	net.Conn // that carries it: addresses and deadlines are its own
+	net.Conn // the underlying connection, with addresses and deadlines
 	of       *Listener
 
 	onlyHTTP1 bool
 	begin     sync.Once
 	begun     *tls.Conn // see tls
-	report    sync.Once // a handshake that failed
-	preface   int       // how many bytes of clientPreface were read; -1: all, or it isn't HTTP/2
-	wrong     error     // of the first bytes; nil: they fit, so far
+	report    sync.Once // for a failed handshake
+	preface   int       // number of matching bytes of clientPreface so far; -1: check done
+	wrong     error     // error of the first bytes; nil: they match so far
 }
 
-// tls returns the connection with the certificate of its first use.
+// tls returns the TLS connection. It uses the certificate at the time of the first call.
 func (c *Conn) tls() *tls.Conn {
 	c.begin.Do(func() { c.begun = tls.Server(c.Conn, c.of.certificates.config(c.onlyHTTP1)) })
 	return c.begun
 }
 
-// NetConn returns the connection below; see [socket.Carrier].
+// NetConn returns the underlying connection; see [socket.Carrier].
 func (c *Conn) NetConn() net.Conn { return c.Conn }
 
-// OnlyHTTP1 has the handshake offer no HTTP/2. Call it before the first Read or Write.
+// OnlyHTTP1 makes the handshake offer only HTTP/1. Call it before the first Read or Write.
 func (c *Conn) OnlyHTTP1() { c.onlyHTTP1 = true }
 
-// HTTP2 does the handshake, and reports whether client and server have agreed on HTTP/2.
+// HTTP2 does the handshake and reports whether it chose HTTP/2.
 func (c *Conn) HTTP2() bool { return c.handshake() == nil && c.State().NegotiatedProtocol == "h2" }
 
-// State returns that of TLS. It is empty before the handshake.
+// State returns the TLS state. It is empty before the handshake.
 func (c *Conn) State() tls.ConnectionState { return c.tls().ConnectionState() }
 
-// errHandshake ends a connection whose handshake failed. net/http answers nothing then.
+// errHandshake ends a connection whose handshake failed. net/http then sends no response.
 var errHandshake error = &net.OpError{Op: "read", Net: "tls", Err: errors.New("the handshake failed")}
 
 func (c *Conn) handshake() error {
@@ -92,20 +92,20 @@ func (c *Conn) handshake() error {
 	return errHandshake
 }
 
-// refuseTime is how long the server reads on from a client that doesn't speak TLS: closing with
-// unread data would discard the answer.
+// refuseTime is how long the server continues to read from a client that doesn't use TLS. Closing
+// with unread data would discard the response.
 const refuseTime = time.Second
 
 func (c *Conn) refusePlain() {
 	_, _ = io.WriteString(c.Conn, "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThis server speaks TLS: use https://\n")
 	if below, ok := socket.Within[interface{ CloseWrite() error }](c.Conn); ok {
-		_ = below.CloseWrite() // it is closed anyway
+		_ = below.CloseWrite() // the connection is closed anyway
 	}
 	_ = c.Conn.SetReadDeadline(time.Now().Add(refuseTime))
 	_, _ = io.Copy(io.Discard, c.Conn)
 }
 
-// plainHTTP reports whether a client that should begin with TLS begins with a request.
+// plainHTTP reports whether a client starts with an HTTP request instead of TLS.
 func plainHTTP(header [5]byte) bool {
 	switch string(header[:]) {
 	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO":
@@ -114,13 +114,13 @@ func plainHTTP(header [5]byte) bool {
 	return false
 }
 
-// clientPreface is how a client begins HTTP/2. net/http takes it for the choice of HTTP/2.
+// clientPreface is the start of HTTP/2. net/http uses it to detect HTTP/2.
 const clientPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 var errPreface error = &net.OpError{Op: "read", Net: "tls", Err: errors.New("the protocol isn't the one that the handshake chose")}
 
-// Read reads from the client. It fails if a client that chose HTTP/2 speaks HTTP/1, or the other
-// way round: the checks of the chosen protocol would miss such requests.
+// Read reads from the client. It fails if a client speaks HTTP/1 after choosing HTTP/2, or the
+// reverse: the checks of the chosen protocol would miss such requests.
 func (c *Conn) Read(p []byte) (int, error) {
 	if err := c.handshake(); err != nil {
 		return 0, err
@@ -136,7 +136,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// begins takes in the first bytes of a connection, and reports whether they fit.
+// begins checks the first bytes of a connection, and reports whether they match the chosen protocol.
 func (c *Conn) begins(p []byte) bool {
 	same := 0
 	for same < len(p) && c.preface+same < len(clientPreface) && p[same] == clientPreface[c.preface+same] {
@@ -159,7 +159,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return c.tls().Write(p)
 }
 
-// CloseWrite says that nothing more comes, by TLS and by TCP.
+// CloseWrite ends the server's direction, in TLS and in TCP.
 func (c *Conn) CloseWrite() error {
 	if c.handshake() != nil || !c.hasRoom() {
 		return nil
@@ -173,8 +173,7 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// Close closes the connection. It sends TLS's close_notify only if that doesn't wait for a
-// client that reads nothing.
+// Close closes the connection. It sends close_notify only if that can't block on a client that doesn't read.
 func (c *Conn) Close() error {
 	if !c.hasRoom() {
 		return c.Conn.Close()
@@ -182,7 +181,7 @@ func (c *Conn) Close() error {
 	return c.tls().Close()
 }
 
-// hasRoom reports whether a short write would not wait.
+// hasRoom reports whether a short write wouldn't block.
 func (c *Conn) hasRoom() bool {
 	tcp := socket.Carrier(c.Conn)
 	if tcp == nil {

@@ -27,14 +27,14 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A bed is a server by TLS, as package server composes one.
+// A bed is a TLS server, assembled as in package server.
 type bed struct {
 	authority *tlstest.Authority
 	address   string
 	peers     *peers.Peers
 }
 
-// A setup is what a test changes of a bed.
+// A setup has a test's changes to a bed.
 type setup struct {
 	files         Files
 	bounds        peers.Bounds
@@ -80,7 +80,7 @@ func serve(t *testing.T, s setup, handler http.Handler) bed {
 	return b
 }
 
-// client returns one of HTTP/2, or of HTTP/1 alone.
+// client returns a client of HTTP/2, or only of HTTP/1.
 func (b bed) client(t *testing.T, http2 bool, change func(*tls.Config)) *http.Client {
 	t.Helper()
 	config := &tls.Config{RootCAs: b.authority.Pool}
@@ -92,7 +92,7 @@ func (b bed) client(t *testing.T, http2 bool, change func(*tls.Config)) *http.Cl
 	return &http.Client{Transport: transport, Timeout: wait.Limit}
 }
 
-// dial returns a connection by TLS that has agreed on a protocol; "" for none.
+// dial returns a TLS connection that has negotiated a protocol; "" for none.
 func (b bed) dial(t *testing.T, protocol string) *tls.Conn {
 	t.Helper()
 	config := &tls.Config{RootCAs: b.authority.Pool}
@@ -134,7 +134,7 @@ func TestBothProtocolsAreSpoken(t *testing.T) {
 				t.Errorf("HTTP/2 %t: %q", http2, text)
 			}
 		}
-		// What would end a connection of HTTP/1 is any content of HTTP/2.
+		// This content would end a connection of HTTP/1. For HTTP/2 it is valid.
 		long := strings.Repeat("\r\n\r\nPOST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 10_000)
 		response, err := c.Post("https://"+b.address+"/", "text/plain", strings.NewReader(long))
 		if err != nil {
@@ -182,7 +182,7 @@ func TestCertificatesOfClients(t *testing.T) {
 		c := b.client(t, true, func(config *tls.Config) {
 			if test.shows {
 				cert := test.by.Client(t, "client")
-				// Else the client leaves out what the server wouldn't take.
+				// Otherwise the client omits a certificate that the server wouldn't accept.
 				config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
 			}
 		})
@@ -196,8 +196,7 @@ func TestCertificatesOfClients(t *testing.T) {
 	}
 }
 
-// TestRequestsAreCheckedAfterTLS: two lengths, and too many fields, are refused in what was
-// decrypted.
+// TestRequestsAreCheckedAfterTLS: two lengths and too many fields are refused in decrypted requests.
 func TestRequestsAreCheckedAfterTLS(t *testing.T) {
 	b := serve(t, setup{}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if len(r.Header) > 100 {
@@ -237,8 +236,8 @@ func TestRequestsAreCheckedAfterTLS(t *testing.T) {
 	}
 }
 
-// TestTheProtocolIsTheOneThatWasChosen: what isn't checked as HTTP/1 is none.
-func TestTheProtocolIsTheOneThatWasChosen(t *testing.T) {
+// TestTheProtocolMustBeTheChosenOne: otherwise requests would skip the checks of HTTP/1.
+func TestTheProtocolMustBeTheChosenOne(t *testing.T) {
 	b := serve(t, setup{}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it is served") }))
 	settings := "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	for _, test := range []struct{ protocol, sent string }{
@@ -258,7 +257,7 @@ func TestTheProtocolIsTheOneThatWasChosen(t *testing.T) {
 	}
 }
 
-func TestPlainHTTPIsToldToUseTLS(t *testing.T) {
+func TestPlainHTTPGetsAHintToUseTLS(t *testing.T) {
 	b := serve(t, setup{}, http.NotFoundHandler())
 	for _, size := range []int{0, 100_000} {
 		conn, err := net.Dial("tcp", b.address)
@@ -277,7 +276,7 @@ func TestPlainHTTPIsToldToUseTLS(t *testing.T) {
 	}
 }
 
-// TestSilentHandshakesEnd: they hold a connection for the time of a head at most.
+// TestSilentHandshakesEnd: they hold a connection no longer than the time limit of a request's head.
 func TestSilentHandshakesEnd(t *testing.T) {
 	b := serve(t, setup{headerTimeout: 100 * time.Millisecond}, http.NotFoundHandler())
 	for _, sent := range []string{"", "\x16\x03\x01\x02\x00\x01"} {
@@ -295,8 +294,8 @@ func TestSilentHandshakesEnd(t *testing.T) {
 	wait.For(t, "nothing is held", func() bool { return b.peers.Usage().Connections == 0 && b.peers.Usage().Peers == 0 })
 }
 
-// TestRefusedConnectionsHearWhyByTLS: also one that would speak HTTP/2.
-func TestRefusedConnectionsHearWhyByTLS(t *testing.T) {
+// TestRefusedConnectionsGetTheReasonOverTLS, also those that would use HTTP/2.
+func TestRefusedConnectionsGetTheReasonOverTLS(t *testing.T) {
 	b := serve(t, setup{bounds: peers.Bounds{Connections: 1}}, http.NotFoundHandler())
 	first := b.dial(t, "")
 	if response, _ := get(t, b.client(t, true, nil), "https://"+b.address); response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") == "" {
@@ -309,7 +308,7 @@ func TestRefusedConnectionsHearWhyByTLS(t *testing.T) {
 	}
 }
 
-// TestConcurrentRequestsCountAsConnections of their peer, on whatever connection.
+// TestConcurrentRequestsCountAsConnections of their peer, also on the same connection.
 func TestConcurrentRequestsCountAsConnections(t *testing.T) {
 	started, end := make(chan struct{}), make(chan struct{})
 	b := serve(t, setup{bounds: peers.Bounds{Connections: 3}}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -344,7 +343,7 @@ func TestConcurrentRequestsCountAsConnections(t *testing.T) {
 	}
 }
 
-// TestCloseDoesNotWaitForStalledClients: a client that reads nothing doesn't delay the end of a server.
+// TestCloseDoesNotWaitForStalledClients: a client that reads nothing doesn't delay a server's stop.
 func TestCloseDoesNotWaitForStalledClients(t *testing.T) {
 	full := make(chan net.Conn, 1)
 	b := serve(t, setup{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -375,9 +374,9 @@ func TestCloseDoesNotWaitForStalledClients(t *testing.T) {
 	}
 }
 
-// TestClosingSaysSo: a client can tell the end of an answer, or of a WebSocket, from a connection
-// that was cut.
-func TestClosingSaysSo(t *testing.T) {
+// TestCloseSendsCloseNotify: a client can distinguish the end of a response or a WebSocket from a
+// broken connection.
+func TestCloseSendsCloseNotify(t *testing.T) {
 	b := serve(t, setup{files: Files{MinVersion: tls.VersionTLS12}}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/hijacked" {
 			conn, _, err := http.NewResponseController(w).Hijack()
@@ -414,7 +413,7 @@ func TestClosingSaysSo(t *testing.T) {
 	}
 }
 
-// A tapped is a connection whose reads are seen.
+// A tapped is a connection whose reads a test can inspect.
 type tapped struct {
 	net.Conn
 	reader io.Reader
@@ -422,9 +421,9 @@ type tapped struct {
 
 func (c tapped) Read(p []byte) (int, error) { return c.reader.Read(p) }
 
-// TestOtherServersPassTLSOn: a server that passes connections on decrypts nothing, and the one
-// that leads knows the client.
-func TestOtherServersPassTLSOn(t *testing.T) {
+// TestOtherServersForwardTLS: a server that forwards connections doesn't decrypt them, and the
+// leader knows the client's address.
+func TestOtherServersForwardTLS(t *testing.T) {
 	authority := tlstest.New(t)
 	cert, key := authority.Write(t, t.TempDir(), "pool.example.org")
 	certificates, err := Load(Files{Cert: cert, Key: key, MinVersion: tls.VersionTLS13}, zap.NewNop())
@@ -441,7 +440,7 @@ func TestOtherServersPassTLSOn(t *testing.T) {
 	front, back := tcp(), tcp()
 	defer back.Close()
 	leader := peering.Leader{Address: back.Addr().String(), Secret: "between-servers"}
-	passing := peering.Pass(front, 10, func() peering.Leader { return leader })
+	passing := peering.Forward(front, 10, func() peering.Leader { return leader })
 	defer passing.Close()
 	known := peers.New(peers.Bounds{})
 	server := &http.Server{ConnContext: socket.ConnContext, Handler: Handler(known.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -450,7 +449,7 @@ func TestOtherServersPassTLSOn(t *testing.T) {
 	Configure(server)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- server.Serve(known.Listen(Listen(peering.Take(back, leader.Secret, nil), certificates, zap.NewNop())))
+		ended <- server.Serve(known.Listen(Listen(peering.Receive(back, leader.Secret, nil), certificates, zap.NewNop())))
 	}()
 	defer func() {
 		_ = server.Close()

@@ -19,7 +19,7 @@ import (
 	"github.com/rockpool/rockpool/test/tlstest"
 )
 
-// A queued is a connection whose writes don't wait.
+// A queued is a connection whose writes don't block.
 type queued struct {
 	net.Conn
 	written chan []byte
@@ -30,8 +30,7 @@ func (q *queued) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// speak serves one request by HTTP/2 in a bubble, and returns how its stream ended and after what
-// time.
+// speak serves one HTTP/2 request in a synctest bubble, and returns how its stream ended and when.
 func speak(t *testing.T, window uint32, handle http.HandlerFunc) (code http2.ErrCode, took time.Duration) {
 	t.Helper()
 	authority := tlstest.New(t) // valid at the test's time
@@ -68,9 +67,9 @@ func speak(t *testing.T, window uint32, handle http.HandlerFunc) (code http2.Err
 	return code, took
 }
 
-// TestStalledAnswersByHTTP2AreCutOff: a client that answers pings, but takes nothing of one answer,
-// whether its handler goes on or has ended.
-func TestStalledAnswersByHTTP2AreCutOff(t *testing.T) {
+// TestStalledHTTP2ResponsesAreAborted: a client answers pings but reads nothing of one response,
+// whose handler still runs or has ended.
+func TestStalledHTTP2ResponsesAreAborted(t *testing.T) {
 	for name, size := range map[string]int{"an answer that is written at its end": 1, "an answer that is written on": 1 << 20} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -90,8 +89,8 @@ func TestStalledAnswersByHTTP2AreCutOff(t *testing.T) {
 	}
 }
 
-// TestSlowHandlersByHTTP2AreNotCutOff: patience is for what is written.
-func TestSlowHandlersByHTTP2AreNotCutOff(t *testing.T) {
+// TestSlowHTTP2HandlersAreNotAborted: the deadline applies only to writes.
+func TestSlowHTTP2HandlersAreNotAborted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		code, took := speak(t, 1<<16, func(w http.ResponseWriter, _ *http.Request) {
 			for range 2 {
@@ -107,7 +106,7 @@ func TestSlowHandlersByHTTP2AreNotCutOff(t *testing.T) {
 	})
 }
 
-// ask asks for an answer, takes so many bytes of it, and returns how its stream ended.
+// ask sends a request, reads some bytes of the response, and returns how the stream ended.
 func ask(conn *tls.Conn, window uint32) (http2.ErrCode, error) {
 	if err := conn.Handshake(); err != nil {
 		return 0, err

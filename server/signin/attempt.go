@@ -13,14 +13,15 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// attemptLifetime is how long a person has at the provider.
+// attemptLifetime is the time limit for signing in at the provider.
 const attemptLifetime = 10 * time.Minute
 
-// An attempt to sign in is stored in a cookie of the browser in which it began, sealed.
+// An attempt is an attempt to sign in. It is stored, encrypted, in a cookie of the browser in which
+// it started.
 type attempt struct {
-	State    string // that the provider returns
-	Nonce    string // that the ID token must have
-	Verifier string // of PKCE, which the token endpoint wants
+	State    string // the provider returns it
+	Nonce    string // the ID token must have it
+	Verifier string // PKCE code verifier, for the token endpoint
 	Return   string // path to go to afterwards
 	Expires  time.Time
 }
@@ -29,12 +30,13 @@ func newAttempt(back string, now time.Time) attempt {
 	return attempt{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(), Return: back, Expires: now.Add(attemptLifetime)}
 }
 
-// attempts seals attempts, and lets each end once. The key lives as long as the process. After a
-// restart people begin again: the server doesn't know which attempts were used before.
+// attempts encrypts attempts, and accepts each one only once. The key exists only in this process:
+// after a restart, people must start again, because the server doesn't know which attempts were
+// used.
 type attempts struct {
 	aead cipher.AEAD
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	used  map[string]struct{}
 	order []usedAttempt // of used, oldest first
 }
@@ -44,13 +46,13 @@ type usedAttempt struct {
 	forget time.Time
 }
 
-// mostUsed bounds how many used attempts are remembered. Beyond it the oldest could be used again, but
-// the provider takes its code only once.
+// mostUsed is the maximum number of remembered used attempts. An older attempt could be used again,
+// but the provider accepts its code only once.
 const mostUsed = 10_000
 
 func newAttempts() *attempts {
 	key := make([]byte, 32)
-	_, _ = rand.Read(key) // it never fails
+	_, _ = rand.Read(key) // never fails
 	block, err := aes.NewCipher(key)
 	if err != nil {
 		panic(err) // the key has the wrong length
@@ -62,7 +64,7 @@ func newAttempts() *attempts {
 	return &attempts{aead: aead, used: map[string]struct{}{}}
 }
 
-// seal returns an attempt as the value of a cookie.
+// seal encrypts an attempt to the value of a cookie.
 func (a *attempts) seal(attempt attempt) (string, error) {
 	text, err := json.Marshal(attempt)
 	if err != nil {
@@ -71,9 +73,9 @@ func (a *attempts) seal(attempt attempt) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(a.aead.Seal(nil, nil, text, nil)), nil
 }
 
-var errNoAttempt = errors.New("the cookie is none of this process, or expired")
+var errNoAttempt = errors.New("the cookie isn't from this process, or has expired")
 
-// open returns the attempt that a cookie has.
+// open decrypts the attempt in a cookie.
 func (a *attempts) open(sealed string, now time.Time) (attempt attempt, err error) {
 	bytes, err := base64.RawURLEncoding.DecodeString(sealed)
 	if err != nil {
@@ -92,7 +94,7 @@ func (a *attempts) open(sealed string, now time.Time) (attempt attempt, err erro
 	return attempt, nil
 }
 
-// use reports whether an attempt is used for the first time.
+// use marks an attempt as used, and reports whether this is its first use.
 func (a *attempts) use(state string, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

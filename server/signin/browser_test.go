@@ -23,7 +23,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// memory is Sessions in memory.
+// memory implements Sessions in memory.
 type memory struct {
 	mu   sync.Mutex
 	open map[string]Identity
@@ -74,7 +74,7 @@ type site struct {
 	logged   *observer.ObservedLogs
 }
 
-// newSite serves a sign-in whose provider redirects back to it. The provider is found by its issuer.
+// newSite serves a sign-in whose provider redirects back to it.
 func newSite(t *testing.T, options func(redirectURL string) Options) *site {
 	t.Helper()
 	s := &site{sessions: &memory{open: map[string]Identity{}}}
@@ -101,7 +101,7 @@ func newSite(t *testing.T, options func(redirectURL string) Options) *site {
 	return s
 }
 
-// A browser keeps cookies, and says which page a request is of, as browsers do.
+// A browser keeps cookies and sends the page of a request, like real browsers.
 type browser struct {
 	t      *testing.T
 	client *http.Client
@@ -126,7 +126,7 @@ func newBrowser(t *testing.T) *browser {
 	return b
 }
 
-// A view is what a browser shows.
+// A view is a page in a browser.
 type view struct {
 	status int
 	url    *url.URL
@@ -134,7 +134,7 @@ type view struct {
 	header http.Header
 }
 
-// visit opens an address as a person does who types it.
+// visit opens an address as if the user typed it.
 func (b *browser) visit(address string) view {
 	b.t.Helper()
 	return b.send(http.MethodGet, address, nil, "Sec-Fetch-Site", "none", "Sec-Fetch-Mode", "navigate")
@@ -170,7 +170,7 @@ func (b *browser) send(method, address string, form url.Values, headers ...strin
 	return view{response.StatusCode, response.Request.URL, string(text), response.Header}
 }
 
-// follow opens the link of a view whose address has a part.
+// follow opens the link of a view whose address contains a text.
 func (b *browser) follow(v view, part string) view {
 	b.t.Helper()
 	for _, link := range regexp.MustCompile(`href="([^"]+)"`).FindAllStringSubmatch(v.text, -1) {
@@ -186,7 +186,7 @@ func (b *browser) follow(v view, part string) view {
 	return view{}
 }
 
-// cookies returns the browser's cookies of a server, by name.
+// cookies returns the browser's cookies for a server, by name.
 func (b *browser) cookies(address string) map[string]string {
 	b.t.Helper()
 	u, err := url.Parse(address)
@@ -200,8 +200,8 @@ func (b *browser) cookies(address string) map[string]string {
 	return all
 }
 
-// who returns whether people can sign in, and who the browser's person is, as a page of the server
-// shows it.
+// who returns whether sign-in is configured, and the signed-in person of the browser, as a page of the
+// server sees them.
 func (b *browser) who(s *site) (configured bool, who *Identity) {
 	b.t.Helper()
 	v := b.visit(s.url + "/auth/provider")
@@ -222,13 +222,13 @@ func (b *browser) who(s *site) (configured bool, who *Identity) {
 	return *answer.Configured, who
 }
 
-// logout signs out as the dashboard does.
+// logout signs out like the dashboard.
 func (b *browser) logout(s *site) view {
 	b.t.Helper()
 	return b.send(http.MethodPost, s.url+"/auth/logout", nil, "Origin", s.url, "Sec-Fetch-Site", "same-origin")
 }
 
-// refused checks that a sign-in was refused with a page, and began nothing.
+// refused checks that a sign-in was refused with a page and began no session.
 func (s *site) refused(t *testing.T, b *browser, v view, status int, says string) {
 	t.Helper()
 	if v.status != status || !strings.Contains(html.UnescapeString(v.text), says) || !strings.HasPrefix(v.header.Get("Content-Type"), "text/html") {

@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// callback ends an attempt: the provider sends the browser here.
+// callback completes an attempt. The provider redirects the browser to it.
 func (s *SignIn) callback(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	attempt, problem := s.attempt(r, query)
@@ -32,12 +32,12 @@ func (s *SignIn) callback(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, problem)
 		return
 	}
-	s.options.Logger.Info("signed in", zap.String("subject", who.Subject), zap.String("role", string(who.Role)), zap.Stringer("tenant", who.Tenant), zap.String("address", who.Address))
+	s.options.Logger.Info("user signed in", zap.String("subject", who.Subject), zap.String("role", string(who.Role)), zap.Stringer("tenant", who.Tenant), zap.String("address", who.Address))
 	http.SetCookie(w, s.cookie(sessionCookie, secret, s.options.Lifetime))
 	redirect(w, attempt.Return)
 }
 
-// attempt returns the attempt that a callback ends, which is then used.
+// attempt returns the attempt of a callback and marks it as used.
 func (s *SignIn) attempt(r *http.Request, query url.Values) (attempt, *problem) {
 	sealed, _ := s.value(r, attemptCookie)
 	attempt, err := s.attempts.open(sealed, time.Now())
@@ -45,7 +45,7 @@ func (s *SignIn) attempt(r *http.Request, query url.Values) (attempt, *problem) 
 		return attempt, s.foreign(err)
 	}
 	if subtle.ConstantTimeCompare([]byte(query.Get("state")), []byte(attempt.State)) != 1 {
-		return attempt, s.foreign(errors.New("the state is of another attempt"))
+		return attempt, s.foreign(errors.New("the state belongs to another attempt"))
 	}
 	if !s.attempts.use(attempt.State, time.Now()) {
 		return attempt, s.foreign(errors.New("the attempt was used before"))
@@ -59,16 +59,16 @@ var errorCodes = regexp.MustCompile(`^[a-z_]{1,40}$`)
 func (s *SignIn) identify(r *http.Request, query url.Values, attempt attempt) (Identity, *problem) {
 	if code := query.Get("error"); code != "" {
 		if !errorCodes.MatchString(code) {
-			code = "an error"
+			code = "unknown"
 		}
 		return Identity{}, &problem{
 			status: http.StatusForbidden, title: "The provider didn't sign you in", back: attempt.Return,
-			text: "It answered with " + code + ". Sign in again, or ask the provider's administrator.", cause: errors.New("the provider answered " + code),
+			text: "The provider returned the error " + code + ". Sign in again, or ask the provider's administrator.", cause: errors.New("the provider returned the error " + code),
 		}
 	}
-	// RFC 9207: who answered. There is one provider only, so that most don't say it.
+	// RFC 9207: the issuer of the response. With a single provider it is optional.
 	if issuer := query.Get("iss"); issuer != "" && issuer != s.options.Issuer {
-		return Identity{}, unproven(attempt.Return, errors.New("another issuer answered"))
+		return Identity{}, unproven(attempt.Return, errors.New("the response is from another issuer"))
 	}
 	claims, err := s.provider.redeem(r.Context(), attempt, query.Get("code"))
 	var refused refusedToken
@@ -85,20 +85,20 @@ func (s *SignIn) identify(r *http.Request, query url.Values, attempt attempt) (I
 	if who.Role == "" {
 		return Identity{}, &problem{
 			status: http.StatusForbidden, title: "You have no role on this server", back: attempt.Return,
-			text:  "You are signed in as " + who.Name + " at the provider, but none of your groups has a role here. Ask an administrator for one, or sign in as somebody else.",
+			text:  "You are signed in as " + who.Name + " at the provider, but none of your groups has a role here. Ask an administrator for a role, or sign in as another user.",
 			cause: errors.New("no value of the role claim has a role"), subject: who.Subject,
 		}
 	}
 	if s.options.TenantClaim != "" {
 		var named bool
 		if who.Tenant, named = tenant(values(claims, s.options.TenantClaim)); !named {
-			return Identity{}, noTenant(attempt.Return, who, errors.New("the tenant claim isn't the name of one tenant"))
+			return Identity{}, noTenant(attempt.Return, who, errors.New("the tenant claim isn't the name of exactly one tenant"))
 		}
 	}
 	return who, nil
 }
 
-// begin ends the session that the browser had, and begins one with a new secret.
+// begin ends the browser's previous session, if any, and begins a new one with a new secret.
 func (s *SignIn) begin(r *http.Request, who Identity, back string) (secret string, _ *problem) {
 	for _, cookie := range r.CookiesNamed(s.cookieName(sessionCookie)) {
 		if err := s.options.Sessions.End(r.Context(), cookie.Value); err != nil {
@@ -121,14 +121,14 @@ func (s *SignIn) begin(r *http.Request, who Identity, back string) (secret strin
 	return secret, nil
 }
 
-// noTenant is the problem of a person whose claim names no tenant of this server.
+// noTenant returns the problem of a person whose claim doesn't name a tenant of this server.
 func noTenant(back string, who Identity, cause error) *problem {
 	text := "The provider names no tenant for " + who.Name + "."
 	if who.Tenant != runtime.DefaultTenant {
-		text = "The provider says that " + who.Name + " belongs to the tenant " + who.Tenant.String() + ", which this server doesn't have."
+		text = "The provider says that " + who.Name + " belongs to the tenant " + who.Tenant.String() + ", which doesn't exist on this server."
 	}
 	return &problem{
 		status: http.StatusForbidden, title: "You have no tenant on this server", back: back,
-		text: text + " Ask an administrator, or sign in as somebody else.", cause: cause, subject: who.Subject,
+		text: text + " Ask an administrator, or sign in as another user.", cause: cause, subject: who.Subject,
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// values returns the text of a claim, or the texts of its list. Dots in the path lead into objects; a
-// claim whose own name has the dots takes precedence.
+// values returns a claim's text, or the texts of its list. Dots in the path separate the names of
+// nested objects. A claim whose own name contains the dots takes precedence.
 func values(claims map[string]any, path string) []string {
 	if claim, has := claims[path]; has {
 		return texts(claim)
@@ -39,7 +39,7 @@ func texts(claim any) (all []string) {
 	return all
 }
 
-// role returns the first rule's role that a claim's values match; "" if none does.
+// role returns the role of the first rule that matches one of the claim's values; "" if none does.
 func role(rules []Rule, values []string) access.Role {
 	for _, rule := range rules {
 		if slices.Contains(values, rule.Value) {
@@ -49,7 +49,8 @@ func role(rules []Rule, values []string) access.Role {
 	return ""
 }
 
-// tenant returns the tenant that a claim's values name: exactly one, with a valid name.
+// tenant returns the tenant of a claim. named is false unless the claim has exactly one value and
+// that is a valid name.
 func tenant(values []string) (id runtime.TenantID, named bool) {
 	if len(values) != 1 {
 		return "", false
@@ -58,11 +59,11 @@ func tenant(values []string) (id runtime.TenantID, named bool) {
 	return id, err == nil
 }
 
-// maxName is how many characters of a name are kept.
+// maxName is the maximum length of a name, in characters.
 const maxName = 100
 
-// name returns a person's name, without characters that a terminal or a reader of log lines wouldn't take
-// for text.
+// name returns a person's name without control characters and other invisible ones, so that it
+// can't control a terminal or break a log line.
 func name(claims map[string]any) string {
 	for _, claim := range []string{"name", "preferred_username", "email", "sub"} {
 		text, _ := claims[claim].(string)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Names of cookies. With https they begin with "__Host-": browsers take such a cookie only from this
-// host, by https and for the path /.
+// Names of cookies. With https they begin with "__Host-": browsers accept such a cookie only from
+// this host, over https and for the path /.
 const (
 	sessionCookie = "rockpool"
 	attemptCookie = "rockpool-signin"
@@ -20,11 +20,11 @@ func (s *SignIn) cookieName(name string) string {
 	return name
 }
 
-// cookie returns a cookie for so long; it deletes one with a lifetime below 0.
+// cookie returns a cookie with a lifetime. A negative lifetime deletes the cookie.
 //
-// SameSite is Lax. The callback is a navigation that the provider's site begins. With Strict the
-// browser wouldn't send the attempt, which the sign-in needs, nor the earlier session, which the
-// callback ends. ownPage protects against other sites' pages, for every method.
+// SameSite is Lax, because the provider's site starts the navigation to the callback. With Strict,
+// the browser wouldn't send the attempt, which the sign-in needs, nor the earlier session, which
+// the callback ends. ownPage protects against pages of other sites, for every method.
 func (s *SignIn) cookie(name, value string, lifetime time.Duration) *http.Cookie {
 	c := &http.Cookie{
 		Name: s.cookieName(name), Value: value, Path: "/", Secure: s.secure, HttpOnly: true, SameSite: http.SameSiteLaxMode,
@@ -36,14 +36,16 @@ func (s *SignIn) cookie(name, value string, lifetime time.Duration) *http.Cookie
 	return c
 }
 
-// Secret returns the session secret in a request's cookie, but only if a page of this server sent the request:
+// Secret returns the session secret in a request's cookie, but only if a page of this server sent
+// the request:
 //
 //   - a WebSocket if its Origin is the server's;
 //   - any other request if its Sec-Fetch-Site is same-origin, or it has none and its Origin is the server's;
 //   - a GET or HEAD also if the person opened the address, as from a bookmark (Sec-Fetch-Site none).
 //
-// The server's origin is that of Options.RedirectURL, whatever the Host header is. Two cookies of the
-// name are none: one of them could be another host's. A nil SignIn finds no secret.
+// The server's origin is that of Options.RedirectURL, whatever the Host header says. If there are
+// two cookies with the name, both are ignored: one of them could be from another host. A nil SignIn
+// finds no secret.
 func (s *SignIn) Secret(r *http.Request) (secret string, found bool) {
 	if s == nil || !s.ownPage(r) {
 		return "", false
@@ -51,7 +53,7 @@ func (s *SignIn) Secret(r *http.Request) (secret string, found bool) {
 	return s.sent(r)
 }
 
-// sent returns the secret in the cookie. It doesn't check which page made the browser send it.
+// sent returns the secret in the cookie. It doesn't check which page caused the request.
 func (s *SignIn) sent(r *http.Request) (secret string, found bool) {
 	return s.value(r, sessionCookie)
 }
@@ -67,7 +69,7 @@ func (s *SignIn) value(r *http.Request, name string) (value string, found bool) 
 	return cookies[0].Value, true
 }
 
-// ownPage reports whether a page of this server sent a request, or the person themselves.
+// ownPage reports whether a page of this server, or the user directly, sent a request.
 func (s *SignIn) ownPage(r *http.Request) bool {
 	origins, sites := r.Header.Values("Origin"), r.Header.Values("Sec-Fetch-Site")
 	if s.origin == "" || len(origins) > 1 || len(sites) > 1 {
@@ -92,7 +94,7 @@ func (s *SignIn) ownPage(r *http.Request) bool {
 	}
 }
 
-// isWebSocket reports whether a request opens one, also by HTTP/2.
+// isWebSocket reports whether a request opens a WebSocket, over HTTP/1 or HTTP/2.
 func isWebSocket(r *http.Request) bool {
 	if r.Method == http.MethodConnect {
 		return true

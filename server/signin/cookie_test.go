@@ -64,7 +64,7 @@ func TestOnlyOwnPagesUseASession(t *testing.T) {
 			t.Errorf("%s: %q %v", test.name, secret, found)
 		}
 
-		// To sign out takes the same, and a POST.
+		// Signing out requires the same, and a POST.
 		s := public(own)
 		sessions := s.options.Sessions.(*memory)
 		sessions.open["secret"] = Identity{}
@@ -89,7 +89,7 @@ func TestSigningOutIsAPost(t *testing.T) {
 	}
 }
 
-func TestCookiesAreThisHostsAlone(t *testing.T) {
+func TestCookiesAreOnlyForThisHost(t *testing.T) {
 	for _, test := range []struct{ origin, cookies, secret string }{
 		{"https://pool.example.org", "__Host-rockpool=a", "a"},
 		{"https://pool.example.org", "rockpool=a", ""},
@@ -120,7 +120,7 @@ func TestCookiesAreThisHostsAlone(t *testing.T) {
 	}
 }
 
-func TestOriginIsAsBrowsersWriteIt(t *testing.T) {
+func TestOriginHasTheFormatOfBrowsers(t *testing.T) {
 	for address, want := range map[string]string{
 		"https://Pool.Example.org/auth/callback":      "https://pool.example.org",
 		"https://pool.example.org:443/auth/callback":  "https://pool.example.org",
@@ -134,7 +134,8 @@ func TestOriginIsAsBrowsersWriteIt(t *testing.T) {
 	}
 }
 
-// A provider's certificate is by an authority that the settings name; nothing else is.
+// TestProviderOfAPrivateAuthority has a certificate of an authority in the settings, which other
+// certificates don't have.
 func TestProviderOfAPrivateAuthority(t *testing.T) {
 	f := newFake(t, httptest.NewTLSServer)
 	f.Config.ErrorLog = nil
@@ -182,7 +183,7 @@ func TestProvidersDocumentIsChecked(t *testing.T) {
 	}
 }
 
-func TestSignInsAskTheProviderInTurns(t *testing.T) {
+func TestConcurrentSignInsAreLimited(t *testing.T) {
 	f := newFake(t, httptest.NewServer)
 	p := newProvider(Options{Issuer: f.URL, ClientID: fakeClient, ClientSecret: fakeSecret})
 	for range mostAtOnce {

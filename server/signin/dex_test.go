@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/test/dextest"
 )
 
-// withDex returns a site whose people sign in with a Dex, which doesn't run yet.
+// withDex returns a site with Dex as its provider, which isn't running yet.
 func withDex(t *testing.T, change func(o *Options)) (*site, *dextest.Server) {
 	t.Helper()
 	var dex *dextest.Server
@@ -29,13 +29,13 @@ func withDex(t *testing.T, change func(o *Options)) (*site, *dextest.Server) {
 	return s, dex
 }
 
-// byMock signs in the person whom Dex always signs in.
+// byMock signs in with Dex's mock connector.
 func (b *browser) byMock(s *site, back string) view {
 	b.t.Helper()
 	return b.follow(b.visit(s.url+"/auth/login?return="+url.QueryEscape(back)), "/auth/mock")
 }
 
-// byPassword signs in by a form.
+// byPassword signs in with Dex's password form.
 func (b *browser) byPassword(s *site) view {
 	b.t.Helper()
 	form := b.follow(b.visit(s.url+"/auth/login"), "/auth/local")
@@ -79,7 +79,7 @@ func TestSignInWithDex(t *testing.T) {
 		t.Errorf("still signed in: %+v %v", who, b.cookies(s.url))
 	}
 
-	// What the provider and the cookies had is in no line of the log.
+	// No secret of the provider or the cookies may be in the log.
 	for _, entry := range s.logged.All() {
 		for _, secret := range []string{first["rockpool"], second["rockpool"], dextest.ClientSecret} {
 			if strings.Contains(entry.Message, secret) || slices.ContainsFunc(entry.Context, func(f zap.Field) bool { return strings.Contains(f.String, secret) }) {
@@ -121,7 +121,7 @@ func TestProviderMayBeDownAndChangeItsKey(t *testing.T) {
 		t.Fatalf("the provider is up: %d %s: %s", v.status, v.url, v.text)
 	}
 
-	// It goes away between the beginning of a sign-in and its end.
+	// Dex stops in the middle of a sign-in.
 	choice := newBrowser(t)
 	choice.visit(s.url + "/auth/login")
 	dex.Stop()
@@ -134,7 +134,7 @@ func TestProviderMayBeDownAndChangeItsKey(t *testing.T) {
 		t.Errorf("%d %s", v.status, v.text)
 	}
 
-	// With storage in memory it has other keys after a start.
+	// With storage in memory, Dex has new keys after a restart.
 	dex.Run(t)
 	if v := newBrowser(t).byMock(s, "/batches"); v.text != "the page /batches" {
 		t.Errorf("the provider has another key: %d %s: %s", v.status, v.url, v.text)

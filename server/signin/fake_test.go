@@ -25,8 +25,8 @@ const (
 	fakeSecret = "the client's secret"
 )
 
-// A fake is a provider that signs in everybody at once, and that can lie. It checks what a real one does: the client's
-// secret, PKCE, and that a code is redeemed once.
+// A fake is a provider that signs everybody in immediately and can lie. Like a real one, it checks the
+// client's secret and PKCE, and accepts a code only once.
 type fake struct {
 	*httptest.Server
 	key   *rsa.PrivateKey
@@ -40,7 +40,7 @@ type fake struct {
 	asked  int                                      // tokens
 }
 
-// fakeKey is the key of all fakes: to make one takes long under the race detector.
+// fakeKey is the key of all fakes, because creating one takes long with the race detector.
 var fakeKey = sync.OnceValue(func() *rsa.PrivateKey {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -74,7 +74,7 @@ func write(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// discovery promises more algorithms than a client should take.
+// discovery announces more algorithms than a client should accept.
 func (f *fake) discovery(w http.ResponseWriter, _ *http.Request) {
 	write(w, map[string]any{
 		"issuer": f.URL, "authorization_endpoint": f.URL + "/authorize", "token_endpoint": f.URL + "/token", "jwks_uri": f.URL + "/keys",
@@ -129,14 +129,14 @@ func (f *fake) token(w http.ResponseWriter, r *http.Request) {
 	write(w, map[string]any{"access_token": "CANARY", "token_type": "Bearer", "expires_in": 3600, "id_token": sign(f, text)})
 }
 
-// lie has the provider lie from now on.
+// lie makes the provider lie in later responses.
 func (f *fake) lie(change func(claims map[string]any), sign func(f *fake, claims []byte) string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.change, f.sign = change, sign
 }
 
-// signed returns a token that a key signed.
+// signed returns a token signed with a key.
 func signed(algorithm jose.SignatureAlgorithm, key any, id string, claims []byte) string {
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", id))
 	if err != nil {
@@ -153,7 +153,7 @@ func signed(algorithm jose.SignatureAlgorithm, key any, id string, claims []byte
 	return text
 }
 
-// publicPEM is the provider's public key, as an attacker can write it.
+// publicPEM returns the provider's public key in PEM, which an attacker could use as an HMAC key.
 func (f *fake) publicPEM() []byte {
 	der, err := x509.MarshalPKIXPublicKey(f.key.Public())
 	if err != nil {
@@ -162,7 +162,7 @@ func (f *fake) publicPEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 }
 
-// withFake returns a site whose people sign in with a fake provider.
+// withFake returns a site with a fake provider.
 func withFake(t *testing.T, change func(o *Options)) (*site, *fake) {
 	t.Helper()
 	f := newFake(t, httptest.NewServer)

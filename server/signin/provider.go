@@ -19,25 +19,25 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// How the provider is asked.
+// Limits of requests to the provider.
 const (
-	askWithin   = 10 * time.Second // for one answer
-	mostAnswer  = 1 << 20          // bytes of one answer
-	mostAtOnce  = 16               // sign-ins that ask it at once
-	clockLeeway = 30 * time.Second // how far its clock may be behind
+	askWithin   = 10 * time.Second // timeout of one request
+	mostAnswer  = 1 << 20          // bytes of one response
+	mostAtOnce  = 16               // concurrent sign-ins
+	clockLeeway = 30 * time.Second // how far the provider's clock may be behind
 )
 
-// A provider is discovered at the first sign-in, so that the server starts without it. Its methods
-// are safe for concurrent use.
+// A provider is an OpenID provider. It is discovered at the first sign-in, so the server can start
+// without it. Its methods are safe for concurrent use.
 type provider struct {
 	options Options
 	client  *http.Client
-	asking  singleflight.Group // so that at most one discovery is under way
+	asking  singleflight.Group // at most one discovery runs at a time
 	found   atomic.Pointer[discovered]
-	slots   chan struct{} // of sign-ins that ask it
+	slots   chan struct{} // one for each sign-in in progress
 }
 
-// discovered is a provider whose endpoints are known.
+// discovered has the endpoints of a provider.
 type discovered struct {
 	oauth    oauth2.Config
 	verifier *oidc.IDTokenVerifier
@@ -57,23 +57,23 @@ func newProvider(options Options) *provider {
 				Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12},
 				TLSHandshakeTimeout: askWithin, MaxResponseHeaderBytes: 64 << 10, MaxIdleConnsPerHost: mostAtOnce, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
 			}},
-			// The code and the client's secret go to the endpoint that was discovered, and no further.
+			// The code and the client's secret must go only to the discovered endpoint.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		slots: make(chan struct{}, mostAtOnce),
 	}
 }
 
-// discover returns the provider's endpoints. Until they are known, each call asks the provider.
+// discover returns the provider's endpoints. It requests them until that succeeds once.
 func (p *provider) discover() (*discovered, error) {
 	if found := p.found.Load(); found != nil {
 		return found, nil
 	}
 	found, err, _ := p.asking.Do("", func() (any, error) {
-		// It is for all who wait, and what is found outlives the request.
+		// The result is for all waiting callers and outlives the request, so it has its own context.
 		ctx, cancel := context.WithTimeout(oidc.ClientContext(context.Background(), p.client), askWithin)
 		defer cancel()
-		return p.ask(ctx)
+		return p.request(ctx)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("discover the provider %s: %w", p.options.Issuer, err)
@@ -82,7 +82,7 @@ func (p *provider) discover() (*discovered, error) {
 	return found.(*discovered), nil
 }
 
-func (p *provider) ask(ctx context.Context) (*discovered, error) {
+func (p *provider) request(ctx context.Context) (*discovered, error) {
 	answer, err := oidc.NewProvider(ctx, p.options.Issuer)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (p *provider) ask(ctx context.Context) (*discovered, error) {
 			return nil, fmt.Errorf("its %s isn't the https URL of a host", name)
 		}
 	}
-	// Without this the library tries one way after the other, and the first one uses up the code.
+	// Without this, the library tries one method after the other, and the first attempt uses up the code.
 	endpoint.AuthStyle = oauth2.AuthStyleInHeader
 	if p.options.ClientSecret == "" || len(metadata.Methods) > 0 && !slices.Contains(metadata.Methods, "client_secret_basic") {
 		endpoint.AuthStyle = oauth2.AuthStyleInParams
@@ -109,7 +109,7 @@ func (p *provider) ask(ctx context.Context) (*discovered, error) {
 		oauth: oauth2.Config{
 			ClientID: p.options.ClientID, ClientSecret: p.options.ClientSecret, Endpoint: endpoint, RedirectURL: p.options.RedirectURL, Scopes: p.options.Scopes,
 		},
-		// It takes signatures by public keys only, of the kinds that the provider says that it makes.
+		// It accepts only signatures by public keys, with the algorithms that the provider announces.
 		verifier: answer.VerifierContext(ctx, &oidc.Config{ClientID: p.options.ClientID, Now: func() time.Time { return time.Now().Add(-clockLeeway) }}),
 	}, nil
 }
@@ -122,19 +122,19 @@ func scheme(address string) string {
 	return u.Scheme
 }
 
-// authorize returns where an attempt goes on at the provider.
+// authorize returns the URL at the provider for an attempt.
 func (d *discovered) authorize(a attempt) string {
 	return d.oauth.AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier))
 }
 
-// errBusy is returned while too many sign-ins ask the provider.
-var errBusy = errors.New("too many sign-ins ask the provider at once")
+// errBusy is returned when too many sign-ins are in progress.
+var errBusy = errors.New("too many concurrent sign-ins")
 
-// A refusedToken is an answer of the provider's that doesn't prove who somebody is.
+// A refusedToken is the error for a response of the provider that doesn't prove the person's identity.
 type refusedToken struct{ error }
 
-// redeem returns the claims of the ID token that the provider gives for an attempt's code. The error is a
-// refusedToken unless the provider can't be reached.
+// redeem exchanges an attempt's code for an ID token, verifies the token, and returns its claims.
+// The error is a refusedToken unless the provider is unreachable.
 func (p *provider) redeem(ctx context.Context, a attempt, code string) (claims map[string]any, err error) {
 	provider, err := p.discover()
 	if err != nil {
@@ -151,13 +151,13 @@ func (p *provider) redeem(ctx context.Context, a attempt, code string) (claims m
 	tokens, err := provider.oauth.Exchange(ctx, code, oauth2.VerifierOption(a.Verifier))
 	var answered *oauth2.RetrieveError
 	if errors.As(err, &answered) && answered.Response.StatusCode < 500 {
-		return nil, refusedToken{fmt.Errorf("the token endpoint answered %d %.64q", answered.Response.StatusCode, answered.ErrorCode)} // not with what else it says
+		return nil, refusedToken{fmt.Errorf("the token endpoint responded with %d %.64q", answered.Response.StatusCode, answered.ErrorCode)} // without the rest of the response, which may have secrets
 	}
 	if errors.As(err, &answered) {
-		return nil, fmt.Errorf("the token endpoint answered %d", answered.Response.StatusCode)
+		return nil, fmt.Errorf("the token endpoint responded with %d", answered.Response.StatusCode)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ask the token endpoint: %w", err)
+		return nil, fmt.Errorf("call the token endpoint: %w", err)
 	}
 	raw, _ := tokens.Extra("id_token").(string)
 	token, err := provider.verifier.Verify(ctx, raw)
@@ -170,9 +170,9 @@ func (p *provider) redeem(ctx context.Context, a attempt, code string) (claims m
 	if err := token.Claims(&claims); err != nil {
 		return nil, refusedToken{fmt.Errorf("read the ID token's claims: %w", err)}
 	}
-	// OpenID Connect Core 1.0, 3.1.3.7: a token for several clients says for whom it was made.
+	// OpenID Connect Core 1.0, 3.1.3.7: a token for several clients names the client it was issued for.
 	if party, has := claims["azp"]; has && party != p.options.ClientID || !has && len(token.Audience) > 1 {
-		return nil, refusedToken{errors.New("the ID token was made for another client")}
+		return nil, refusedToken{errors.New("the ID token was issued for another client")}
 	}
 	if token.Subject == "" || len(token.Subject) > 255 {
 		return nil, refusedToken{errors.New("the ID token has no subject of 1 to 255 bytes")}
@@ -180,7 +180,7 @@ func (p *provider) redeem(ctx context.Context, a attempt, code string) (claims m
 	return claims, nil
 }
 
-// bounded bounds the answers of a transport.
+// bounded limits the size of a transport's responses.
 type bounded struct{ of http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.

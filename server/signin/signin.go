@@ -1,16 +1,16 @@
 // Package signin signs people in to the dashboard with OpenID Connect: the authorization
 // code flow with PKCE, state and nonce. It serves /auth/login, /auth/callback, /auth/logout
-// and /auth/provider, and finds the secret of a request's session.
+// and /auth/provider, and extracts the session secret from requests.
 //
-// It guarantees that
+// It guarantees:
 //
-//   - a session begins only with an ID token that the provider signed for this client and for this
-//     very attempt, and whose claims have a role and a tenant;
-//   - an attempt ends in the browser in which it began, once, within ten minutes;
-//   - each sign-in has a session of its own, and ends the one that the browser had before;
-//   - no page of another origin can use a session (Secret);
-//   - nobody is sent to another origin than the provider's and the server's own;
-//   - no page and no line of the log has a token, a code or a secret.
+//   - A session begins only with an ID token that the provider signed for this client and this
+//     attempt, and whose claims have a role and a tenant.
+//   - An attempt can be completed once, within ten minutes, and only in the browser in which it started.
+//   - Each sign-in creates a new session and ends the browser's previous one.
+//   - No page of another origin can use a session (see Secret).
+//   - Redirects go only to the provider's and the server's own origin.
+//   - No page and no log line contains a token, a code or a secret.
 package signin
 
 import (
@@ -30,67 +30,67 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// An Identity is a person who signed in, and what they may do for how long.
+// An Identity is a signed-in person with their role, tenant and the time at which the session expires.
 type Identity struct {
-	Subject string // the provider's own id of the person
-	Name    string // for people to read; it identifies nobody
+	Subject string // the person's id at the provider
+	Name    string // for people to read; not unique
 	Tenant  runtime.TenantID
-	Role    access.Role // of Options.Roles
+	Role    access.Role // from Options.Roles
 	Expires time.Time
-	Address string // that the sign-in came from
+	Address string // client address of the sign-in
 }
 
-// Sessions stores who is signed in. Its methods may be called at once.
+// Sessions stores sessions. Its methods must be safe for concurrent use.
 type Sessions interface {
-	// Begin begins a session and returns its secret, which is new, can't be guessed and
-	// can be the value of a cookie. It returns ErrUnknownTenant if there is no such tenant.
+	// Begin begins a session and returns its secret, which is new, unguessable and valid as the
+	// value of a cookie. It returns ErrUnknownTenant if the tenant doesn't exist.
 	Begin(ctx context.Context, who Identity) (secret string, err error)
-	// End ends a session. It returns nil if there is none.
+	// End ends the session with this secret. It returns nil if there is none.
 	End(ctx context.Context, secret string) error
 }
 
 // ErrUnknownTenant is returned by Sessions for a tenant that doesn't exist.
-var ErrUnknownTenant = errors.New("there is no such tenant")
+var ErrUnknownTenant = errors.New("the tenant doesn't exist")
 
-// A Rule gives a role to those whose claim has a value.
+// A Rule gives a role to people whose role claim has the value.
 type Rule struct {
 	Value string
 	Role  access.Role
 }
 
-// Options say how people sign in. All of them were checked with the server's settings.
+// Options has the settings of the sign-in. The server's configuration has checked them.
 type Options struct {
-	Issuer       string // "": there is no sign-in
+	Issuer       string // "": no sign-in
 	ClientID     string
-	ClientSecret string // "": the client is a public one
-	RedirectURL  string // of /auth/callback, as browsers reach it
+	ClientSecret string // "": a public client
+	RedirectURL  string // URL of /auth/callback for browsers
 	Scopes       []string
 	RoleClaim    string
-	Roles        []Rule // the first that matches holds
-	TenantClaim  string // "": all are in the default tenant
+	Roles        []Rule // the first matching rule applies
+	TenantClaim  string // "": everybody gets the default tenant
 	Lifetime     time.Duration
-	CA           []byte // certificates in PEM beside the machine's; nil: none
+	CA           []byte // authorities to trust in addition to the system's, in PEM; nil: none
 
 	Sessions Sessions
-	Address  func(r *http.Request) string // of the client; nil: the connection's
+	Address  func(r *http.Request) string // returns the client's address; nil: the connection's
 	Logger   *zap.Logger
 }
 
-// A SignIn serves /auth/. Its methods may be called at once.
+// A SignIn serves /auth/. Its methods are safe for concurrent use.
 type SignIn struct {
 	options  Options
-	origin   string // of the server, as browsers see it
-	secure   bool   // whether that is https
+	origin   string // of the server, for browsers
+	secure   bool   // whether origin is https
 	provider *provider
 	attempts *attempts
-	refusals *zap.Logger // of problems, a few of each kind a second: anybody can cause them
+	refusals *zap.Logger // logs problems, rate-limited because anybody can cause them
 	mux      *http.ServeMux
 }
 
-// mostRefusals is how many problems are logged in a second.
+// mostRefusals is the maximum number of logged problems of a kind per second.
 const mostRefusals = 10
 
-// New returns the sign-in of a server. It asks the provider for nothing until somebody signs in.
+// New returns the sign-in of a server. It doesn't contact the provider before the first sign-in.
 func New(options Options) *SignIn {
 	if options.Address == nil {
 		options.Address = peerAddress
@@ -115,25 +115,25 @@ func New(options Options) *SignIn {
 	return s
 }
 
-// ServeHTTP serves everything below /auth/. /auth/callback answers requests that pages of another
-// site lead to, as the provider's do.
+// ServeHTTP serves everything below /auth/. /auth/callback also accepts navigations from other
+// sites, since the provider redirects to it.
 func (s *SignIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
 	header.Set("Content-Security-Policy", "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
-	header.Set("Referrer-Policy", "no-referrer") // the callback's address has the code
+	header.Set("Referrer-Policy", "no-referrer") // the callback's URL contains the code
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("X-Frame-Options", "DENY")
 	s.mux.ServeHTTP(w, r)
 }
 
-// configured tells the dashboard whether people can sign in. Who did is the API's `me`.
+// configured reports to the dashboard whether sign-in is configured. The API's `me` has the signed-in person.
 func (s *SignIn) configured(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	_, _ = fmt.Fprintf(w, `{"configured":%t}`, s.options.Issuer != "") // a client that left needs no answer
+	_, _ = fmt.Fprintf(w, `{"configured":%t}`, s.options.Issuer != "") // an error means that the client is gone
 }
 
-// login sends the browser to the provider.
+// login redirects the browser to the provider.
 func (s *SignIn) login(w http.ResponseWriter, r *http.Request) {
 	back := localPath(r.URL.Query().Get("return"))
 	provider, err := s.provider.discover()
@@ -151,7 +151,7 @@ func (s *SignIn) login(w http.ResponseWriter, r *http.Request) {
 	redirect(w, provider.authorize(attempt))
 }
 
-// logout ends the session of the browser, whose page must be the server's own.
+// logout ends the browser's session. Only a page of this server may request it.
 func (s *SignIn) logout(w http.ResponseWriter, r *http.Request) {
 	if !s.ownPage(r) {
 		http.Error(w, "only a page of this server can sign out", http.StatusForbidden)
@@ -159,9 +159,9 @@ func (s *SignIn) logout(w http.ResponseWriter, r *http.Request) {
 	}
 	if secret, sent := s.sent(r); sent {
 		if err := s.options.Sessions.End(r.Context(), secret); err != nil {
-			// The cookie stays, so that it can be tried again.
-			s.options.Logger.Error("end a session", zap.Error(err))
-			http.Error(w, "you are still signed in, because the server can't end your session now: try again", http.StatusServiceUnavailable)
+			// The cookie stays, so that the user can try again.
+			s.options.Logger.Error("ending a session failed", zap.Error(err))
+			http.Error(w, "the server can't end your session now, so you are still signed in: try again", http.StatusServiceUnavailable)
 			return
 		}
 	}
@@ -170,14 +170,14 @@ func (s *SignIn) logout(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// redirect sends a browser to a URL that was made or checked here.
+// redirect redirects a browser to a URL that this package created or checked.
 func redirect(w http.ResponseWriter, to string) {
 	w.Header().Set("Location", to)
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// localPath returns a path of this server to return to after the sign-in: the given one if no browser
-// could take it for another server's, else "/".
+// localPath returns the path to return to after the sign-in: the given one, unless a browser could
+// interpret it as another server's address; then "/".
 func localPath(path string) string {
 	odd := strings.ContainsFunc(path, func(r rune) bool { return r <= ' ' || r > '~' || r == '\\' })
 	if odd || len(path) > 1024 || !strings.HasPrefix(path, "/") || strings.Contains(path, "//") || strings.HasPrefix(path, "/auth/") {

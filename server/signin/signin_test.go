@@ -21,7 +21,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-func TestOnlyATokenForThisSignInIsTaken(t *testing.T) {
+func TestOnlyATokenForThisSignInIsAccepted(t *testing.T) {
 	other, err := rsa.GenerateKey(rand.Reader, 2048) // now: the provider has 10 s for an answer
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestRolesAndTenants(t *testing.T) {
 		"the default tenant": {change: both("default"), role: "CLIENT", tenant: "default"},
 		"one tenant's list":  {change: both([]string{"physics"}), role: "CLIENT", tenant: "physics"},
 		"two tenants":        {change: both([]string{"physics", "default"}), says: "no tenant"},
-		"an unknown tenant":  {change: both("chemistry"), says: "the tenant chemistry, which this server doesn't have"},
+		"an unknown tenant":  {change: both("chemistry"), says: "the tenant chemistry, which doesn't exist on this server"},
 		"an invalid tenant":  {change: both("../x"), says: "no tenant"},
 		"an empty tenant":    {change: both(""), says: "no tenant"},
 		"no tenant":          {change: func(c map[string]any) { roles("staff")(c); delete(c, "tenant") }, says: "no tenant"},
@@ -169,7 +169,7 @@ func TestRolesAndTenants(t *testing.T) {
 	}
 }
 
-func TestNamesAreTextInThePage(t *testing.T) {
+func TestNamesAreEscapedInThePage(t *testing.T) {
 	s, f := withFake(t, func(o *Options) { o.Roles = nil })
 	f.lie(func(c map[string]any) { c["name"] = "<script>alert(1)</script>\n\u202e\x1b[31m" }, nil)
 	b := newBrowser(t)
@@ -215,7 +215,7 @@ func TestReturnIsAPathOfThisServer(t *testing.T) {
 
 var regexpState = regexp.MustCompile(`state=[A-Z0-9]+`)
 
-// begin begins a sign-in and returns the callback's address, before the browser opens it.
+// begin begins a sign-in and returns the callback's URL, which the browser hasn't opened yet.
 func begin(t *testing.T, s *site, f *fake, b *browser) string {
 	t.Helper()
 	follow := b.client.CheckRedirect
@@ -234,9 +234,9 @@ func begin(t *testing.T, s *site, f *fake, b *browser) string {
 	return callback
 }
 
-func TestAnAttemptEndsOnceInItsBrowser(t *testing.T) {
+func TestAnAttemptIsCompletedOnceInItsBrowser(t *testing.T) {
 	s, f := withFake(t, func(*Options) {})
-	foreign := "This sign-in didn't begin in this browser"
+	foreign := "This sign-in wasn't started in this browser"
 
 	victim, attacker := newBrowser(t), newBrowser(t)
 	callback := begin(t, s, f, attacker)
@@ -248,7 +248,7 @@ func TestAnAttemptEndsOnceInItsBrowser(t *testing.T) {
 		t.Errorf("the provider was asked for %d tokens", f.asked)
 	}
 
-	// The same callback again, with the cookie that the browser deleted.
+	// The same callback again, with the deleted cookie.
 	attempt := attacker.cookies(s.url)["rockpool-signin"]
 	if v := attacker.visit(callback); v.text != "the page /runners" {
 		t.Fatalf("%d %s", v.status, v.text)
@@ -261,7 +261,7 @@ func TestAnAttemptEndsOnceInItsBrowser(t *testing.T) {
 		t.Errorf("a replayed callback: %d, asked %d times: %s", v.status, f.asked, v.text)
 	}
 
-	// A cookie that was changed, or is none of this server's.
+	// A changed cookie, and a cookie of another server.
 	state := strings.TrimPrefix(regexpState.FindString(callback), "state=")
 	for _, cookie := range []string{"", "x", attempt[:len(attempt)-2] + "AA", base64.RawURLEncoding.EncodeToString([]byte(`{"State":"` + state + `","Expires":"2999-01-01T00:00:00Z"}`))} {
 		if v := newBrowser(t).send(http.MethodGet, callback, nil, "Cookie", "rockpool-signin="+cookie); v.status != http.StatusBadRequest {
@@ -304,7 +304,7 @@ func TestAttemptsExpireAndAreForgotten(t *testing.T) {
 	})
 }
 
-func TestASessionThatCameAlongIsNeverTaken(t *testing.T) {
+func TestASignInNeverReusesASession(t *testing.T) {
 	s, f := withFake(t, func(*Options) {})
 	planted, err := s.sessions.Begin(t.Context(), Identity{Subject: "attacker", Expires: time.Now().Add(time.Hour)})
 	if err != nil {
@@ -331,8 +331,8 @@ func TestASessionThatCameAlongIsNeverTaken(t *testing.T) {
 func TestTheProviderMayRefuse(t *testing.T) {
 	s, f := withFake(t, func(*Options) {})
 	for answer, says := range map[string]string{
-		"error=access_denied":                       "It answered with access_denied.",
-		"error=%3Cscript%3E":                        "It answered with an error.",
+		"error=access_denied":                       "The provider returned the error access_denied.",
+		"error=%3Cscript%3E":                        "The provider returned the error unknown.",
 		"iss=https%3A%2F%2Fevil.example.org&code=x": "It doesn't prove who you are.",
 	} {
 		b := newBrowser(t)
@@ -364,7 +364,7 @@ func TestWithoutSignIn(t *testing.T) {
 	}
 }
 
-// Anybody can cause refusals, and none fills the log.
+// TestRefusalsDoNotFillTheLog: anybody can cause refusals.
 func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logged := observer.New(zap.DebugLevel)

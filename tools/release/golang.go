@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// goModules returns the modules that the binaries were built from, and Go's own library.
+// goModules returns the modules in the binaries, and Go's standard library.
 func goModules(source string, binaries []string) ([]component, error) {
 	versions := map[string]string{} // by path: the binaries share one go.mod
 	goVersion := ""
@@ -24,7 +24,7 @@ func goModules(source string, binaries []string) ([]component, error) {
 		goVersion = info.GoVersion
 		for _, module := range info.Deps {
 			if module.Replace != nil {
-				return nil, fmt.Errorf("%s: %s is replaced; its licence isn't looked up", binary, module.Path)
+				return nil, fmt.Errorf("%s: %s is replaced in go.mod; its licence can't be determined", binary, module.Path)
 			}
 			versions[module.Path] = module.Version
 		}
@@ -53,7 +53,7 @@ func goModules(source string, binaries []string) ([]component, error) {
 	return all, nil
 }
 
-// directories returns where the modules' sources are.
+// directories returns the directories of the modules' sources, by path.
 func directories(source string, versions map[string]string) (map[string]string, error) {
 	args := []string{"list", "-m", "-json"}
 	for path := range versions {

@@ -1,8 +1,7 @@
-// Command release writes what a release contains beside Rockpool's own code: a bill of
-// materials (CycloneDX) and the texts of the licences. Its input is what was built, so
-// that neither can differ from the programs: the build information in the binaries, the
-// dashboard's lock file, and the versions of the C library and compiler. It fails for a component
-// without a licence that it knows.
+// Command release lists the third-party components of a release: it writes a bill of materials
+// (CycloneDX) and the texts of the licences. It reads the build information in the binaries, the
+// dashboard's lock file, and the versions of the C library and compiler, so neither can differ from
+// the programs. It fails if the licence of a component is unknown.
 //
 //	release -source DIR -version V -time RFC3339 -glibc V -gcc V -node V -sbom FILE -licences FILE BINARY...
 package main
@@ -20,7 +19,7 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// A component is one thing that a release contains.
+// A component is a third-party component of a release.
 type component struct {
 	Name, Version string
 	PURL          string   // as in https://github.com/package-url/purl-spec
@@ -50,7 +49,7 @@ func main() {
 	}
 }
 
-// collect returns all components, sorted, each once.
+// collect returns all components, sorted and without duplicates.
 func collect(source, glibc, gcc string, binaries []string) ([]component, error) {
 	ofGo, err := goModules(source, binaries)
 	if err != nil {
@@ -71,7 +70,7 @@ func collect(source, glibc, gcc string, binaries []string) ([]component, error) 
 			Licence: "LGPL-2.1-or-later", Texts: []string{strings.TrimSpace(string(lgpl))},
 		},
 		{
-			Name: "libgcc", Version: gcc, PURL: "pkg:generic/libgcc@" + gcc, // the exception asks for no text
+			Name: "libgcc", Version: gcc, PURL: "pkg:generic/libgcc@" + gcc, // the exception requires no text
 			Licence: "GPL-3.0-or-later WITH GCC-exception-3.1",
 		},
 	})
@@ -110,10 +109,11 @@ func expression(spdx string) *cdx.Licenses {
 	return &cdx.Licenses{{Expression: spdx}}
 }
 
-// writeLicences writes a list of all components, and each text once with the components it is of.
+// writeLicences writes a list of all components, then each licence text once with the components it
+// applies to.
 func writeLicences(file string, components []component) error {
 	var b strings.Builder
-	b.WriteString("Rockpool contains the following components of others.\n\n")
+	b.WriteString("Rockpool contains the following third-party components.\n\n")
 	of := map[string][]string{}
 	for _, c := range components {
 		name := c.Name + " " + c.Version

@@ -9,7 +9,7 @@ import (
 )
 
 // npmPackages returns the packages that the dashboard may contain: all that its lock file
-// doesn't mark as for development. Some are types or tools that the bundler leaves out.
+// doesn't mark as for development only. Some are types or tools that the bundler leaves out.
 func npmPackages(source string) ([]component, error) {
 	web := filepath.Join(source, "web")
 	data, err := os.ReadFile(filepath.Join(web, "package-lock.json"))

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The accounts of the machine that no namespace divides. Each of these takes what it
-// can get, up to an end of its own, says how much that was, and holds it.
+// The functions in this file use resources that no namespace divides. Each takes as much as it can,
+// up to its own maximum, prints how much that was, and holds it.
 
-// hold keeps what was taken until it is killed, a minute at most.
+// hold keeps the taken resources until the process is killed, at most a minute.
 func hold() { time.Sleep(time.Minute) } //nolint:forbidigo // it waits to be killed
 
-// takeAll calls take until it fails, or so often, and says how often it succeeded.
+// takeAll calls take until it fails, at most most times, and prints how often it succeeded.
 func takeAll(most int, take func() error) {
 	for n := range most {
 		if err := take(); err != nil {
@@ -31,7 +31,7 @@ func takeAll(most int, take func() error) {
 	say("took", strconv.Itoa(most), "done")
 }
 
-// takers are what can be taken by one call.
+// takers has the resources that a single call takes.
 var takers = map[string]func() error{
 	"terminals": func() error {
 		_, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
@@ -59,7 +59,7 @@ var takers = map[string]func() error{
 	},
 }
 
-// take takes, and with "hold" keeps.
+// take takes a resource: its name, the maximum number, and optionally "hold" to keep it.
 func take(args []string) {
 	takeAll(number(args, 1), takers[args[0]])
 	if len(args) > 2 {
@@ -67,8 +67,7 @@ func take(args []string) {
 	}
 }
 
-// openInAll opens files in so many processes, up to so many in each, and says how many
-// that was in all.
+// openInAll opens files in the given number of processes, at most most in each, and prints the total.
 func openInAll(processes, most int) {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
@@ -102,8 +101,9 @@ func openInAll(processes, most int) {
 	hold()
 }
 
-// openAndStay opens a file up to so often, tells how often it could, and stays. It is
-// for a child that has none of Go's other threads.
+// openAndStay opens a file at most most times, writes how often it succeeded to tell, and never
+// returns. It runs in a forked child without Go's other threads, so it may use only raw system
+// calls.
 func openAndStay(path uintptr, most int, tell uintptr) {
 	count := uint64(0)
 	for range most {
@@ -118,9 +118,9 @@ func openAndStay(path uintptr, most int, tell uintptr) {
 	}
 }
 
-// fillBuffers fills buffers of sockets on the loopback that nobody reads, up to so many
-// MiB, and says how much the kernel took. It has its sockets before: from then on it
-// asks for nothing that would have the kernel look at the memory of its group.
+// fillBuffers fills unread socket buffers on the loopback, at most mib MiB, and prints how much the
+// kernel accepted. It opens all sockets first: after that, it makes no call in which the kernel
+// would check the memory of its cgroup.
 func fillBuffers(network string, mib int) {
 	senders, err := map[string]func(descriptors int) ([]sender, error){"tcp": connections, "udp": receivers}[network](240)
 	if err != nil {
@@ -135,20 +135,20 @@ func fillBuffers(network string, mib int) {
 	}
 	say("holds", strconv.Itoa(took>>20), "MiB")
 	if took>>20 >= mostHeld {
-		hold() // the agent ends it
+		hold() // until the agent ends it
 	}
 }
 
-// mostHeld is how many MiB of buffers are more than the kernel lets a runner of the corpus
-// have (version 1 of cgroups), and more than the agent does (version 2).
+// mostHeld is the size of buffers in MiB that exceeds the limits of attacked runners: the kernel's
+// with cgroup version 1, and the agent's with version 2.
 const mostHeld = 60
 
-// A sender sends to a buffer until no more is taken, or so much was.
+// A sender sends to a buffer until it is full, or until it has taken most bytes.
 type sender func(piece []byte, most int) (took int)
 
-const bufferSize = 4 << 20 // the kernel gives twice as much, or what the machine allows
+const bufferSize = 4 << 20 // the kernel doubles it, up to the machine's maximum
 
-// connections returns senders on connections of TCP.
+// connections returns senders on TCP connections.
 func connections(descriptors int) ([]sender, error) {
 	listener, at, err := bound(unix.SOCK_STREAM)
 	if err != nil {
@@ -178,7 +178,7 @@ func connections(descriptors int) ([]sender, error) {
 					took, idle = took+n, 0
 					continue
 				}
-				idle++                       // what was sent may still be on its way to the other buffer
+				idle++                       // the bytes may still be on their way to the other buffer
 				time.Sleep(time.Millisecond) //nolint:forbidigo // there is nothing to wait for
 			}
 			return took
@@ -187,8 +187,8 @@ func connections(descriptors int) ([]sender, error) {
 	return all, nil
 }
 
-// receivers returns senders of packets to sockets of UDP. All send from one socket, so
-// that the others can be many.
+// receivers returns senders to UDP sockets. All send from one socket, which leaves more descriptors
+// for receivers.
 func receivers(descriptors int) ([]sender, error) {
 	from, _, err := bound(unix.SOCK_DGRAM)
 	if err != nil {
@@ -207,7 +207,7 @@ func receivers(descriptors int) ([]sender, error) {
 				_ = unix.Sendto(from, piece, unix.MSG_DONTWAIT, at)
 				before := took
 				if took = queued(to); took <= before {
-					break // it wasn't kept, and the next wouldn't be
+					break // the packet was dropped, and the next one would be
 				}
 			}
 			return took
@@ -216,7 +216,7 @@ func receivers(descriptors int) ([]sender, error) {
 	return all, nil
 }
 
-// bound returns a socket with an address on the loopback.
+// bound returns a socket that is bound to a loopback address.
 func bound(kind int) (fd int, at unix.Sockaddr, err error) {
 	if fd, err = unix.Socket(unix.AF_INET, kind, 0); err != nil {
 		return 0, nil, err
@@ -228,7 +228,7 @@ func bound(kind int) (fd int, at unix.Sockaddr, err error) {
 	return fd, at, err
 }
 
-// queued returns how many bytes of memory wait in a socket (SO_MEMINFO).
+// queued returns the memory of a socket's receive queue in bytes (SO_MEMINFO).
 func queued(fd int) int {
 	var info [9]uint32
 	size := uint32(unsafe.Sizeof(info))
@@ -239,8 +239,8 @@ func queued(fd int) int {
 	return int(info[0])
 }
 
-// neighbours sends to so many places on the runner's own link, and says how many of them
-// the kernel has taken for neighbours.
+// neighbours sends to the given number of addresses on the runner's link, and prints how many of
+// them are in the kernel's neighbour table.
 func neighbours(places int) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
@@ -254,7 +254,7 @@ func neighbours(places int) {
 	}
 	for n := range places {
 		at := &unix.SockaddrInet6{Port: 9, ZoneId: uint32(interfaces[len(interfaces)-1].Index), Addr: [16]byte{0: 0xfe, 1: 0x80, 13: 1, 14: byte(n >> 8), 15: byte(n)}}
-		_ = unix.Sendto(fd, []byte{0}, 0, at) // what can't be sent makes no neighbour
+		_ = unix.Sendto(fd, []byte{0}, 0, at) // an address to which sending fails adds no neighbour
 	}
 	table, err := syscall.NetlinkRIB(unix.RTM_GETNEIGH, unix.AF_INET6)
 	if err != nil {
@@ -271,7 +271,7 @@ func neighbours(places int) {
 	say("knows", strconv.Itoa(count), result(err))
 }
 
-// cores lowers the limit of core files to none, and says what it is.
+// cores sets the limit of core files to 0 and prints the resulting limits.
 func cores() {
 	err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
 	var now unix.Rlimit
@@ -279,7 +279,7 @@ func cores() {
 	say("cores", result(err), strconv.FormatUint(now.Cur, 10), strconv.FormatUint(now.Max, 10))
 }
 
-// semaphore makes a set of semaphores that others of the runner find, or looks for it.
+// semaphore creates a set of semaphores that other executions in the runner can find, or looks for it.
 func semaphore(how string) {
 	flags := uintptr(0)
 	if how == "make" {
@@ -288,8 +288,8 @@ func semaphore(how string) {
 	say("semaphore", result(raw(unix.SYS_SEMGET, 0x726f636b, 1, flags)()))
 }
 
-// drop has the kernel forget what it has cached of files that the machine shows, and
-// says whether it did. The kernel keeps what somebody uses at the moment.
+// drop asks the kernel to evict files of the machine from the page cache, and prints whether it
+// did. The kernel keeps pages that are in use.
 func drop() {
 	answer := "no file"
 	for _, path := range []string{"/usr/bin/gpgv", "/usr/bin/apt-get", "/usr/bin/localedef", "/usr/bin/pstree", "/usr/bin/nl", "/usr/bin/tac", "/bin/busybox"} {
@@ -310,20 +310,20 @@ func drop() {
 	say(answer)
 }
 
-// forgotten reads a file, has the kernel forget it, and reports whether its end isn't
-// cached any more.
+// forgotten reads a file, asks the kernel to evict it, and reports whether the file's end is no
+// longer cached.
 func forgotten(file *os.File, size int64) bool {
 	if _, err := io.Copy(io.Discard, io.NewSectionReader(file, 0, size)); err != nil {
 		return false
 	}
 	_ = unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED)
-	const noWait = 8 // RWF_NOWAIT: EAGAIN for what isn't cached
+	const noWait = 8 // RWF_NOWAIT: EAGAIN for uncached data
 	_, err := unix.Preadv2(int(file.Fd()), [][]byte{make([]byte, 4096)}, (size-1)&^4095, noWait)
 	return err == unix.EAGAIN
 }
 
-// readDisk reads the machine's programs from its disk, past the cache, for so many
-// seconds, and says whether that is more than so many MiB a second.
+// readDisk reads the machine's programs from its disk, bypassing the cache, for the given seconds.
+// It prints whether that is more than most MiB per second.
 func readDisk(seconds, most int) {
 	size := 1 << 20
 	memory, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
@@ -366,7 +366,7 @@ func readDisk(seconds, most int) {
 	say("read", strconv.Itoa(read>>20), "MiB,", share, "its share")
 }
 
-// attachFilter puts a program of packets onto a new socket.
+// attachFilter attaches a packet filter to a new socket.
 func attachFilter() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -376,8 +376,8 @@ func attachFilter() error {
 	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &code[0]})
 }
 
-// option sets an option of a socket to zeros: the kernel looks at these only where the
-// option is let through.
+// option returns a call that sets a socket option to zeros. The kernel checks the value only if the
+// filter allows the option.
 func option(family, kind, level, name int) call {
 	return func() error {
 		fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC, 0)
@@ -389,22 +389,22 @@ func option(family, kind, level, name int) call {
 	}
 }
 
-// seccompFilter loads a filter that lets everything through.
+// seccompFilter loads a seccomp filter that allows everything.
 func seccompFilter() error {
 	code := [1]unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}}
 	program := unix.SockFprog{Len: 1, Filter: &code[0]}
 	return raw(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&program)))()
 }
 
-// seccompByName does so by the older call.
+// seccompByName does the same with the older call.
 func seccompByName() error {
 	code := [1]unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}}
 	program := unix.SockFprog{Len: 1, Filter: &code[0]}
 	return raw(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)))()
 }
 
-// lineDiscipline makes a terminal the kind of device that it is: this succeeds on any
-// kernel, and loads no driver.
+// lineDiscipline sets a terminal's line discipline to the one that it has: this succeeds on any
+// kernel and loads no driver.
 func lineDiscipline() error {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -415,7 +415,7 @@ func lineDiscipline() error {
 	return unix.IoctlSetPointerInt(fd, unix.TIOCSETD, terminal)
 }
 
-// fileUsers gives a file a list of who may use it (posix_acl_xattr(5)).
+// fileUsers sets a file's access control list (posix_acl_xattr(5)).
 func fileUsers() error {
 	path := "/tmp/file-users-" + strconv.Itoa(os.Getuid())
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -430,7 +430,7 @@ func fileUsers() error {
 	return unix.Setxattr(path, "system.posix_acl_access", list, 0)
 }
 
-// fileRequest asks the file system of the machine's programs.
+// fileRequest returns a call that makes a request to the file system of the machine's programs.
 func fileRequest(request uintptr) call {
 	return func() error {
 		fd, err := unix.Open("/usr", unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -442,7 +442,7 @@ func fileRequest(request uintptr) call {
 	}
 }
 
-// networkRequest asks the kernel about its networks.
+// networkRequest returns a call that makes a network request to the kernel.
 func networkRequest(request uintptr) call {
 	return func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
@@ -454,7 +454,7 @@ func networkRequest(request uintptr) call {
 	}
 }
 
-// accountCalls are made by `prober call NAME`, too.
+// accountCalls returns more calls for `prober call NAME`.
 func accountCalls() map[string]call {
 	const (
 		flowLabels = 32         // IPV6_FLOWLABEL_MGR

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forkBomb makes processes that wait, at most so many, and goes on trying for a
-// moment where it may not: the limit is to be met, not only approached.
+// forkBomb creates at most most waiting processes. After a failure it tries a few more times: it
+// must reach the limit, not only come close to it.
 func forkBomb(most int) {
 	made, refused := 0, 0
 	for made < most && refused < 10 {
@@ -23,7 +23,7 @@ func forkBomb(most int) {
 			refused++
 			time.Sleep(10 * time.Millisecond) //nolint:forbidigo // there is nothing to wait for
 		case pid == 0:
-			for { // no Go from here on: the other threads aren't there
+			for { // only raw system calls: the child lacks Go's other threads
 				_, _, _ = unix.RawSyscall6(unix.SYS_PPOLL, 0, 0, 0, 0, 0, 0)
 			}
 		default:
@@ -44,7 +44,7 @@ func threadBomb(most int) {
 	say("has", strconv.Itoa(most), "threads")
 }
 
-// memoryBomb takes memory, one MiB after the other, and uses it.
+// memoryBomb allocates and writes memory, one MiB after the other.
 func memoryBomb(mib int) {
 	taken := 0
 	for range mib {
@@ -60,8 +60,8 @@ func memoryBomb(mib int) {
 	say("took", strconv.Itoa(taken), "MiB")
 }
 
-// mapBomb shares memory with nobody: as a memfd, or as a segment of System V,
-// which outlives its process.
+// mapBomb allocates shared memory that no other process uses: a memfd, or a System V segment, which
+// outlives its process.
 func mapBomb(kind string, mib int) {
 	size := mib << 20
 	var memory []byte
@@ -97,7 +97,7 @@ func fileBomb(dir string, most int) {
 	say("made", strconv.Itoa(most), "files done")
 }
 
-// fill writes zeros into a file.
+// fill writes zeros to a file.
 func fill(path string, mib int) {
 	zeros := make([]byte, 1<<20)
 	file, err := os.Create(path)
@@ -122,10 +122,9 @@ func sparse(path string) {
 	say("sparse", result(err))
 }
 
-// spin uses so many processors for so many milliseconds, and tells how much it
-// was given of them meanwhile, and whether that is more than so many percent of
-// one. Who is held back ends later, and was slow to start: neither counts as
-// what it had in the milliseconds that it asked for.
+// spin runs busy threads for the given milliseconds, and prints the CPU time that they got in
+// percent of one CPU, and whether that is more than most. A throttled process starts and ends late:
+// the percentage refers to the whole time that passed.
 func spin(threads, milliseconds, most int) {
 	runtime.GOMAXPROCS(threads)
 	began, before := time.Now(), processorTime()
@@ -150,7 +149,7 @@ func spin(threads, milliseconds, most int) {
 	say("had", strconv.FormatInt(percent, 10), "% of a processor,", share, "its share")
 }
 
-// processorTime is what all threads had since the start.
+// processorTime returns the CPU time of all threads since the start.
 func processorTime() time.Duration {
 	var usage unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_SELF, &usage)
@@ -167,7 +166,7 @@ func openBomb(most int) {
 	say("opened", strconv.Itoa(most), "done")
 }
 
-// signalBomb queues signals for itself that it doesn't take.
+// signalBomb queues blocked signals for itself.
 func signalBomb(most int) {
 	const number = 40
 	set := unix.Sigset_t{Val: [16]uint64{1 << (number - 1)}}
@@ -185,7 +184,7 @@ func signalBomb(most int) {
 	say("queued", strconv.Itoa(most), "done")
 }
 
-// zombies makes processes that end, and doesn't wait for them.
+// zombies creates processes that end immediately, and doesn't wait for them.
 func zombies(count int) {
 	made := 0
 	for range count {
@@ -200,9 +199,8 @@ func zombies(count int) {
 	say("made", strconv.Itoa(made), "zombies")
 }
 
-// daemon leaves its parent, its session and its terminal behind, and does as it
-// is told: "hold" keeps the output open, "closed" closes all, "deaf" ignores
-// what asks it to end. It sleeps at most a minute.
+// daemon leaves its parent, session and terminal, and sleeps for at most a minute. Options: "hold"
+// keeps the output open, "closed" closes all descriptors, "deaf" ignores signals.
 func daemon(how []string) {
 	if os.Getenv("DAEMON") == "" {
 		attr := &os.ProcAttr{Files: []*os.File{nil, os.Stdout, os.Stderr}, Env: append(os.Environ(), "DAEMON=1"), Sys: &syscall.SysProcAttr{Setsid: true}}
@@ -210,7 +208,7 @@ func daemon(how []string) {
 		say("left", result(err))
 		return
 	}
-	if os.Getenv("DAEMON") == "1" { // its parent is gone, and so is it
+	if os.Getenv("DAEMON") == "1" { // the parent has ended, and this process ends too
 		attr := &os.ProcAttr{Files: []*os.File{nil, os.Stdout, os.Stderr}, Env: append(os.Environ(), "DAEMON=2"), Sys: &syscall.SysProcAttr{Setsid: true}}
 		_, _ = os.StartProcess("/proc/self/exe", os.Args, attr)
 		return

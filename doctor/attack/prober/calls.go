@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A call is one system call with harmless arguments; with most of them a kernel
-// that lets it through answers something else than a refusal.
+// A call is one system call with harmless arguments. If the filter allows it, most kernels return
+// another error than a refusal.
 type call func() error
 
 func raw(number uintptr, args ...uintptr) call {
@@ -32,7 +32,7 @@ func text(s string) uintptr {
 	return uintptr(unsafe.Pointer(p))
 }
 
-// keep holds what only the kernel is to see.
+// keep references memory that only the kernel uses, so that it isn't garbage collected.
 var keep []*byte
 
 func buffer(size int) uintptr {
@@ -64,11 +64,11 @@ func socket(family, kind, protocol int) call {
 	}
 }
 
-// own is the state of this process, in whose place another's could be.
+// own is the id of this process. An attacker could use another one instead.
 var own = uintptr(os.Getpid())
 
-// calls are made by `prober call NAME`. Those of a foreign door are in a file of
-// each architecture.
+// calls returns the calls of `prober call NAME`. Calls through other system call entries are in
+// files per architecture.
 func calls() map[string]call {
 	all := map[string]call{
 		// Mounts, roots and namespaces.
@@ -105,7 +105,7 @@ func calls() map[string]call {
 		"stop-agent":        raw(unix.SYS_KILL, 1, uintptr(unix.SIGSTOP)),
 		"renice-agent":      raw(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 1, 19),
 		"prlimit-agent":     raw(unix.SYS_PRLIMIT64, 1, unix.RLIMIT_NOFILE, word(1, 1), 0),
-		// Subsystems with a history.
+		// Subsystems with a history of vulnerabilities.
 		"keyctl":        raw(unix.SYS_KEYCTL, unix.KEYCTL_GET_KEYRING_ID, keyringSession, 1),
 		"add_key":       raw(unix.SYS_ADD_KEY, text("user"), text("rockpool-attack"), text("x"), 1, keyringSession),
 		"request_key":   raw(unix.SYS_REQUEST_KEY, text("user"), text("rockpool-attack"), 0, 0),
@@ -132,14 +132,14 @@ func calls() map[string]call {
 		"tiocsti":       tiocsti,
 		"tiocsti-high":  tiocstiHigh,
 		"unknown":       raw(100_000),
-		// Sockets that a network namespace doesn't hold.
+		// Socket families that network namespaces don't isolate.
 		"vsock":          socket(unix.AF_VSOCK, unix.SOCK_STREAM, 0),
 		"alg":            socket(unix.AF_ALG, unix.SOCK_SEQPACKET, 0),
 		"packet":         socket(unix.AF_PACKET, unix.SOCK_RAW, 0),
 		"raw-socket":     socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP),
 		"netlink-audit":  socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT),
 		"netlink-filter": socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER),
-		// What is charged to the machine.
+		// Resources that are charged to the machine.
 		"mq_open": mqOpen,
 		"mlock":   mlock,
 	}
@@ -150,11 +150,11 @@ func calls() map[string]call {
 
 const unixAt = ^uintptr(99) // AT_FDCWD
 
-const userModeOnly = 1 // of userfaultfd: what every user may have
+const userModeOnly = 1 // flag of userfaultfd that every user may set
 
 const keyringSession = ^uintptr(2) // KEY_SPEC_SESSION_KEYRING, -3
 
-// tryCall makes calls, one line each.
+// tryCall makes calls and prints one line for each.
 func tryCall(names []string) {
 	all := calls()
 	for _, name := range names {
@@ -167,7 +167,7 @@ func tryCall(names []string) {
 	}
 }
 
-// cloneWith makes a process that ends at once.
+// cloneWith creates a process with flags; it ends immediately.
 func cloneWith(flags uintptr) error {
 	pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, flags|uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
 	switch {
@@ -203,10 +203,10 @@ func pidfdGetfd() error {
 	return err
 }
 
-// tiocsti types into the terminal that it runs on.
+// tiocsti injects input into its own terminal.
 func tiocsti() error { return raw(unix.SYS_IOCTL, 0, unix.TIOCSTI, text("#"))() }
 
-// tiocstiHigh does so with a bit that the kernel doesn't read (CVE-2019-7303).
+// tiocstiHigh does the same with a bit that the kernel ignores (CVE-2019-7303).
 func tiocstiHigh() error { return raw(unix.SYS_IOCTL, 0, unix.TIOCSTI|1<<32, text("#"))() }
 
 func mqOpen() error {

@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// charge takes memory of the kernel by what a program can make of one kind, many times.
+// charge uses kernel memory with many objects of one kind.
 func charge(kind string, most int) {
 	var take func(n int) error
 	switch kind {
 	case "locks":
-		const inOne = 500 // of a file: the kernel goes through them for each
+		const inOne = 500 // locks per file: the kernel searches all of them for each new one
 		var file int
 		take = func(n int) (err error) {
 			if n%inOne == 0 {
@@ -23,7 +23,7 @@ func charge(kind string, most int) {
 			}
 			return unix.FcntlFlock(uintptr(file), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: int64(2 * (inOne - n%inOne)), Len: 1})
 		}
-	case "connections": // that nobody accepts
+	case "connections": // never accepted
 		var at unix.Sockaddr
 		take = func(n int) (err error) {
 			if n%4000 == 0 {
@@ -42,7 +42,7 @@ func charge(kind string, most int) {
 		text[0] = 1
 		queue := uintptr(0)
 		take = func(n int) error {
-			if n%2 == 0 { // 16 KiB in each
+			if n%2 == 0 { // 16 KiB in each queue
 				id, _, errno := unix.RawSyscall(unix.SYS_MSGGET, 0, unix.IPC_CREAT|0o600, 0)
 				if errno != 0 {
 					return errno
@@ -57,7 +57,7 @@ func charge(kind string, most int) {
 		}
 	case "semaphores":
 		take = func(int) error { return raw(unix.SYS_SEMGET, 0, 8000, unix.IPC_CREAT|0o600)() }
-	case "filters": // of packets, for which no capability is needed
+	case "filters": // packet filters, which need no capability
 		take = func(int) error { return attachFilter() }
 	default:
 		say(usage)
@@ -71,13 +71,13 @@ func charge(kind string, most int) {
 	}
 	if kind == "locks" || kind == "connections" {
 		say("made", strconv.Itoa(most), "held")
-		hold() // the agent ends it
+		hold() // until the agent ends it
 		return
 	}
 	say("made", strconv.Itoa(most), "done")
 }
 
-// listening listens on the loopback.
+// listening listens on the loopback and returns the address.
 func listening() (unix.Sockaddr, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

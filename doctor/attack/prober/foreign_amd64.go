@@ -2,7 +2,7 @@ package main
 
 import "golang.org/x/sys/unix"
 
-// foreign are calls by the doors of other architectures.
+// foreign has calls through the system call entries of other architectures.
 var foreign = map[string]call{
 	"x32":          raw(0x40000000 + unix.SYS_GETPID),
 	"int80":        func() error { _ = int80(20); return nil }, // getpid
@@ -11,5 +11,5 @@ var foreign = map[string]call{
 	"create_thing": raw(unix.SYS_CREATE_MODULE, 0, 0),
 }
 
-// int80 makes a call without arguments as 32-bit programs do.
+// int80 makes a system call without arguments through the entry of 32-bit programs.
 func int80(number uint32) uint32

@@ -1,5 +1,5 @@
 package main
 
-// foreign are calls by the doors of other architectures: a 64-bit program can't
-// open one here.
+// foreign has calls through the system call entries of other architectures. On arm64, a 64-bit
+// program has none.
 var foreign = map[string]call{}

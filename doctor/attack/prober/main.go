@@ -1,7 +1,6 @@
-// The prober is the hostile program of the corpus of attacks: a small static
-// program that is put into a runner as any user's is, and tries there what a
-// shell can't. It prints what came of it, and is nothing without a runner
-// around it: each of its bombs has an end of its own.
+// The prober is the hostile program of the attack corpus: a small static program that is uploaded
+// to a runner and does what a shell can't. It prints the results. It is harmless without a runner,
+// too: each of its bombs has its own maximum.
 package main
 
 import (
@@ -30,7 +29,7 @@ func main() {
 	command(args)
 }
 
-// commands are what it can try, beside calls.
+// commands has the commands by name.
 var commands = map[string]func(args []string){
 	"call":       tryCall,
 	"fork":       func(a []string) { forkBomb(number(a, 0)) },
@@ -78,12 +77,12 @@ var commands = map[string]func(args []string){
 	"times":      func(a []string) { clocks(number(a, 0)) },
 }
 
-// say prints words in one line, with one write.
+// say prints words as one line, with a single write.
 func say(words ...string) {
 	_, _ = os.Stdout.WriteString(strings.Join(words, " ") + "\n")
 }
 
-// result is "done", or the name of the error.
+// result returns "done", or the name of the error.
 func result(err error) string {
 	var errno syscall.Errno
 	switch {

@@ -18,13 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// askWithin is how long anybody has for an answer: what is held off is refused at
-// once, or never answered.
+// askWithin is the timeout of a request. A blocked request is refused immediately or never answered.
 const askWithin = 10 * time.Second
 
-// askAll asks at all places at once, such as "tcp/20.0.0.2:7777", and says of each
-// "answered" or why it wasn't. With "mapped" the address of IPv4 is put into one of IPv6,
-// as the kernel is given it.
+// askAll contacts all addresses concurrently, such as "tcp/20.0.0.2:7777", and prints for each
+// "answered" or the error. The network "mapped" uses an IPv4-mapped IPv6 address.
 func askAll(places []string) {
 	answers := make([]string, len(places))
 	var all sync.WaitGroup
@@ -47,7 +45,7 @@ func answered(err error) string {
 	switch {
 	case err == nil:
 		return "answered"
-	case errors.As(err, &late) && late.Timeout(), errors.Is(err, unix.EINPROGRESS): // so says connect after SO_SNDTIMEO
+	case errors.As(err, &late) && late.Timeout(), errors.Is(err, unix.EINPROGRESS): // connect returns this after SO_SNDTIMEO
 		return "silence"
 	}
 	return result(err)
@@ -71,7 +69,7 @@ func converse(conn net.Conn) error {
 	return err
 }
 
-// askMapped connects to an address of IPv4 by a socket of IPv6.
+// askMapped connects to an IPv4 address through an IPv6 socket.
 func askMapped(at string) error {
 	to, err := netip.ParseAddrPort(at)
 	if err != nil {
@@ -81,7 +79,7 @@ func askMapped(at string) error {
 	if err != nil {
 		return err
 	}
-	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: int64(askWithin / time.Second)}) // of connect, too
+	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: int64(askWithin / time.Second)}) // also the timeout of connect
 	file := os.NewFile(uintptr(fd), "socket")
 	defer file.Close()
 	if err := unix.Connect(fd, &unix.SockaddrInet6{Addr: to.Addr().As16(), Port: int(to.Port())}); err != nil {
@@ -95,8 +93,7 @@ func askMapped(at string) error {
 	return converse(conn)
 }
 
-// send sends one datagram of a text, with zeros up to a size, and doesn't wait
-// for anything.
+// send sends a datagram with a text, padded with zeros to a size. It doesn't wait for a response.
 func send(at, text string, size int) {
 	conn, err := net.Dial("udp", at)
 	if err == nil {
@@ -106,15 +103,15 @@ func send(at, text string, size int) {
 	say("sent", at, result(err))
 }
 
-// askFrom asks from a port of its own.
+// askFrom contacts an address from a given local port.
 func askFrom(port int, at string) {
 	say("tcp", at, answered(askAt(&net.Dialer{LocalAddr: &net.TCPAddr{Port: port}, Timeout: askWithin}, "tcp", at)))
 }
 
-// forge sends a datagram from an address that it doesn't have.
+// forge sends a datagram from an address that the runner doesn't have.
 func forge(from, text, at string) {
 	d := net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(from)}, Control: func(_, _ string, c syscall.RawConn) error {
-		return c.Control(func(fd uintptr) { // what doesn't take shows when it is bound
+		return c.Control(func(fd uintptr) { // an error shows up when the socket is bound
 			_ = unix.SetsockoptInt(int(fd), unix.SOL_IPV6, unix.IPV6_FREEBIND, 1)
 			_ = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_FREEBIND, 1)
 		})
@@ -127,7 +124,7 @@ func forge(from, text, at string) {
 	say("forged", result(err))
 }
 
-// lite sends a datagram by a protocol that is neither TCP nor UDP.
+// lite sends a UDP-Lite datagram, which is neither TCP nor UDP.
 func lite(to, text string, port int) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.IPPROTO_UDPLITE)
 	if err == nil {
@@ -137,8 +134,8 @@ func lite(to, text string, port int) {
 	say("lite", result(err))
 }
 
-// flows asks from ever new ports, until nobody answers any more, or so many
-// did: each is something that the machine follows for a while.
+// flows sends requests from new ports until three in a row stay unanswered, or until most are
+// answered. The machine's connection tracking keeps an entry for each.
 func flows(at string, most int) {
 	answers, silent := 0, 0
 	for answers < most && silent < 3 {
@@ -167,8 +164,7 @@ func flows(at string, most int) {
 	say("followed", amount+",", strconv.Itoa(answers))
 }
 
-// rate says whether so many bytes pass in less than 300 ms: "drain" to there, or
-// "flood" from there.
+// rate prints whether the given number of bytes passes in less than 300 ms: "drain" sends, "flood" receives.
 func rate(word, at string, bytes int) {
 	conn, err := net.Dial("tcp", at)
 	if err != nil {
@@ -181,7 +177,7 @@ func rate(word, at string, bytes int) {
 	if _, err = conn.Write([]byte(word)); err == nil && word == "drain" {
 		if _, err = conn.Write(make([]byte, bytes)); err == nil {
 			_ = conn.(*net.TCPConn).CloseWrite()
-			_, err = conn.Read(make([]byte, 16)) // all has come
+			_, err = conn.Read(make([]byte, 16)) // all bytes have arrived
 		}
 	} else if err == nil {
 		_, err = io.CopyN(io.Discard, conn, int64(bytes))
@@ -196,7 +192,7 @@ func rate(word, at string, bytes int) {
 	say(word, pace+",", strconv.FormatInt(took.Milliseconds(), 10), "ms")
 }
 
-// serve answers at a port of all addresses for some seconds.
+// serve responds at a port of all addresses for the given seconds.
 func serve(port string, seconds int) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(seconds)*time.Second)
 	defer cancel()
@@ -216,7 +212,7 @@ func serve(port string, seconds int) {
 	}
 }
 
-// scan connects to all ports of a range at once.
+// scan connects to all ports of a range concurrently and prints how many are open.
 func scan(at string, first, last int) {
 	var found atomic.Int32
 	var all sync.WaitGroup
@@ -233,8 +229,8 @@ func scan(at string, first, last int) {
 	say("open", strconv.Itoa(int(found.Load())))
 }
 
-// reconfigure tries to change its own link, as one who would take another's
-// address, route or place does.
+// reconfigure tries to change its own link, neighbours and routes, as an attacker would to take
+// over another address.
 func reconfigure() {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

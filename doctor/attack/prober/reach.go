@@ -37,7 +37,7 @@ func connect(network, address string) {
 	say(network, address, result(err))
 }
 
-// abstract listens on, or connects to, a socket that has no file.
+// abstract listens on an abstract socket, or connects to one.
 func abstract(what, name string) {
 	if what == "listen" {
 		l, err := net.Listen("unix", "@"+name)
@@ -63,9 +63,9 @@ func listenOn(port string) {
 	}
 }
 
-// sharedMemory makes a segment of System V that outlives it, or looks for one.
+// sharedMemory creates a System V segment, which outlives the process, or looks for one.
 func sharedMemory(what string, key int) {
-	flags := 0o666 // whoever finds it may use it
+	flags := 0o666 // any user may use it
 	if what == "make" {
 		flags |= unix.IPC_CREAT
 	}
@@ -73,7 +73,7 @@ func sharedMemory(what string, key int) {
 	say("segment", result(err))
 }
 
-// descriptors lists what it has open, beside its own look.
+// descriptors prints the inherited open descriptors.
 func descriptors() {
 	links, _ := filepath.Glob("/proc/self/fd/*")
 	var found []string
@@ -81,7 +81,7 @@ func descriptors() {
 		fd, _ := strconv.Atoi(filepath.Base(link))
 		target, err := os.Readlink(link)
 		if strings.HasPrefix(target, "/sys/fs/cgroup/") {
-			continue // its own, by which it knows how many processors it has
+			continue // opened by Go's runtime to read the CPU limit
 		}
 		if fd > 2 && err == nil && !strings.HasPrefix(target, "anon_inode:[event") && !strings.HasPrefix(target, "/proc/") {
 			found = append(found, target)
@@ -91,8 +91,8 @@ func descriptors() {
 	say("inherited", strconv.Itoa(len(found)), strings.Join(found, " "))
 }
 
-// swap exchanges two paths for at most so long: what is a directory at one
-// moment is a link at the next.
+// swap repeatedly exchanges a path with two others, for the given milliseconds, so that it is
+// sometimes a directory and sometimes a link.
 func swap(path, one, other string, milliseconds int) {
 	say("swapping")
 	end := time.Now().Add(time.Duration(milliseconds) * time.Millisecond)
@@ -106,7 +106,7 @@ func swap(path, one, other string, milliseconds int) {
 	say("swapped", strconv.Itoa(times), "times")
 }
 
-// chrootEscape is the classic: a second root below the first, and up from there.
+// chrootEscape is the classic escape: chroot into a subdirectory, then go up from there.
 func chrootEscape() {
 	if err := unix.Mkdir("/workspace/jail", 0o755); err != nil {
 		say("chroot", result(err))
@@ -122,8 +122,8 @@ func chrootEscape() {
 	say("chroot", result(unix.Chroot(".")))
 }
 
-// clocks tells whether those that count from the machine's start do: it has run
-// for longer than so many seconds.
+// clocks prints whether the clocks since boot show more than the given seconds, which only the
+// machine's own clocks do.
 func clocks(machine int) {
 	var monotonic, boot unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &monotonic)

@@ -9,18 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// smallHeld is how many MiB small segments take at least if the agent doesn't end them: twice
-// what it lets them have. Some kernels join them, so that they take less by themselves.
+// smallHeld is the memory in MiB that small segments reach if the agent doesn't end them: twice
+// what it allows. Kernels that merge segments may need less memory for them.
 const smallHeld = 32
 
-// sendSegments sends segments of one byte for so many seconds, on some connections that
-// nobody accepts, one on each in turn: few kernels join what was answered in between. Only the
-// memory of all of the machine's connections can be seen, so at smallHeld it waits, and sends more
-// when others gave some back. It says how much is held, and holds smallHeld of it.
+// sendSegments sends one-byte segments for the given seconds on connections that are never
+// accepted. It uses the connections in turn, because few kernels merge segments that were
+// acknowledged in between. Only the memory of all TCP connections of the machine is visible, so at
+// smallHeld it waits, and sends more when other programs release memory. It prints how much is
+// held; at smallHeld or more it keeps holding it.
 func sendSegments(connections, seconds int) {
 	listener, at, err := bound(unix.SOCK_STREAM)
 	if err == nil {
-		_ = unix.SetsockoptInt(listener, unix.SOL_SOCKET, unix.SO_RCVBUF, bufferSize) // which they inherit
+		_ = unix.SetsockoptInt(listener, unix.SOL_SOCKET, unix.SO_RCVBUF, bufferSize) // accepted connections inherit it
 		err = unix.Listen(listener, connections)
 	}
 	all := make([]int, connections)
@@ -43,7 +44,7 @@ func sendSegments(connections, seconds int) {
 	held := 0
 	for began := time.Now(); time.Since(began) < time.Duration(seconds)*time.Second; {
 		if held = connectionMemory() - before; held >= smallHeld {
-			time.Sleep(10 * time.Millisecond) //nolint:forbidigo // what of it is another's may go
+			time.Sleep(10 * time.Millisecond) //nolint:forbidigo // another program may release its part
 			continue
 		}
 		for _, fd := range all {
@@ -52,12 +53,12 @@ func sendSegments(connections, seconds int) {
 	}
 	say("holds", strconv.Itoa(max(held, 0)), "MiB")
 	if held >= smallHeld {
-		hold() // the agent ends it
+		hold() // until the agent ends it
 	}
 }
 
-// connectionMemory is how many MiB the buffers of all of the machine's connections of TCP
-// take, as any network of it says.
+// connectionMemory returns the memory of all TCP connections of the machine in MiB. Every network
+// namespace shows it.
 func connectionMemory() int {
 	text, _ := os.ReadFile("/proc/self/net/sockstat")
 	_, after, _ := strings.Cut(string(text), "\nTCP: ")

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// serve has everybody answer.
+// serve starts the responders at all addresses.
 func (w *World) serve() error {
 	if err := w.listen(Port); err != nil {
 		return err
@@ -37,14 +37,14 @@ func (w *World) serve() error {
 	w.Names = conn.LocalAddr().String()
 	w.datagrams(conn, func(question []byte) []byte {
 		name, answer := answer(question)
-		w.came.Store("asked "+name, true)
+		w.received.Store("asked "+name, true)
 		return answer
 	})
 	return nil
 }
 
-// listen answers connections and datagrams at a port of all addresses, where
-// this thread is.
+// listen responds to connections and datagrams at a port of all addresses, in this thread's network
+// namespace.
 func (w *World) listen(port int) error {
 	tcp, err := net.ListenTCP("tcp", &net.TCPAddr{Port: port})
 	if err != nil {
@@ -59,19 +59,18 @@ func (w *World) listen(port int) error {
 	return nil
 }
 
-// note remembers a datagram's text, which zeros may follow.
+// note records a datagram's text, without trailing zeros.
 func (w *World) note(datagram []byte) []byte {
 	text, _, _ := bytes.Cut(datagram, []byte{0})
-	w.came.Store(string(text), true)
+	w.received.Store(string(text), true)
 	return []byte("answered")
 }
 
-// listenLite takes datagrams of UDP-Lite, a protocol of its own, where the kernel
-// has it.
+// listenLite receives datagrams of UDP-Lite, a separate protocol, if the kernel has it.
 func (w *World) listenLite() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_UDPLITE)
 	if err != nil {
-		return nil //nolint:nilerr // no program has it then
+		return nil //nolint:nilerr // then no program can use it
 	}
 	file := os.NewFile(uintptr(fd), "udplite")
 	defer file.Close()
@@ -86,7 +85,7 @@ func (w *World) listenLite() error {
 	return nil
 }
 
-// datagrams answers each that comes, until Close.
+// datagrams responds to each datagram until Close.
 func (w *World) datagrams(conn net.PacketConn, answer func([]byte) []byte) {
 	w.closers = append(w.closers, conn.Close)
 	w.parts.Go(func() {
@@ -102,7 +101,7 @@ func (w *World) datagrams(conn net.PacketConn, answer func([]byte) []byte) {
 	})
 }
 
-// connections serves each until its end, or Close.
+// connections serves each connection until it ends, or until Close.
 func (w *World) connections(l net.Listener) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.closers = append(w.closers, func() error {
@@ -124,8 +123,8 @@ func (w *World) connections(l net.Listener) {
 	})
 }
 
-// converse does what a client's first word says: answers, takes what comes, or
-// sends without end.
+// converse does what a client's first word says: it reads everything (drain), sends endlessly
+// (flood), or responds.
 func converse(conn net.Conn) {
 	word := make([]byte, 5)
 	if _, err := io.ReadFull(conn, word); err != nil {
@@ -149,8 +148,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// names are those that the name server knows, and what they lead to: what an
-// attacker who has a domain can have them say.
+// names has the name server's names and their addresses. An attacker with a domain can choose such addresses.
 var names = map[string]string{
 	"public.example":   Public4,
 	"lan.example":      LAN4,
@@ -162,7 +160,7 @@ var names = map[string]string{
 	"local.example":    "127.0.0.1",
 }
 
-// answer answers a question for a name, and returns the name.
+// answer returns the name in a DNS query, and the response.
 func answer(question []byte) (name string, message []byte) {
 	const header = 12
 	if len(question) < header {
@@ -179,11 +177,11 @@ func answer(question []byte) (name string, message []byte) {
 		at = end
 	}
 	name = strings.ToLower(strings.Join(labels, "."))
-	if at += 5; at > len(question) { // the root's label, type and class
+	if at += 5; at > len(question) { // the root label, type and class
 		return name, nil
 	}
 	kind := binary.BigEndian.Uint16(question[at-4:])
-	message = append(bytes.Clone(question[:2]), 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0) // an answer, without any
+	message = append(bytes.Clone(question[:2]), 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0) // a response without answers
 	message = append(message, question[header:at]...)
 	to, known := names[name]
 	if !known {

@@ -1,7 +1,6 @@
-// Package world makes a machine with networks around it, in an empty network
-// namespace: what attackers with network access are shown. Nothing that they send
-// leaves it. All that listens at [Port] says so to who asks, so that what isn't
-// answered was held off.
+// Package world simulates the networks around a machine in an empty network namespace, for attacks
+// with network access. Nothing that they send leaves the namespace. Every simulated address
+// responds at [Port], so a request without a response was blocked.
 package world
 
 import (
@@ -20,7 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Port is where everybody answers; outside they do at the ports for names too.
+// Port is the port at which every address responds. Addresses outside of the machine also respond
+// at the ports 53 and 853.
 const Port = 7777
 
 // Addresses outside of the machine.
@@ -43,34 +43,34 @@ const (
 	MachineLink = "169.254.1.1"
 )
 
-// Further are more addresses outside that no runner may reach: private ones,
-// clouds' metadata, and such as carry an address of IPv4.
+// More addresses outside that no runner may reach: private ones, metadata services of clouds, and
+// addresses that embed an IPv4 address.
 var (
 	Private  = []string{LAN4, LAN6, "10.7.7.7", "100.64.7.7", "172.16.7.7", "198.18.7.7"}
 	Clouds   = []string{Metadata, "fd00:ec2::254", "168.63.129.16"}
 	Carriers = []string{"2002:c0a8:4d02::1", "64:ff9b::c0a8:4d02", "2001::7"}
 )
 
-// A World is there from New until Close.
+// A World is the simulated network, from New to Close.
 type World struct {
-	Names string // address and port of the name server, which [names] are asked of
+	Names string // address and port of the name server for [names]
 
-	outside chan func() // to be called in the network namespace around the machine
-	ended   chan struct{}
-	closers []func() error
-	parts   sync.WaitGroup
-	came    sync.Map // texts of datagrams, and "asked " with names
+	outside  chan func() // functions to call in the network namespace outside of the machine
+	ended    chan struct{}
+	closers  []func() error
+	parts    sync.WaitGroup
+	received sync.Map // texts of received datagrams, and "asked NAME" for queried names
 }
 
-// Came reports whether a datagram of this text came to anybody outside, or to
-// the machine, or whether a name was asked for ("asked x.example").
-func (w *World) Came(text string) bool {
-	_, came := w.came.Load(text)
-	return came
+// Received reports whether a datagram with this text arrived outside or at the machine, or ("asked
+// x.example") whether a name was queried.
+func (w *World) Received(text string) bool {
+	_, found := w.received.Load(text)
+	return found
 }
 
-// New makes the world in the network namespace of this process, which must have
-// been made for it. It needs root, and the program ip of iproute2.
+// New creates the simulated network in the network namespace of this process, which must be new and
+// empty. It needs root and the program ip of iproute2. The caller must call Close.
 func New(ctx context.Context) (_ *World, err error) {
 	all, err := net.Interfaces()
 	if err != nil {
@@ -78,12 +78,12 @@ func New(ctx context.Context) (_ *World, err error) {
 	}
 	for _, i := range all {
 		if i.Flags&net.FlagUp != 0 && i.Flags&net.FlagLoopback == 0 {
-			return nil, fmt.Errorf("this network namespace is somebody's: it has the interface %s", i.Name)
+			return nil, fmt.Errorf("this network namespace is in use: it has the interface %s", i.Name)
 		}
 	}
 	w := &World{outside: make(chan func()), ended: make(chan struct{})}
 	thread := make(chan int)
-	go w.besides(thread)
+	go w.runOutside(thread)
 	tid := <-thread
 	defer func() {
 		if err != nil {
@@ -91,7 +91,7 @@ func New(ctx context.Context) (_ *World, err error) {
 		}
 	}()
 	if tid == 0 {
-		return nil, errors.New("no network namespace can be made")
+		return nil, errors.New("a network namespace can't be created")
 	}
 	if err := w.link(ctx, tid); err != nil {
 		return nil, err
@@ -99,14 +99,14 @@ func New(ctx context.Context) (_ *World, err error) {
 	if err := w.serve(); err != nil {
 		return nil, err
 	}
-	return w, w.shows(ctx)
+	return w, w.check(ctx)
 }
 
-// besides is the thread in the network namespace around the machine. The
-// namespace ends with it, and with what listens there.
-func (w *World) besides(thread chan<- int) {
+// runOutside runs functions on a thread in the network namespace outside of the machine. The
+// namespace ends with the thread and its listeners.
+func (w *World) runOutside(thread chan<- int) {
 	defer close(w.ended)
-	goruntime.LockOSThread() // and never unlocked: nobody else may find itself there
+	goruntime.LockOSThread() // never unlocked: no other goroutine may run in this namespace
 	if unix.Unshare(unix.CLONE_NEWNET) != nil {
 		thread <- 0
 		return
@@ -117,18 +117,18 @@ func (w *World) besides(thread chan<- int) {
 	}
 }
 
-// do calls a function outside.
+// do calls a function in the network namespace outside of the machine.
 func (w *World) do(f func() error) error {
 	done := make(chan error)
 	select {
 	case w.outside <- func() { done <- f() }:
 		return <-done
 	case <-w.ended:
-		return errors.New("the world has ended")
+		return errors.New("the simulated network has ended")
 	}
 }
 
-// Close ends it, and all that listens in it.
+// Close ends the simulated network and its listeners.
 func (w *World) Close() error {
 	var errs []error
 	for _, closer := range w.closers {
@@ -140,7 +140,7 @@ func (w *World) Close() error {
 	return errors.Join(errs...)
 }
 
-// link makes the machine's one link to the outside.
+// link creates the machine's link to the outside.
 func (w *World) link(ctx context.Context, tid int) error {
 	for _, setting := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
 		if err := os.WriteFile("/proc/sys/net/"+setting, []byte("1"), 0); err != nil {
@@ -156,7 +156,7 @@ func (w *World) link(ctx context.Context, tid int) error {
 	if err := batch(ctx, inside); err != nil {
 		return err
 	}
-	w.closers = append(w.closers, func() error { // by itself it goes some time after the namespace
+	w.closers = append(w.closers, func() error { // otherwise the kernel removes it only some time after the namespace
 		return batch(context.WithoutCancel(ctx), []string{"link delete " + machine})
 	})
 	outside := []string{"link set lo up"}
@@ -181,21 +181,21 @@ func addresses(link string, all ...string) []string {
 	return append(lines, "link set "+link+" up")
 }
 
-// batch has ip do all lines.
+// batch runs the commands with ip.
 func batch(ctx context.Context, lines []string) error {
 	cmd := exec.CommandContext(ctx, "ip", "-batch", "-")
 	cmd.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
 	if out, err := cmd.CombinedOutput(); errors.Is(err, exec.ErrNotFound) {
-		return errors.New("the program ip isn't there: install iproute2")
+		return errors.New("the program ip is missing: install iproute2")
 	} else if err != nil {
 		return fmt.Errorf("ip: %w: %s", err, strings.TrimSpace(string(out)))
 	}
 	return nil
 }
 
-// shows returns an error unless the machine is answered by everybody: what an
-// attacker doesn't reach would show nothing.
-func (w *World) shows(ctx context.Context) error {
+// check returns an error unless the machine itself reaches every address. Otherwise an unreachable
+// address wouldn't show that an attack was stopped.
+func (w *World) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	all := []string{Public4, Other4, Public6, Resolver, Machine4, Machine6, MachineLAN4, MachineLAN6, MachineLink}
@@ -203,14 +203,14 @@ func (w *World) shows(ctx context.Context) error {
 		all = append(all, more...)
 	}
 	for _, to := range all {
-		for { // until the link knows its neighbour
-			err := ask(ctx, to)
+		for { // until the link has resolved its neighbour
+			err := request(ctx, to)
 			if err == nil {
 				break
 			}
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf("the machine itself doesn't reach %s: %w", to, err)
+				return fmt.Errorf("the machine itself can't reach %s: %w", to, err)
 			case <-time.After(10 * time.Millisecond):
 			}
 		}
@@ -218,7 +218,7 @@ func (w *World) shows(ctx context.Context) error {
 	return nil
 }
 
-func ask(ctx context.Context, to string) error {
+func request(ctx context.Context, to string) error {
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", net.JoinHostPort(to, strconv.Itoa(Port)))
 	if err != nil {
 		return err

@@ -71,8 +71,8 @@ func TestE2EAccessCommands(t *testing.T) {
 	if out := works(client, "run", "--env", "lab", "--", "echo", "mine"); out != "mine" {
 		t.Errorf("%q", out)
 	}
-	fails(`there is no environment "lab"`, other, "run", "--env", "lab", "--", "echo", "theirs")
-	fails("isn't there", other, "env", "delete", "lab")
+	fails(`environment "lab" doesn't exist`, other, "run", "--env", "lab", "--", "echo", "theirs")
+	fails("doesn't exist", other, "env", "delete", "lab")
 	fails("CONFLICT", other, "env", "put", "lab", "--pool-size", "2")
 	if out := works(other, "env", "list"); strings.Contains(out, "lab") {
 		t.Errorf("another tenant sees it: %s", out)
@@ -96,7 +96,7 @@ func TestE2EAccessCommands(t *testing.T) {
 	fails("FORBIDDEN", client, "token", "create", "t", "--role", "OBSERVER")
 
 	runner = works(client, "runner", "claim", "lab")
-	fails("isn't there", other, "runner", "release", runner)
+	fails("doesn't exist", other, "runner", "release", runner)
 	grant := as(works(client, "token", "grant", "--runner", runner, "--right", "FILES_WRITE", "--right", "FILES_READ"))
 	file := filepath.Join(t.TempDir(), "a.txt")
 	if err := os.WriteFile(file, []byte("a"), 0o600); err != nil {
@@ -111,7 +111,7 @@ func TestE2EAccessCommands(t *testing.T) {
 	if out := works(client, "env", "list"); !strings.Contains(out, "lab") {
 		t.Errorf("a token doesn't survive a restart: %s", out)
 	}
-	fails("there is no runner", grant, "runner", "cp", file, runner+":a.txt") // it is known, but its object went with the server
+	fails("doesn't exist: `rockpool runner list`", grant, "runner", "cp", file, runner+":a.txt") // it is known, but its object went with the server
 	works(admin, "token", "revoke", clientID)
 	fails("UNAUTHENTICATED", client, "env", "list")
 	fails("UNAUTHENTICATED", grant, "runner", "cp", file, runner+":a.txt")

@@ -59,17 +59,17 @@ func TestE2ERunCases(t *testing.T) {
 	if out, errs, code := run(casesDir(t, map[string]string{"1.in": "", "2.in": ""}), "--fresh-runners"); code != 0 || !strings.HasSuffix(out, "2 of 2 cases passed\n") {
 		t.Errorf("%d: %s%s", code, out, errs)
 	}
-	if out, errs, code := run(dir, "--build", "echo no >&2; exit 3"); code != 1 || !strings.Contains(out, "3 were skipped: the build failed") || !strings.Contains(errs, "no\n") {
+	if out, errs, code := run(dir, "--build", "echo no >&2; exit 3"); code != 1 || !strings.Contains(out, "3 skipped: the build failed") || !strings.Contains(errs, "no\n") {
 		t.Errorf("%d: %s%s", code, out, errs)
 	}
 	for says, args := range map[string][]string{
-		"--build doesn't go":  {"--cases", dir, "--build", "x", "--fresh-runners", "--", "cat"},
-		"need --cases":        {"--build", "x", "--", "cat"},
-		"--json need --cases": {"--json", "--", "cat"},
-		"--stdin and --tty":   {"--cases", dir, "--stdin", "--", "cat"},
-		"0 cases":             {"--cases", t.TempDir(), "--", "cat"},
-		"no such file":        {"--cases", filepath.Join(dir, "none"), "--", "cat"},
-		"there is nothing":    {"--cases", dir},
+		"--build can't be used": {"--cases", dir, "--build", "x", "--fresh-runners", "--", "cat"},
+		"need --cases":          {"--build", "x", "--", "cat"},
+		"--json need --cases":   {"--json", "--", "cat"},
+		"--stdin and --tty":     {"--cases", dir, "--stdin", "--", "cat"},
+		"0 cases":               {"--cases", t.TempDir(), "--", "cat"},
+		"no such file":          {"--cases", filepath.Join(dir, "none"), "--", "cat"},
+		"no program is given":   {"--cases", dir},
 	} {
 		if _, errs, code := command(args...); code != 125 || !strings.Contains(errs, says) {
 			t.Errorf("%v: %d %s, want %q", args, code, errs, says)

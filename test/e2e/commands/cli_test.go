@@ -88,7 +88,7 @@ func TestE2EEnvironmentCommands(t *testing.T) {
 		t.Errorf("%d %s", code, errs)
 	}
 	out, errs, code := b.Command(t, "", "env", "delete", "nonesuch", "perl", "--json")
-	if code == 0 || !strings.Contains(errs, "nonesuch isn't there") || !strings.Contains(out, `"deleted": true`) {
+	if code == 0 || !strings.Contains(errs, "nonesuch doesn't exist") || !strings.Contains(out, `"deleted": true`) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 }
@@ -149,7 +149,7 @@ func TestE2ERunnerAndExecutionCommands(t *testing.T) {
 		t.Errorf("%d %q", code, errs)
 	}
 	b.Works(t, "runner", "release", id)
-	if _, errs, code := b.Command(t, "", "runner", "release", id); code == 0 || !strings.Contains(errs, "isn't there") {
+	if _, errs, code := b.Command(t, "", "runner", "release", id); code == 0 || !strings.Contains(errs, "doesn't exist") {
 		t.Errorf("%d %q", code, errs)
 	}
 }
@@ -181,7 +181,7 @@ func TestE2EExecutionsByLabel(t *testing.T) {
 	if out := b.Works(t, "exec", "cancel", "--label", user); !strings.Contains(out, x) || !strings.HasSuffix(out, "\ncancelled 1 execution\n") {
 		t.Error(out)
 	}
-	if out := b.Works(t, "exec", "cancel", x); !strings.Contains(out, "it had already ended: cancelled (CANCELLED)") || !strings.HasSuffix(out, "\ncancelled 0 executions\n") {
+	if out := b.Works(t, "exec", "cancel", x); !strings.Contains(out, "already ended: cancelled (CANCELLED)") || !strings.HasSuffix(out, "\ncancelled 0 executions\n") {
 		t.Error(out)
 	}
 	if out := b.Works(t, "exec", "show", x); !strings.Contains(out, user) || !strings.Contains(out, "CANCELLED") {
@@ -220,7 +220,7 @@ func TestE2ERunFindsEnvironmentAndCompiler(t *testing.T) {
 	if err := os.WriteFile(unserved, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", unserved); code != 125 || !strings.Contains(errs, "lacks a program of octave for a server for this run alone: start one with `rockpool serve`") {
+	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", unserved); code != 125 || !strings.Contains(errs, "can't run octave, because this machine lacks its programs: start a server with `rockpool serve`") {
 		t.Errorf("%q %d", errs, code)
 	}
 

@@ -121,14 +121,14 @@ func TestE2ECopyFile(t *testing.T) {
 		{[]string{runner + ":a", runner + ":b"}, "RUNNER:PATH"},
 		{[]string{".", runner + ":"}, "-r"},
 		{[]string{runner + ":", "."}, "-r"},
-		{[]string{runner + ":nonesuch", "."}, "nonesuch isn't in runner"},
-		{[]string{runner + ":there", "nonesuch/"}, "isn't there"},
+		{[]string{runner + ":nonesuch", "."}, "nonesuch doesn't exist in runner"},
+		{[]string{runner + ":there", "nonesuch/"}, "doesn't exist"},
 		{[]string{runner + ":there", "nonesuch/x"}, "nonesuch"},
 		{[]string{"nonesuch", runner + ":"}, "nonesuch"},
 		{[]string{"in", "nonesuch:x"}, "nonesuch"},
 		{[]string{"in", runner + ":/proc/x"}, "/proc"},
 		{[]string{runner + ":/dev/zero", "."}, "neither"},
-		{[]string{"-", runner + ":"}, "name the file"},
+		{[]string{"-", runner + ":"}, "give a file name"},
 	} {
 		if _, errs, code := b.Command(t, "", append([]string{"runner", "cp"}, test.arguments...)...); code == 0 || !strings.Contains(errs, test.says) {
 			t.Errorf("%q: %d %q", test.arguments, code, errs)
@@ -167,7 +167,7 @@ func TestE2ECopyWritesNowhereElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, errs, code = b.Command(t, "", "runner", "cp", "-r", runner+":evil", here)
-	if code == 0 || strings.Count(errs, "is left out") != 1 || !strings.Contains(errs, "1 left out") || strings.Count(errs, "is skipped") != 3 {
+	if code == 0 || strings.Count(errs, "couldn't copy ") != 1 || !strings.Contains(errs, "not copied: 1 ") || strings.Count(errs, "rockpool: skipped ") != 3 {
 		t.Errorf("%d %q", code, errs)
 	}
 	if there, _ := os.ReadDir(trap); len(there) > 0 {
@@ -192,7 +192,7 @@ func TestE2ECopySkipsLinks(t *testing.T) {
 	}
 	skipped := func(errs, link string, code int) {
 		t.Helper()
-		if want := "rockpool: " + link + " is skipped: it is a symbolic link\n"; code != 0 || errs != want {
+		if want := "rockpool: skipped " + link + ": it is a symbolic link\n"; code != 0 || errs != want {
 			t.Errorf("%d %q, not %q", code, errs, want)
 		}
 	}

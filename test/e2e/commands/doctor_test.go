@@ -128,7 +128,7 @@ func TestE2EPrivateServerWithoutRoot(t *testing.T) {
 func TestE2EDoctorTriesANetwork(t *testing.T) {
 	for _, test := range []struct{ path, in, says string }{
 		{"/nonesuch", "--net", "install iproute2"},
-		{os.Getenv("PATH"), "--ipc", "somebody's"}, // which it doesn't touch
+		{os.Getenv("PATH"), "--ipc", "is in use"}, // which it doesn't touch
 	} {
 		findings, code := report(t, func() (string, int) {
 			out, _, code := bed.RunProgram(t, nil, "unshare", test.in, "env", "PATH="+test.path, bed.Rockpool(t), "doctor", "--apart", "--json")

@@ -21,8 +21,8 @@ func TestE2EUnreachableRegistry(t *testing.T) {
 	defer mute.Close()
 	nobody := port.Spare(t)
 	for image, says := range map[string]string{
-		mute.Addr().String() + "/x:1": "no answer yet about the image " + mute.Addr().String() + "/x:1",
-		nobody + "/x:1":               "the registry " + nobody + " can't be reached: connection refused (CLUSTER_UNAVAILABLE); trying again",
+		mute.Addr().String() + "/x:1": "no response yet about the image " + mute.Addr().String() + "/x:1",
+		nobody + "/x:1":               "the registry " + nobody + " is unreachable: connection refused (CLUSTER_UNAVAILABLE); trying again",
 	} {
 		s := onScreen(t, nil, bed.Rockpool(t), "env", "put", "unreachable", "--server", b.Address, "--image", image)
 		s.sees(t, says)
@@ -50,9 +50,9 @@ func TestE2EHintsOnATerminal(t *testing.T) {
 		code    int
 		says    string
 	}{
-		{"python", []string{"python3", "-c", "import nonesuch_module"}, 1, "hint: nonesuch_module isn't in the environment"},
-		{"shell", []string{"sh", "-c", "nonesuch-command"}, 127, `hint: the image "host" of the environment shell doesn't have the program`},
-		{"shell", []string{"nonesuch-command"}, 125, `hint: the image "host" of the environment shell doesn't have the program`},
+		{"python", []string{"python3", "-c", "import nonesuch_module"}, 1, "hint: the environment lacks the module nonesuch_module"},
+		{"shell", []string{"sh", "-c", "nonesuch-command"}, 127, `hint: the image "host" of the environment shell lacks the program`},
+		{"shell", []string{"nonesuch-command"}, 125, `hint: the image "host" of the environment shell lacks the program`},
 		{"python", []string{"python3", "-c", "import socket; socket.create_connection(('192.0.2.1', 80))"}, 1, "rockpool env put python --network"},
 		{"shell", []string{"sh", "-c", "echo 'Network is unreachable' >&2"}, 0, ""},
 		{"shell", []string{"sh", "-c", "echo 'Network is unreachable'; exit 1"}, 1, ""}, // it says so on stdout

@@ -99,7 +99,7 @@ func TestE2EPrivateServerKeepsWhatItCannotClean(t *testing.T) {
 		}
 		return errs
 	}
-	if errs := run(); strings.Count(errs, "could not be removed") != 1 || strings.Count(bed.AtOnce(errs), "\n") != 2 {
+	if errs := run(); strings.Count(errs, "couldn't be removed") != 1 || strings.Count(bed.AtOnce(errs), "\n") != 2 {
 		t.Errorf("%q", errs)
 	}
 	if held, _ := filepath.Glob(filepath.Join(nests[0], "local", "runners", "*")); len(held) == 0 {
@@ -109,7 +109,7 @@ func TestE2EPrivateServerKeepsWhatItCannotClean(t *testing.T) {
 		t.Error("the runner is gone, so this test shows nothing")
 	}
 	_ = lock.Close()
-	if errs := run(); strings.Contains(errs, "could not be removed") {
+	if errs := run(); strings.Contains(errs, "couldn't be removed") {
 		t.Errorf("%q", errs)
 	}
 }
@@ -141,7 +141,7 @@ func TestE2EPrivateServerStartsBesideWhatStays(t *testing.T) {
 	if strings.Count(errs, left+" stays") != 1 || !strings.Contains(errs, "device or resource busy") {
 		t.Errorf("%q", errs)
 	}
-	if errs := run(); strings.Contains(errs, "could not be removed") {
+	if errs := run(); strings.Contains(errs, "couldn't be removed") {
 		t.Errorf("%q", errs)
 	}
 	if _, err := os.Stat(left); !os.IsNotExist(err) {

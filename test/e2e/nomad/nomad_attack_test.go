@@ -31,7 +31,7 @@ func (m nomadMachine) Limited(string) error { return fmt.Errorf("the limits are 
 // Left: what is left of a task is Nomad's, too.
 func (m nomadMachine) Left(string) []string { return nil }
 
-func (m nomadMachine) Came(string) bool { return false }
+func (m nomadMachine) Received(string) bool { return false }
 
 func (m nomadMachine) Addresses(string) (v4, v6 string) { return "nowhere", "nowhere" }
 

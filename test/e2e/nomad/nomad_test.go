@@ -241,7 +241,7 @@ func TestE2EDoctorLooksAtTheNomadOfTheSettings(t *testing.T) {
 		file := writeFile(t, fmt.Sprintf("cluster: nomad\nlisten: %s\nadvertise-url: %s\nnomad-address: %s\nnomad-token-file: %s\nnomad-driver: %s\n",
 			n.Spare(), settings.AdvertiseURL, settings.Nomad.Address, settings.Nomad.TokenFile, driver))
 		out, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "doctor", "--config", file)
-		if code != want || !strings.Contains(out, "OK    policy") || !strings.Contains(out, "OK    connections") || !strings.Contains(out, "none listens at http://"+n.Spare()) {
+		if code != want || !strings.Contains(out, "OK    policy") || !strings.Contains(out, "OK    connections") || !strings.Contains(out, "no server listens at http://"+n.Spare()) {
 			t.Errorf("%s: %d\n%s%s", driver, code, out, errs)
 		}
 		if strings.Contains(out, n.Token()) {

@@ -2,9 +2,9 @@ package output
 
 import "unicode"
 
-// unseen are characters that show nothing and change how what is beside them
-// reads: directions (as in "Trojan Source"), joiners, tags, fillers.
-var unseen = &unicode.RangeTable{
+// invisible has the characters that show nothing themselves and change how the text around them reads:
+// directions (as in "Trojan Source"), joiners, tags, fillers.
+var invisible = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{Lo: 0x00ad, Hi: 0x00ad, Stride: 1}, // soft hyphen
 		{Lo: 0x034f, Hi: 0x034f, Stride: 1}, // grapheme joiner
@@ -28,12 +28,11 @@ var unseen = &unicode.RangeTable{
 	LatinOffset: 1,
 }
 
-// lies reports whether a character isn't what is seen of it, between those
-// before and after it. A joiner within a script that needs it, or between
-// pictures, is seen by what it does.
-func lies(before, r, after rune) bool {
+// misleads reports whether a character between two others is invisible and can mislead a reader. A
+// joiner within a script that needs it, or between emoji, doesn't mislead: its effect is visible.
+func misleads(before, r, after rune) bool {
 	if r == 0x200c || r == 0x200d {
-		return before < 0x80 || after < 0x80 || unicode.Is(unseen, before) || unicode.Is(unseen, after)
+		return before < 0x80 || after < 0x80 || unicode.Is(invisible, before) || unicode.Is(invisible, after)
 	}
-	return unicode.Is(unseen, r)
+	return unicode.Is(invisible, r)
 }

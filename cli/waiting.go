@@ -11,20 +11,20 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// How soon, and how often, a command says that it waits.
+// When a command first reports that it waits, and how often it then updates the time.
 const (
 	firstWord = 2 * time.Second
 	nextWord  = time.Second
 )
 
-// saying does something that may take a while, and says on errs what it waits for: what it
-// reports, and else that no answer came about the subject yet.
-func saying(errs io.Writer, subject string, do func(report func(error)) error) error {
+// reportWaiting calls do, and prints to errs what do waits for: the errors that do reports, or else
+// that the server hasn't responded about subject yet. It returns do's error.
+func reportWaiting(errs io.Writer, subject string, do func(report func(error)) error) error {
 	reports, done := make(chan string, 1), make(chan error, 1)
 	go func() {
 		done <- do(func(err error) {
 			select {
-			case <-reports: // which nobody has read
+			case <-reports: // drop the unread one
 			default:
 			}
 			reports <- err.Error()
@@ -33,30 +33,30 @@ func saying(errs io.Writer, subject string, do func(report func(error)) error) e
 	line := newStatus(errs)
 	defer line.end()
 	began := time.Now()
-	look := time.NewTicker(nextWord)
-	defer look.Stop()
-	for said, why := "", ""; ; {
+	update := time.NewTicker(nextWord)
+	defer update.Stop()
+	for printed, why := "", ""; ; {
 		select {
 		case err := <-done:
 			return err
 		case report := <-reports:
-			why = fmt.Sprintf("%s; trying again for up to %v, until Ctrl-C", report, connection.Patience)
-		case <-look.C:
+			why = fmt.Sprintf("%s; trying again for up to %v (Ctrl-C stops)", report, connection.Patience)
+		case <-update.C:
 			if why == "" && time.Since(began) >= firstWord {
-				why = "no answer yet about " + subject + "; waiting, until Ctrl-C"
+				why = "no response yet about " + subject + "; waiting (Ctrl-C stops)"
 			}
 		}
-		if why != said {
+		if why != printed {
 			line.end()
 			_, _ = fmt.Fprintln(errs, "rockpool: "+output.Plain(why))
 		}
-		if said = why; why != "" && line.terminal {
+		if printed = why; why != "" && line.terminal {
 			line.say(fmt.Sprintf("waiting for %d s", int(time.Since(began).Seconds())))
 		}
 	}
 }
 
-// subject is what a put of an environment waits for.
+// subject returns in words what a put of an environment waits for.
 func subject(input client.PutEnvironmentInput) string {
 	if input.Image != nil && *input.Image != runtime.DefaultImage {
 		return "the image " + *input.Image + " from its registry"

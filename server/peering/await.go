@@ -12,21 +12,22 @@ import (
 	"time"
 )
 
-// Vigil waits until the process of the leader has ended, and returns what it had told. The kernel of its machine refuses
-// connections then, which counts as the proof. A connection that breaks, or times out, proves nothing, and is
-// made again. It returns ctx's cause where that ends first.
-func Vigil(ctx context.Context, leader Leader) (told string, err error) {
+// AwaitEnd waits until the leader's process has ended, and returns the text that the leader had
+// reported. A refused connection proves the end, because the kernel refuses connections only when
+// no process listens. A broken connection or a timeout proves nothing: AwaitEnd reconnects. If ctx
+// ends first, it returns ctx's cause.
+func AwaitEnd(ctx context.Context, leader Leader) (report string, err error) {
 	for {
 		conn, err := connect(ctx, leader.Address)
 		switch {
 		case ctx.Err() != nil:
 			return "", context.Cause(ctx)
 		case err == nil:
-			if said, err := watch(ctx, conn, leader.Secret); err == nil {
-				told = said
+			if text, err := watch(ctx, conn, leader.Secret); err == nil {
+				report = text
 			}
-		case told != "" && errors.Is(err, syscall.ECONNREFUSED):
-			return told, nil
+		case report != "" && errors.Is(err, syscall.ECONNREFUSED):
+			return report, nil
 		}
 		select {
 		case <-time.After(checkEvery):
@@ -36,8 +37,8 @@ func Vigil(ctx context.Context, leader Leader) (told string, err error) {
 	}
 }
 
-// watch returns what a leader tells, once its connection has ended.
-func watch(ctx context.Context, conn net.Conn, secret string) (told string, err error) {
+// watch returns the leader's report when the connection has ended.
+func watch(ctx context.Context, conn net.Conn, secret string) (report string, err error) {
 	defer func() { _ = conn.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	_ = conn.SetDeadline(time.Now().Add(greetWithin))
@@ -50,11 +51,11 @@ func watch(ctx context.Context, conn net.Conn, secret string) (told string, err 
 		return "", err
 	}
 	_ = conn.SetDeadline(time.Time{})
-	_, _ = lines.ReadByte() // nothing comes any more
+	_, _ = lines.ReadByte() // nothing more arrives: wait for the end
 	return strings.TrimSpace(line), nil
 }
 
-// connect connects to a leader. One whose machine is gone says nothing: the kernel finds out.
+// connect connects to a leader. Keep-alives detect a leader whose machine is gone.
 func connect(ctx context.Context, address string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: dialWithin, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 2}}
 	return dialer.DialContext(ctx, "tcp", address)

@@ -12,42 +12,43 @@ import (
 	"time"
 )
 
-// What a server says first, in a line:
+// A connection between servers begins with one of these lines:
 //
 //	rockpool-pass SECRET CLIENT   the connection of a client at this address and port follows
-//	rockpool-watch SECRET         it wants to lead when this server ends: it gets a line, and the connection stays
+//	rockpool-watch SECRET         the sender wants to lead when this server ends: it gets a line, and the connection stays open
 const (
 	greeting = "rockpool-pass"
 	watching = "rockpool-watch"
 )
 
-// Bounds of a greeting.
+// Limits of greetings.
 const (
 	maxGreeting  = 256
 	greetWithin  = 2 * time.Second
-	maxGreetings = 64 // that are read at once
+	maxGreetings = 64 // read concurrently
 )
 
-// A Taking is a listener of the connections that other servers pass on. Each has the address of the client
-// that it came from.
-type Taking struct {
-	of     net.Listener
-	secret string
-	tell   func() string
-	taken  chan net.Conn
-	slots  chan struct{}
-	closed chan struct{} // closed by Close
-	close  sync.Once
-	failed chan struct{} // closed when of failed; err says why
-	err    error
+// A Receiver is a listener for connections that other servers forward. The remote address of a
+// connection is the client's.
+type Receiver struct {
+	of       net.Listener
+	secret   string
+	report   func() string
+	received chan net.Conn
+	slots    chan struct{}
+	closed   chan struct{} // closed by Close
+	close    sync.Once
+	failed   chan struct{} // closed when of has failed; err is then set
+	err      error
 }
 
-// Take returns a listener of what comes with a secret. It tells servers that watch this one what tell returns. Where
-// that is "" they ask again. Close leaves the other listener open. The caller closes that last: as long as it accepts
-// connections, others know that this process runs.
-func Take(of net.Listener, secret string, tell func() string) *Taking {
-	t := &Taking{
-		of: of, secret: secret, tell: tell, taken: make(chan net.Conn), slots: make(chan struct{}, maxGreetings),
+// Receive returns a listener for forwarded connections that begin with the secret. Servers that
+// watch this one get the text that report returns; if it is "", they retry. Close leaves the
+// listener of open. The caller must close it last: as long as it accepts connections, other servers
+// know that this process runs.
+func Receive(of net.Listener, secret string, report func() string) *Receiver {
+	t := &Receiver{
+		of: of, secret: secret, report: report, received: make(chan net.Conn), slots: make(chan struct{}, maxGreetings),
 		closed: make(chan struct{}), failed: make(chan struct{}),
 	}
 	go t.accept() // ends with the listener
@@ -55,9 +56,9 @@ func Take(of net.Listener, secret string, tell func() string) *Taking {
 }
 
 // Accept implements net.Listener.
-func (t *Taking) Accept() (net.Conn, error) {
+func (t *Receiver) Accept() (net.Conn, error) {
 	select {
-	case conn := <-t.taken:
+	case conn := <-t.received:
 		return conn, nil
 	case <-t.closed:
 		return nil, net.ErrClosed
@@ -67,18 +68,18 @@ func (t *Taking) Accept() (net.Conn, error) {
 }
 
 // Addr implements net.Listener.
-func (t *Taking) Addr() net.Addr { return t.of.Addr() }
+func (t *Receiver) Addr() net.Addr { return t.of.Addr() }
 
 // Close ends Accept.
-func (t *Taking) Close() error {
+func (t *Receiver) Close() error {
 	t.close.Do(func() { close(t.closed) })
 	return nil
 }
 
-func (t *Taking) accept() {
+func (t *Receiver) accept() {
 	for {
 		conn, err := t.of.Accept()
-		if passes(err) {
+		if temporary(err) {
 			<-time.After(checkEvery)
 			continue
 		}
@@ -91,16 +92,16 @@ func (t *Taking) accept() {
 		case t.slots <- struct{}{}:
 			go func() {
 				defer func() { <-t.slots }()
-				t.take(conn)
+				t.receive(conn)
 			}()
-		case <-time.After(greetWithin): // too many that say nothing
+		case <-time.After(greetWithin): // too many connections without a greeting
 			_ = conn.Close()
 		}
 	}
 }
 
-// take reads a greeting, and does what it says.
-func (t *Taking) take(conn net.Conn) {
+// receive reads a greeting and acts on it.
+func (t *Receiver) receive(conn net.Conn) {
 	client, rest, err := t.greeted(conn)
 	switch {
 	case err != nil:
@@ -109,7 +110,7 @@ func (t *Taking) take(conn net.Conn) {
 		t.watched(conn)
 	default:
 		select {
-		case t.taken <- &passed{Conn: conn, client: client, rest: rest}:
+		case t.received <- &forwarded{Conn: conn, client: client, rest: rest}:
 		case <-t.closed:
 			_ = conn.Close()
 		case <-t.failed:
@@ -118,12 +119,12 @@ func (t *Taking) take(conn net.Conn) {
 	}
 }
 
-// watched tells a server that watches this one what it needs, and keeps the connection until the other ends it, or
-// this process ends.
-func (t *Taking) watched(conn net.Conn) {
-	told := t.tell()
+// watched sends the report to a server that watches this one. It keeps the connection until the
+// other side or this process ends it.
+func (t *Receiver) watched(conn net.Conn) {
+	text := t.report()
 	_ = conn.SetDeadline(time.Now().Add(greetWithin))
-	if told == "" || writeLine(conn, told) != nil || conn.SetDeadline(time.Time{}) != nil {
+	if text == "" || writeLine(conn, text) != nil || conn.SetDeadline(time.Time{}) != nil {
 		_ = conn.Close()
 		return
 	}
@@ -140,9 +141,9 @@ func writeLine(to io.Writer, text string) error {
 
 var errGreeting = errors.New("not a server of this cluster")
 
-// greeted reads a greeting. It returns the client whose connection it is, nil for a server that watches, and what was
-// read beyond.
-func (t *Taking) greeted(conn net.Conn) (client net.Addr, rest []byte, err error) {
+// greeted reads a greeting. It returns the client's address (nil for a watching server) and the
+// bytes after the greeting.
+func (t *Receiver) greeted(conn net.Conn) (client net.Addr, rest []byte, err error) {
 	_ = conn.SetReadDeadline(time.Now().Add(greetWithin))
 	var buf [maxGreeting]byte
 	read, end := 0, -1
@@ -175,21 +176,21 @@ func (t *Taking) greeted(conn net.Conn) (client net.Addr, rest []byte, err error
 	return net.TCPAddrFromAddrPort(address), bytes.Clone(buf[end+1 : read]), nil
 }
 
-// A passed is a connection that another server passes on.
-type passed struct {
+// A forwarded is a connection that another server forwards.
+type forwarded struct {
 	net.Conn
 	client net.Addr
-	rest   []byte // that was read with the greeting
+	rest   []byte // already read with the greeting
 }
 
-// RemoteAddr is the client's.
-func (p *passed) RemoteAddr() net.Addr { return p.client }
+// RemoteAddr returns the client's address.
+func (p *forwarded) RemoteAddr() net.Addr { return p.client }
 
-// Unwrap returns the connection itself; see package socket.
-func (p *passed) Unwrap() net.Conn { return p.Conn }
+// Unwrap returns the underlying connection; see package socket.
+func (p *forwarded) Unwrap() net.Conn { return p.Conn }
 
 // Read implements net.Conn.
-func (p *passed) Read(b []byte) (int, error) {
+func (p *forwarded) Read(b []byte) (int, error) {
 	if len(p.rest) > 0 {
 		n := copy(b, p.rest)
 		p.rest = p.rest[n:]

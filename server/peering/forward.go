@@ -1,6 +1,6 @@
-// Package peering lets several servers of one cluster serve as one. One of them leads. The others pass
-// each connection on to it, byte by byte, so that every request, stream and subscription is answered as
-// if it had come there (docs/decisions/0044).
+// Package peering lets several servers of one cluster act as one. One of them leads. The others
+// forward each connection to the leader byte by byte, so every request, stream and subscription is
+// served as if it had arrived there (docs/decisions/0044).
 package peering
 
 import (
@@ -15,39 +15,40 @@ import (
 	"github.com/rockpool/rockpool/graph/transport/socket"
 )
 
-// A Leader is where the server that leads takes what others pass on. The zero Leader is none, or the server
-// itself.
+// A Leader is the address at which the leading server receives forwarded connections. The zero
+// Leader means that there is no leader, or that this server leads.
 type Leader struct {
 	Address string
-	Secret  string // that only servers of the cluster know
+	Secret  string // known only to servers of the cluster
 }
 
-// How a leader is reached, and when a connection isn't kept any more.
+// Timeouts.
 const (
 	dialWithin = time.Second
 	checkEvery = 200 * time.Millisecond
-	keptFor    = 6 * time.Second // without a leader that can be reached: long enough for an answer that says so
-	closeAfter = time.Second     // for the end of one direction to reach the other
+	keptFor    = 6 * time.Second // without a reachable leader: long enough for a response that says so
+	closeAfter = time.Second     // for the end of one direction to reach the other side
 )
 
-// A Passing is a listener that passes connections on to the leader. It returns those that no leader takes: this
-// server answers them itself. Close it.
-type Passing struct {
+// A Forwarder is a listener that forwards connections to the leader. Accept returns only
+// connections that this server must serve itself: without a reachable leader, or because it leads.
+// The caller must call Close.
+type Forwarder struct {
 	of     net.Listener
 	leader func() Leader
 	own    chan net.Conn // for this server
-	slots  chan struct{} // of connections that are passed on
+	slots  chan struct{} // one for each forwarded connection
 	closed chan struct{} // closed by Close
 	close  sync.Once
-	failed chan struct{} // closed when of failed; err says why
+	failed chan struct{} // closed when of has failed; err is then set
 	err    error
 
-	mu     sync.Mutex // guards what follows
-	kept   map[*kept]struct{}
-	passed map[*pair]Leader
+	mu        sync.Mutex // guards the fields below
+	kept      map[*kept]struct{}
+	forwarded map[*pair]Leader
 }
 
-// A pair is a connection of a client's, and the one to the leader that it is passed on by.
+// A pair is a client's connection and the connection to the leader that forwards it.
 type pair struct{ client, leader net.Conn }
 
 func (p *pair) close() {
@@ -55,20 +56,21 @@ func (p *pair) close() {
 	_ = p.leader.Close()
 }
 
-// Pass returns a listener of the connections of another one. It passes at most so many on at once, and closes
-// further ones. Leader is asked at each connection, and five times a second.
-func Pass(of net.Listener, most int, leader func() Leader) *Passing {
-	p := &Passing{
+// Forward returns a listener that forwards the connections of another one. It forwards at most most
+// connections concurrently and closes further ones. It calls leader for each connection, and five
+// times a second.
+func Forward(of net.Listener, most int, leader func() Leader) *Forwarder {
+	p := &Forwarder{
 		of: of, leader: leader, own: make(chan net.Conn), slots: make(chan struct{}, most),
-		closed: make(chan struct{}), failed: make(chan struct{}), kept: map[*kept]struct{}{}, passed: map[*pair]Leader{},
+		closed: make(chan struct{}), failed: make(chan struct{}), kept: map[*kept]struct{}{}, forwarded: map[*pair]Leader{},
 	}
-	go p.accept() // both end with the listener
+	go p.accept() // both goroutines end with the listener
 	go p.check()
 	return p
 }
 
 // Accept implements net.Listener.
-func (p *Passing) Accept() (net.Conn, error) {
+func (p *Forwarder) Accept() (net.Conn, error) {
 	select {
 	case conn := <-p.own:
 		return conn, nil
@@ -80,10 +82,10 @@ func (p *Passing) Accept() (net.Conn, error) {
 }
 
 // Addr implements net.Listener.
-func (p *Passing) Addr() net.Addr { return p.of.Addr() }
+func (p *Forwarder) Addr() net.Addr { return p.of.Addr() }
 
-// Close ends the listener at once, and a second later the connections that it passes on.
-func (p *Passing) Close() (err error) {
+// Close ends the listener immediately, and forwarded connections after a second.
+func (p *Forwarder) Close() (err error) {
 	p.close.Do(func() {
 		close(p.closed)
 		err = p.of.Close()
@@ -92,10 +94,10 @@ func (p *Passing) Close() (err error) {
 	return err
 }
 
-func (p *Passing) accept() {
+func (p *Forwarder) accept() {
 	for {
 		conn, err := p.of.Accept()
-		if passes(err) {
+		if temporary(err) {
 			<-time.After(checkEvery)
 			continue
 		}
@@ -104,19 +106,19 @@ func (p *Passing) accept() {
 			close(p.failed)
 			return
 		}
-		go p.pass(conn)
+		go p.forward(conn)
 	}
 }
 
-// passes reports whether an error says nothing of a listener, as net/http asks for it: no descriptor was free, for
-// example.
-func passes(err error) bool {
+// temporary reports whether an error doesn't mean that the listener is broken, for example without
+// a free descriptor. net/http checks it in the same way.
+func temporary(err error) bool {
 	var temporary interface{ Temporary() bool }
 	return errors.As(err, &temporary) && temporary.Temporary()
 }
 
-// pass passes a connection on until either side ends it, or leaves it to this server.
-func (p *Passing) pass(conn net.Conn) {
+// forward forwards a connection until either side ends it, or hands it to this server.
+func (p *Forwarder) forward(conn net.Conn) {
 	if leader := p.leader(); leader.Address != "" {
 		select {
 		case p.slots <- struct{}{}:
@@ -143,7 +145,7 @@ func (p *Passing) pass(conn net.Conn) {
 	}
 }
 
-// dial connects to the leader, and says whose connection follows.
+// dial connects to the leader and sends the client's address.
 func dial(leader Leader, client net.Addr) (net.Conn, error) {
 	conn, err := connect(context.Background(), leader.Address)
 	if err != nil {
@@ -156,15 +158,15 @@ func dial(leader Leader, client net.Addr) (net.Conn, error) {
 	return conn, nil
 }
 
-// join copies both ways. The client may end its direction, and wait for the rest. Where the leader ends its own, the
-// connection is over: a client that doesn't notice is cut off.
-func (p *Passing) join(j *pair, leader Leader) {
+// join copies in both directions. The client may end its direction and read the rest. When the
+// leader ends its direction, join closes the connection after a second, even if the client doesn't.
+func (p *Forwarder) join(j *pair, leader Leader) {
 	p.mu.Lock()
-	p.passed[j] = leader
+	p.forwarded[j] = leader
 	p.mu.Unlock()
 	defer func() {
 		p.mu.Lock()
-		delete(p.passed, j)
+		delete(p.forwarded, j)
 		p.mu.Unlock()
 	}()
 	upward := make(chan struct{})
@@ -174,7 +176,7 @@ func (p *Passing) join(j *pair, leader Leader) {
 			j.close()
 		}
 	}()
-	_, _ = io.Copy(j.client, j.leader) // with the client's own patience
+	_, _ = io.Copy(j.client, j.leader) // writes have the deadlines of the client's connection
 	_ = closeWrite(j.client)
 	select {
 	case <-upward:
@@ -192,14 +194,14 @@ func closeWrite(conn net.Conn) error {
 	return closer.CloseWrite()
 }
 
-// A kept is a connection that this server answers for want of a leader.
+// A kept is a connection that this server serves because no leader was reachable.
 type kept struct {
 	net.Conn
-	of    *Passing
+	of    *Forwarder
 	since time.Time
 }
 
-// Unwrap returns the connection itself; see package socket.
+// Unwrap returns the underlying connection; see package socket.
 func (k *kept) Unwrap() net.Conn { return k.Conn }
 
 // Close closes the connection.
@@ -210,9 +212,9 @@ func (k *kept) Close() error {
 	return k.Conn.Close()
 }
 
-// check ends connections whose clients should connect again: those that this server answered for want of a leader,
-// once there is one, and those to a leader that isn't it any more.
-func (p *Passing) check() {
+// check ends connections whose clients should reconnect: connections that this server kept without
+// a leader, when there is one; and connections to a former leader.
+func (p *Forwarder) check() {
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
 	known := Leader{}
@@ -233,8 +235,8 @@ func (p *Passing) check() {
 	}
 }
 
-// closeKept closes the connections that are kept, those that are too old or all.
-func (p *Passing) closeKept(all bool) {
+// closeKept closes kept connections: all, or only those older than keptFor.
+func (p *Forwarder) closeKept(all bool) {
 	var over []*kept
 	p.mu.Lock()
 	for k := range p.kept {
@@ -248,11 +250,11 @@ func (p *Passing) closeKept(all bool) {
 	}
 }
 
-// closePairs closes the connections that are passed on to some leaders.
-func (p *Passing) closePairs(which func(Leader) bool) {
+// closePairs closes the forwarded connections to the leaders that which selects.
+func (p *Forwarder) closePairs(which func(Leader) bool) {
 	var over []*pair
 	p.mu.Lock()
-	for j, to := range p.passed {
+	for j, to := range p.forwarded {
 		if which(to) {
 			over = append(over, j)
 		}

@@ -10,14 +10,14 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// A put that takes long says within 3 s what it waits for, once for each reason.
-func TestWaitingIsSaid(t *testing.T) {
-	const silent = "rockpool: no answer yet about the image r.example/x from its registry; waiting, until Ctrl-C\n"
-	const away = "rockpool: the registry is away; trying again for up to 1m0s, until Ctrl-C\n"
-	unreachable := errors.New("the registry is away")
+// TestSlowPutsReportWhatTheyWaitFor checks that the report comes within 3 s, once per reason.
+func TestSlowPutsReportWhatTheyWaitFor(t *testing.T) {
+	const silent = "rockpool: no response yet about the image r.example/x from its registry; waiting (Ctrl-C stops)\n"
+	const away = "rockpool: the registry is unavailable; trying again for up to 1m0s (Ctrl-C stops)\n"
+	unreachable := errors.New("the registry is unavailable")
 	for name, test := range map[string]struct {
 		do   func(report func(error)) error
-		says map[time.Duration]string // by then
+		says map[time.Duration]string // the text so far, by time
 	}{
 		"quick":  {func(func(error)) error { time.Sleep(1900 * time.Millisecond); return nil }, map[time.Duration]string{5 * time.Second: ""}},
 		"silent": {func(func(error)) error { time.Sleep(30100 * time.Millisecond); return nil }, map[time.Duration]string{1500 * time.Millisecond: "", 2500 * time.Millisecond: silent, 40 * time.Second: silent}},
@@ -36,7 +36,7 @@ func TestWaitingIsSaid(t *testing.T) {
 				ended := make(chan error, 1)
 				image := "r.example/x"
 				go func() {
-					ended <- saying(&errs, subject(client.PutEnvironmentInput{Image: &image}), func(report func(error)) error { return errors.Join(test.do(report), failed) })
+					ended <- reportWaiting(&errs, subject(client.PutEnvironmentInput{Image: &image}), func(report func(error)) error { return errors.Join(test.do(report), failed) })
 				}()
 				began := time.Now()
 				for len(test.says) > 0 {

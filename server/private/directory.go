@@ -1,0 +1,169 @@
+package private
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/config"
+	"github.com/rockpool/rockpool/local"
+	"github.com/rockpool/rockpool/runtime/lockfile"
+	"github.com/rockpool/rockpool/server"
+)
+
+// A directory is the data directory of one private server, which holds its lock. An unlocked
+// directory is from a server that was killed or couldn't clean up; the next server cleans it up.
+// The directory is deleted last, because it has the data about its runners and their uids.
+type directory struct {
+	config config.Config
+	dir    *os.File // locked
+}
+
+// parentOf returns the parent of all private servers' directories. It is next to the data
+// directory, which has enough space and isn't mounted noexec.
+func parentOf(c config.Config) string { return c.Data + "-private" }
+
+func newDirectory(ctx context.Context, c config.Config, say Sayer) (*directory, error) {
+	all, err := lockParent(ctx, parentOf(c), say)
+	if err != nil {
+		return nil, err
+	}
+	defer all.Close()
+	if err := sweep(ctx, c, all.Name(), say); err != nil {
+		return nil, fmt.Errorf("clean up after a killed private server: %w", err)
+	}
+	path, err := os.MkdirTemp(all.Name(), "run-")
+	if err != nil {
+		return nil, err
+	}
+	dir, err := lockDirectory(path)
+	if err != nil {
+		return nil, err
+	}
+	return &directory{config: configIn(c, path), dir: dir}, nil
+}
+
+// socket returns the path of the server's socket. Only the owner can enter the directory. The path
+// uses the directory's descriptor, because a socket's path is limited to 108 bytes.
+func (d *directory) socket() string { return fmt.Sprintf("/proc/self/fd/%d/api.sock", d.dir.Fd()) }
+
+func configIn(c config.Config, path string) config.Config {
+	c.Data, c.OnStop = path, config.StopRemoves
+	c.CgroupParent += "/" + filepath.Base(path)
+	return c
+}
+
+// lockParent creates and locks the parent directory. It retries if the previous holder of the lock
+// removes the directory in between.
+func lockParent(ctx context.Context, path string, say Sayer) (*os.File, error) {
+	const silence = 300 * time.Millisecond
+	quiet, cancel := context.WithTimeout(ctx, silence)
+	defer cancel()
+	reported := false
+	for {
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			return nil, fmt.Errorf("a temporary server needs a directory: %w; set ROCKPOOL_DATA to a path in a directory that you can write to, for example /tmp/rockpool-$USER/data", err)
+		}
+		dir, err := os.Open(path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		err = lockfile.Wait(quiet, dir)
+		if errors.Is(err, lockfile.ErrHeld) && !reported {
+			say("waiting for another temporary server, which is cleaning up in %s", path)
+			reported = true
+		}
+		if err != nil {
+			err = lockfile.Wait(ctx, dir)
+		}
+		if err != nil {
+			return nil, errors.Join(cmp.Or(context.Cause(ctx), err), dir.Close())
+		}
+		here, err := dir.Stat()
+		there, gone := os.Stat(path)
+		if err == nil && gone == nil && os.SameFile(here, there) {
+			return dir, nil
+		}
+		_ = dir.Close()
+	}
+}
+
+// lockDirectory opens and locks a directory. It returns [lockfile.ErrHeld] if another process holds the lock.
+func lockDirectory(path string) (*os.File, error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := lockfile.Try(dir); err != nil {
+		return nil, errors.Join(err, dir.Close())
+	}
+	return dir, nil
+}
+
+// sweep removes unlocked directories and their runners. It reports those that it can't remove.
+func sweep(ctx context.Context, c config.Config, all string, say Sayer) error {
+	paths, err := filepath.Glob(filepath.Join(all, "run-*"))
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		dir, err := lockDirectory(path)
+		if errors.Is(err, lockfile.ErrHeld) || errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		left := directory{configIn(c, path), dir}
+		left.empty(ctx, false, say)
+	}
+	return nil
+}
+
+// remove removes the directory, and the parent if it is then empty. It reports what it can't
+// remove. clean means that the server ended without leaving runners.
+func (d *directory) remove(ctx context.Context, clean bool, say Sayer) {
+	all, err := lockParent(ctx, filepath.Dir(d.dir.Name()), say)
+	if err != nil {
+		d.reportRest(say, err)
+		return
+	}
+	defer all.Close()
+	d.empty(ctx, clean, say)
+	_ = os.Remove(all.Name()) // fails if other servers use it
+}
+
+func (d *directory) reportRest(say Sayer, err error) {
+	say("a temporary server's files or runners couldn't be removed: %[2]v. %[1]s stays; the next temporary server tries again", d.config.Data, err)
+}
+
+// empty removes the directory with its runners and files. If a runner can't be removed, it keeps
+// everything for the next server and reports that.
+func (d *directory) empty(ctx context.Context, clean bool, say Sayer) {
+	defer d.dir.Close()
+	var err error
+	if !clean {
+		err = server.New(d.config, zap.NewNop()).Discard(ctx)
+	}
+	if err == nil && os.Geteuid() != 0 {
+		err = local.RemoveImages(ctx, server.LocalDir(d.config.Data), server.ImageWorker)
+	}
+	if err == nil {
+		err = os.RemoveAll(d.config.Data)
+	}
+	if err != nil {
+		d.reportRest(say, err)
+	}
+}
