@@ -24,18 +24,18 @@ import (
 	"github.com/rockpool/rockpool/server/private"
 )
 
-const description = `Rockpool runs other people's programs, each in an isolated runner that is warm already.
+const description = `Rockpool runs other people's programs, each in an isolated runner that is already warm.
 
-First start a server, then run something on it:
+Start a server, then run a program on it:
 
     rockpool serve
     rockpool run hello.py
 
-Every command has examples in its own help: rockpool COMMAND --help`
+The help of each command has examples: rockpool COMMAND --help`
 
 type commands struct {
-	Serve       serveCommand       `cmd:"" help:"Serve the API, with runners on this machine, which needs root, or on Nomad."`
-	Helper      helperCommand      `cmd:"" help:"Make the sandboxes of a server that isn't root; only this is, then."`
+	Serve       serveCommand       `cmd:"" help:"Serve the API, with runners on this machine (as root) or on Nomad."`
+	Helper      helperCommand      `cmd:"" help:"Make sandboxes for a server without root. Only the helper needs root."`
 	ImageWorker imageWorkerCommand `cmd:"" hidden:""`
 	Doctor      doctor.Command     `cmd:"" help:"Find out, by trying, what this machine can isolate, and what to do where it can't."`
 	cli.Commands
@@ -58,13 +58,13 @@ func probePidfds() {
 	}
 }
 
-// execute runs one command and returns the program's exit code.
+// execute runs one command, and returns the exit code.
 func execute(arguments []string, in io.Reader, out, errs io.Writer) int {
 	return cli.Execute(&commands{}, description, arguments, cli.Streams{In: in, Out: out, Err: errs},
 		kong.Vars{"version": server.Version()}, kong.Bind(cli.Private{Use: usePrivate}))
 }
 
-// A versionFlag is --version, for those who know it from other programs.
+// A versionFlag is --version, which other programs have.
 type versionFlag bool
 
 // BeforeReset prints the version and ends the program, for kong.
@@ -82,8 +82,8 @@ func (versionCommand) Run(s cli.Streams) error {
 	return err
 }
 
-// usePrivate is cli.Private's: a server with the environment that is asked for, which keeps no runner warm, since one is
-// all that is needed.
+// usePrivate implements cli.Private: it starts a server for one command. The server has the environment that the
+// command needs, and keeps no runner warm.
 func usePrivate(ctx context.Context, environment, file string, s cli.Streams, use func(ctx context.Context, server *client.Client) error) error {
 	settings, err := config.Private("")
 	if err != nil {
@@ -98,7 +98,7 @@ func usePrivate(ctx context.Context, environment, file string, s cli.Streams, us
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(s.Err, "rockpool: no server listens at %s: starting one for this run alone\n", connection.DefaultServer)
+	_, _ = fmt.Fprintf(s.Err, "rockpool: no server listens at %s: starting a temporary one for this run\n", connection.DefaultServer)
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(s.Err, "rockpool: "+format+"\n", args...) }
 	var used error
 	err = private.Run(ctx, settings, logger, say, func(ctx context.Context, srv *server.Server) error {
@@ -126,8 +126,8 @@ func usePrivate(ctx context.Context, environment, file string, s cli.Streams, us
 	return errors.Join(used, err)
 }
 
-// privateEnvironments returns the environment with an id, or with "" those that the machine has the starters' programs for,
-// and one for the language of the file that none of them serves. None keeps idle runners.
+// privateEnvironments returns the environment with an id, without idle runners. For "" it returns the starter
+// environments whose programs the machine has. If none of these fits the language of the file, it adds one.
 func privateEnvironments(id runtime.EnvironmentID, file string, recipes *language.Set) (inputs []engine.PutEnvironmentInput, err error) {
 	var names []runtime.EnvironmentID
 	for _, s := range server.Starters() {
@@ -149,13 +149,13 @@ func privateEnvironments(id runtime.EnvironmentID, file string, recipes *languag
 	case len(inputs) > 0:
 		return inputs, nil
 	case id == "":
-		return nil, fmt.Errorf("no server listens at %s, and this machine has no programs for one for this run alone: start one with `rockpool serve`", connection.DefaultServer)
+		return nil, fmt.Errorf("no server listens at %s, and this machine lacks the programs for a temporary one: start a server with `rockpool serve`", connection.DefaultServer)
 	}
-	return nil, fmt.Errorf("no server listens at %s, and one for this run alone has no environment %q, only %q: start one with `rockpool serve` and put it there", connection.DefaultServer, id, names)
+	return nil, fmt.Errorf("no server listens at %s, and a temporary one has no environment %q, only %q: start a server with `rockpool serve`, and create the environment with `rockpool env put`", connection.DefaultServer, id, names)
 }
 
-// fromRecipe returns what makes the environment with an id, or with "" the preferred one for the language of a file, unless
-// one of those that are there will do.
+// fromRecipe returns the input that creates the environment with an id, or for "" the preferred environment for the
+// language of a file. It returns false if an environment in there already fits.
 func fromRecipe(id runtime.EnvironmentID, file string, recipes *language.Set, there []runtime.EnvironmentID) (engine.PutEnvironmentInput, bool) {
 	recipe, known := recipes.ByFile(file)
 	wanted := recipe.Environments

@@ -32,7 +32,7 @@ func TestASecondSignalSaysWhatIsLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for onStop, left := range map[string]string{config.StopRemoves: "go on running. To end them, start the server with --on-stop remove again", config.StopKeeps: "the next start takes over"} {
+	for onStop, left := range map[string]string{config.StopRemoves: "keep running. To end them, start the server with --on-stop remove again", config.StopKeeps: "the next start takes over"} {
 		var errs bytes.Buffer
 		cmd := exec.CommandContext(t.Context(), self, "-test.run=^"+t.Name()+"$")
 		cmd.Env, cmd.Stderr = append(os.Environ(), stopping+"="+onStop), &errs

@@ -172,7 +172,7 @@ func wrongNomads(file string) []wrongSetting {
 	}
 }
 
-func TestGoodSettingsAreTaken(t *testing.T) {
+func TestValidSettingsPass(t *testing.T) {
 	for _, listen := range []string{"127.0.0.1:0", "localhost:8080", "[::1]:8080", "127.8.9.10:80"} {
 		c := valid(t)
 		c.Listen = listen
@@ -240,7 +240,7 @@ func TestPeerListenIsAnAddressThatOthersReach(t *testing.T) {
 	}
 }
 
-func TestSettingsOfNomadAreTaken(t *testing.T) {
+func TestValidNomadSettingsPass(t *testing.T) {
 	c := valid(t)
 	onNomad(func(c *Config) { c.AdvertiseURL = "https://pool.example.org:8443/" })(&c)
 	if err := c.Check(); err != nil {
@@ -301,7 +301,7 @@ func TestDefault(t *testing.T) {
 	}
 }
 
-func TestWhereAServerIsReachedOnItsOwnMachine(t *testing.T) {
+func TestLocalURL(t *testing.T) {
 	for listen, want := range map[string]string{
 		"127.0.0.1:8080": "http://127.0.0.1:8080", "localhost:81": "http://localhost:81", "192.0.2.1:81": "http://192.0.2.1:81",
 		"0.0.0.0:81": "http://127.0.0.1:81", ":81": "http://127.0.0.1:81", "[::]:81": "http://[::1]:81", "[::1]:81": "http://[::1]:81",

@@ -10,7 +10,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
-// A Phase is a part of a start. docs/metrics.md says what each is on which cluster.
+// A Phase is a part of a start. docs/reference/metrics.md says what each is on which cluster.
 type Phase string
 
 // The phases, in the order of one machine. On Nomad Register comes second, and Place third.

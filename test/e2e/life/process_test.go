@@ -24,7 +24,7 @@ func TestE2ETermEndsWhatIgnoresIt(t *testing.T) {
 }
 
 // TestE2EStopThatTakesTooLongEndsTheServer gives a server no time to stop: it ends
-// as it is, and the next one takes over what there is.
+// as it is, and the next one takes over the runners.
 func TestE2EStopThatTakesTooLongEndsTheServer(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
