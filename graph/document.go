@@ -15,22 +15,22 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Bounds of a document. They are checked before it is validated, which takes
-// time with the square of some of them. GraphiQL's introspection has 15 levels
-// and, fragments counted each time, some 300 fields.
+// The limits of a document. They are checked before it is validated, since validation takes time
+// that grows with the square of some of them. GraphiQL's introspection has 15 levels and some 300
+// fields, with fragments counted wherever they are spread.
 const (
 	maxFields      = 1_000 // as written
 	maxExpanded    = 2_000 // with fragments counted wherever they are spread
 	maxLevels      = 20
 	maxAliases     = 100
 	maxDirectives  = 200
-	maxName        = 256 // bytes: similar ones are looked for with the square of it
-	maxDefinitions = 100 // operations, fragments; also variables of one
+	maxName        = 256 // bytes: the search for similar names takes time that grows with their square
+	maxDefinitions = 100 // operations and fragments; also the variables of one operation
 )
 
-// documentLimits is a gqlgen extension that refuses documents out of bounds.
+// documentLimits is a gqlgen extension that refuses documents beyond the limits.
 type documentLimits struct {
-	known graphql.Cache[*ast.QueryDocument] // documents that were let through
+	known graphql.Cache[*ast.QueryDocument] // documents that passed the checks
 }
 
 // ExtensionName implements graphql.HandlerExtension.
@@ -49,7 +49,7 @@ func (d documentLimits) MutateOperationParameters(ctx context.Context, params *g
 	}
 	doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: params.Query}, transport.MaxTokens)
 	if err != nil {
-		return nil //nolint:nilerr // the executor finds the same, and says where
+		return nil //nolint:nilerr // the executor finds the same error, with its position
 	}
 	if defers(doc) {
 		return gqlerror.Wrap(runtime.Errorf(runtime.CodeInvalidInput, "answers come whole here: leave @defer out"))
@@ -60,8 +60,8 @@ func (d documentLimits) MutateOperationParameters(ctx context.Context, params *g
 	return nil
 }
 
-// defers reports whether a part of the answer is to come later. No transport here sends
-// one, and its resolvers would run on after the operation.
+// defers reports whether a document wants a part of the answer later (@defer). No transport here
+// sends one, and its resolvers would still run after the operation.
 func defers(doc *ast.QueryDocument) bool {
 	return slices.ContainsFunc(doc.Operations, func(o *ast.OperationDefinition) bool { return deferring(o.SelectionSet) }) ||
 		slices.ContainsFunc(doc.Fragments, func(f *ast.FragmentDefinition) bool { return deferring(f.SelectionSet) })
@@ -81,7 +81,8 @@ func deferring(set ast.SelectionSet) bool {
 	})
 }
 
-// hasLongName looks for one outside of strings and comments.
+// hasLongName reports whether text has a name or number of more than maxName bytes, outside of
+// strings and comments.
 func hasLongName(text string) bool {
 	for i, run := 0, 0; i < len(text); i++ {
 		switch c := text[i]; {
@@ -120,7 +121,7 @@ func lengthUntil(text, end string) int {
 	return len(text)
 }
 
-// measure returns what is too much in a document; "" if nothing is.
+// measure returns the message about the first limit that a document exceeds; "": it exceeds none.
 func measure(doc *ast.QueryDocument) string {
 	if len(doc.Operations)+len(doc.Fragments) > maxDefinitions {
 		return "the document has too many operations and fragments"
@@ -161,12 +162,12 @@ func measure(doc *ast.QueryDocument) string {
 type meter struct {
 	fields, aliases, directives int
 	fragments                   map[string]ast.SelectionSet
-	measured                    map[string]extent // of fragments; being measured is there, and empty
+	measured                    map[string]extent // of fragments; one that is being measured has an empty extent
 }
 
 type extent struct{ fields, levels int }
 
-// count adds what is written.
+// count adds a selection as it is written.
 func (m *meter) count(set ast.SelectionSet) {
 	for _, selection := range set {
 		switch s := selection.(type) {
@@ -188,8 +189,8 @@ func (m *meter) count(set ast.SelectionSet) {
 	}
 }
 
-// expand measures a selection with its fragments. One that spreads itself ends
-// there: validation refuses it.
+// expand measures a selection with its fragments. A fragment that spreads itself counts as empty,
+// since validation refuses it.
 func (m *meter) expand(set ast.SelectionSet) extent {
 	var all extent
 	add := func(fields, levels int) {
@@ -217,7 +218,7 @@ func (m *meter) expand(set ast.SelectionSet) extent {
 	return all
 }
 
-// A documentCache keeps short validated documents, 64 MiB at most in total.
+// A documentCache keeps short validated documents, at most 64 MiB in total.
 type documentCache struct {
 	graphql.Cache[*ast.QueryDocument]
 }
@@ -225,7 +226,7 @@ type documentCache struct {
 const (
 	cachedDocuments = 250
 	cachedLength    = 16 << 10
-	cachedTokens    = 1_000 // which take some 256 KiB: see transport.Tokens
+	cachedTokens    = 1_000 // their memory is about 256 KiB: see transport.Tokens
 )
 
 func newDocumentCache() documentCache {

@@ -29,7 +29,7 @@ func (r query) Runner(ctx context.Context, id string) (*runtime.Runner, error) {
 	return r.there(ctx, runtime.RunnerID(id))
 }
 
-// there returns a runner, and nil for one that isn't there for the caller (any more).
+// there returns a runner; nil if it doesn't exist, is gone, or the caller may not see it.
 func (r *resolver) there(ctx context.Context, id runtime.RunnerID) (*runtime.Runner, error) {
 	found, ok, err := r.guard.Runner(ctx, id)
 	if err != nil || !ok {
@@ -109,7 +109,7 @@ func (r subscription) RunnerEvents(ctx context.Context, id *string) (<-chan runn
 	return r.guard.WatchRunners(ctx, runtime.EnvironmentID(orZero(id)))
 }
 
-// seen returns what the caller sees of labels.
+// seen returns the labels that the caller may see.
 func seen(ctx context.Context, labels []runtime.Label) []runtime.Label {
 	if !access.Of(ctx).SeesLabels() {
 		return nil

@@ -13,13 +13,13 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// startingPatience is how long a request waits for a server that is starting,
-// since most starts take less.
+// startingPatience is how long a request waits for a server that is starting. Most starts take
+// less.
 const startingPatience = 5 * time.Second
 
-// starting is a gqlgen extension for servers that answer before they know what
-// there is, as one does that waits for its cluster: health and version are told,
-// the rest waits for a while, and is CLUSTER_UNAVAILABLE then.
+// starting is a gqlgen extension for a server that responds before it has restored its state, for
+// example because it waits for its cluster. It serves health and version immediately. Other
+// operations wait for startingPatience, then fail with CLUSTER_UNAVAILABLE.
 type starting struct{ over <-chan struct{} } // closed then; nil: it is
 
 // ExtensionName implements graphql.HandlerExtension.
@@ -39,8 +39,7 @@ func (s starting) MutateOperationContext(ctx context.Context, op *graphql.Operat
 	return nil
 }
 
-// tellable reports whether an operation asks only for what is known from the
-// start.
+// tellable reports whether an operation needs only what is known from the start.
 func tellable(op *ast.OperationDefinition) bool {
 	for _, selection := range op.SelectionSet {
 		field, ok := selection.(*ast.Field)
@@ -80,7 +79,7 @@ func (s starting) wait(ctx context.Context) *runtime.Error {
 	return runtime.Errorf(runtime.CodeClusterUnavailable, "the server is starting: it waits for its cluster; health tells more")
 }
 
-// guard serves next once the start is over.
+// guard serves requests with next when the start is over.
 func (s starting) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := s.wait(r.Context()); err != nil {

@@ -1,6 +1,5 @@
-// Package gate lets requests in by their Host, their Origin and their token, before their
-// bodies are read. CheckHost and CheckOrigin are for every request, Admission is for the
-// API and the metrics.
+// Package gate checks a request's Host, Origin and credential before its body is read. CheckHost
+// and CheckOrigin are for all requests, Admission for the API and the metrics.
 package gate
 
 import (
@@ -14,8 +13,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// CheckHost refuses requests for names that aren't this server's: a page whose
-// name was pointed at this address (DNS rebinding) sends its own.
+// CheckHost refuses requests for a name that isn't this server's. A page whose name an attacker
+// pointed at this address (DNS rebinding) sends its own name.
 func CheckHost(allowed []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if name := hostName(r.Host); !slices.ContainsFunc(allowed, func(a string) bool { return strings.EqualFold(a, name) }) {
@@ -35,9 +34,9 @@ func hostName(host string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 }
 
-// CheckOrigin refuses requests that a browser sends for another site's page,
-// on every transport. Programs send no Origin. A browser leaves it out of a GET
-// that a link or an image makes, but says in Sec-Fetch-Site whose page it is.
+// CheckOrigin refuses requests that a browser sends for a page of another site, on every transport.
+// Programs send no Origin. A browser sends none with a GET for a link or an image, but
+// Sec-Fetch-Site then has the page's relation to this server.
 func CheckOrigin(allowed []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		origin := r.Header.Get("Origin")

@@ -1,4 +1,4 @@
-// Package presenter makes of every error what a client may see.
+// Package presenter converts every error to what a client may see.
 package presenter
 
 import (
@@ -22,20 +22,20 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Presenter turns every error into what a client may see: a message for
-// people, and extensions with a stable code. What a client may not see it logs,
-// once, with an id that both can name.
+// A Presenter converts every error to what a client may see: a message for people, and extensions
+// with a stable code. It logs details that a client may not see, once, under an id that the client
+// gets too. It is safe for concurrent use.
 type Presenter struct {
 	Logger *zap.Logger
 	Hints  bool // messages may suggest names of the schema
 }
 
-// Refuse answers a request that isn't GraphQL with an error in GraphQL's form.
+// Refuse responds to a request that isn't GraphQL with an error in GraphQL's form.
 func (p Presenter) Refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
 	Answer(w, status, p.Present(r.Context(), err))
 }
 
-// Present is the one way out for errors. It doesn't change err.
+// Present converts err. All errors of the API pass it. It doesn't change err.
 func (p Presenter) Present(ctx context.Context, err error) *gqlerror.Error {
 	var presented *presentedError
 	if errors.As(err, &presented) {
@@ -69,7 +69,8 @@ func (p Presenter) Present(ctx context.Context, err error) *gqlerror.Error {
 	return out
 }
 
-// A message may repeat what the client sent, whatever its length.
+// maxMessage is the longest message in bytes. A message may repeat what the client sent, which can
+// be long.
 const maxMessage = 500
 
 func shorten(text string, most int) string {
@@ -89,7 +90,7 @@ func shortenPath(path ast.Path) ast.Path {
 	return out
 }
 
-// typed finds out what err is. gql is the GraphQL error in its chain, if any.
+// typed returns err with its code. gql is the GraphQL error in its chain; nil: there is none.
 func (p Presenter) typed(ctx context.Context, err error, gql *gqlerror.Error) *runtime.Error {
 	var typed *runtime.Error
 	switch {
@@ -112,7 +113,7 @@ func (p Presenter) typed(ctx context.Context, err error, gql *gqlerror.Error) *r
 		return runtime.Errorf(runtime.CodeLimitExceeded, "the document is nested too deeply")
 	case strings.HasPrefix(gql.Message, "exceeded token limit"):
 		return runtime.Errorf(runtime.CodeLimitExceeded, "the document has more than %d tokens", transport.MaxTokens)
-	case gql.Err == nil || gql.Extensions["code"] != nil: // gqlgen's own: the document or its variables are wrong
+	case gql.Err == nil || gql.Extensions["code"] != nil: // gqlgen's own: the document or its variables are invalid
 		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: fieldOf(ctx, gql.Path), Message: gql.Message}
 	case fieldOf(ctx, gql.Path) != "":
 		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: fieldOf(ctx, gql.Path), Message: gql.Message}
@@ -121,7 +122,7 @@ func (p Presenter) typed(ctx context.Context, err error, gql *gqlerror.Error) *r
 	}
 }
 
-// Recover makes an error of a panic, which becomes INTERNAL.
+// Recover converts a panic to an error, which becomes INTERNAL.
 func (p Presenter) Recover(ctx context.Context, panicked any) error {
 	return p.Present(ctx, fmt.Errorf("panic: %v\n%s", panicked, debug.Stack()))
 }
@@ -148,9 +149,9 @@ func extensions(err *runtime.Error) map[string]any {
 	return out
 }
 
-// fieldOf returns the name of the argument that an error's path leads to, as
-// the API spells it: "limits.outputBytes" for claimRunner.input.limits.outputBytes
-// and for variable.input.limits.outputBytes. "" if it leads to no argument.
+// fieldOf returns the name of the argument that an error's path leads to, as the API spells it:
+// "limits.outputBytes" for claimRunner.input.limits.outputBytes and for
+// variable.input.limits.outputBytes. "": the path leads to no argument.
 func fieldOf(ctx context.Context, path ast.Path) string {
 	if len(path) > 0 && path[0] == ast.PathName("variable") {
 		path = path[1:]
@@ -169,13 +170,13 @@ func fieldOf(ctx context.Context, path ast.Path) string {
 	return strings.Join(parts, ".")
 }
 
-// RefuseTyped answers a request that doesn't reach GraphQL in GraphQL's own form. The
-// client sees the error's message as it is.
+// RefuseTyped responds, in GraphQL's form, to a request that doesn't reach GraphQL. The client gets
+// the error's message unchanged.
 func RefuseTyped(w http.ResponseWriter, status int, err *runtime.Error) {
 	Answer(w, status, &gqlerror.Error{Message: err.Message, Extensions: extensions(err)})
 }
 
-// Answer answers a request that doesn't reach GraphQL with what Present returned.
+// Answer responds to a request that doesn't reach GraphQL with a presented error.
 func Answer(w http.ResponseWriter, status int, err *gqlerror.Error) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")

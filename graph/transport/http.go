@@ -25,8 +25,8 @@ const (
 	typeEvents   = "text/event-stream"
 )
 
-// accepted returns which of the offered media types a request likes best; the
-// first where it says nothing, "" if none will do.
+// accepted returns the offered media type that a request prefers: the first if it has no
+// preference, "" if it accepts none.
 func accepted(r *http.Request, offered ...string) string {
 	header := strings.Join(r.Header.Values("Accept"), ",")
 	if strings.TrimSpace(header) == "" {
@@ -60,7 +60,7 @@ func wantsEvents(r *http.Request) bool {
 
 func isUpgrade(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
 
-// readBody reads a body of at most MaxBody bytes.
+// readBody reads a body of at most MaxBody bytes. With an error it returns the status.
 func (s Settings) readBody(w http.ResponseWriter, body *arriving.Body, h *hold) ([]byte, int, error) {
 	text, err := body.Whole(&h.Hold, s.MaxBody)
 	switch {
@@ -81,7 +81,7 @@ func (s Settings) readParams(w http.ResponseWriter, r *http.Request, body *arriv
 		return params, statusOf(w, err, http.StatusServiceUnavailable, http.StatusBadRequest), err
 	}
 	if kind, args, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != typeJSON {
-		// What a plain HTML form can send reaches the server from any page.
+		// A plain HTML form can send other types to the server from any page.
 		return nil, http.StatusUnsupportedMediaType, runtime.Errorf(runtime.CodeInvalidInput, "the Content-Type must be %s, or %s with files", typeJSON, typeMultipart)
 	} else if charset := args["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return nil, http.StatusUnsupportedMediaType, runtime.Errorf(runtime.CodeInvalidInput, "the charset must be utf-8")
@@ -94,7 +94,7 @@ func (s Settings) readParams(w http.ResponseWriter, r *http.Request, body *arriv
 	return params, statusOf(w, err, http.StatusServiceUnavailable, http.StatusBadRequest), err
 }
 
-// addressParams reads an operation from an address, which counts with the head.
+// addressParams reads an operation from an address. Its length is part of the request head's limit.
 func addressParams(r *http.Request, h *hold) (*graphql.RawParams, error) {
 	values := r.URL.Query()
 	if !values.Has("query") {
@@ -121,7 +121,7 @@ func addressParams(r *http.Request, h *hold) (*graphql.RawParams, error) {
 	return params, h.parse(params.Query)
 }
 
-// refuse answers a request that is no operation.
+// refuse responds to a request without an operation.
 func (s Settings) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
 	kind := accepted(r, typeJSON, typeResponse)
 	if kind == "" {
@@ -144,9 +144,8 @@ func write(w http.ResponseWriter, kind string, status int, body []byte) {
 	_, _ = w.Write(body) // a client that left needs no answer
 }
 
-// serve answers a query or mutation. An operation that can't begin has status
-// 400, but 200 where plain JSON was asked for: older clients take anything else
-// for a broken server.
+// serve serves a query or mutation. An operation that can't begin gets status 400, or 200 if the
+// client accepts only plain JSON: older clients take any other status for a broken server.
 func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, read func(h *hold) (*graphql.RawParams, int, error)) {
 	ctx := r.Context()
 	kind := accepted(r, typeJSON, typeResponse)
@@ -162,7 +161,7 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 	}
 	params, status, err := read(h)
 	if err != nil {
-		h.release() // what is refused is read on, for a while
+		h.release() // the rest of a refused body is read for a while
 		s.refuse(w, r, status, err)
 		return
 	}
@@ -205,11 +204,11 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 	write(w, kind, http.StatusOK, body)
 }
 
-// RetryAfter is the extension of an error that says in how many seconds to try again, as the
-// header Retry-After does.
+// RetryAfter is the extension of an error with the seconds until a retry makes sense, as in the
+// header Retry-After.
 const RetryAfter = "retryAfter"
 
-// sayRetry sets the header to the longest of what errors say.
+// sayRetry sets the header Retry-After to the longest time of the errors.
 func sayRetry(header http.Header, errs gqlerror.List) {
 	longest := int64(0)
 	for _, err := range errs {
@@ -221,8 +220,7 @@ func sayRetry(header http.Header, errs gqlerror.List) {
 	}
 }
 
-// orFailure stands for an operation that answered nothing because its request
-// was cancelled.
+// orFailure returns r, or an error if r is nil because the request was cancelled.
 func (s Settings) orFailure(ctx context.Context, r *graphql.Response) *graphql.Response {
 	if r != nil {
 		return r

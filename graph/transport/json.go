@@ -12,7 +12,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// decode reads JSON with numbers as they stand there.
+// decode decodes JSON. Numbers keep their text.
 func decode(text []byte, into any) error {
 	if _, err := peers.Values(text); err != nil {
 		return err
@@ -20,7 +20,7 @@ func decode(text []byte, into any) error {
 	return unmarshal(text, into)
 }
 
-// unmarshal is decode for text that was checked.
+// unmarshal decodes text that Values has checked.
 func unmarshal(text []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
@@ -45,7 +45,7 @@ func malformed(err error) error {
 	return runtime.Errorf(runtime.CodeInvalidInput, "the request isn't JSON: %s", err)
 }
 
-// decodeParams reads an operation from text that was checked.
+// decodeParams decodes an operation from text that Values has checked.
 func decodeParams(text []byte) (*graphql.RawParams, error) {
 	var params struct {
 		Query         *string        `json:"query"`

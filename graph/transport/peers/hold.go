@@ -10,31 +10,32 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Decoding takes up to five times the text for a moment. What is above largeBody
-// waits for a turn, and those whose turn it is have at most this together: an
-// eighth of the budget, or one body of the default size.
+// Decoding temporarily takes up to five times the text. So bodies above largeBody wait for their
+// turn. Together they have at most an eighth of the budget (decodeShare), or one body of the
+// default size.
 const (
 	largeBody   = 1 << 20
 	decodeShare = 8
 )
 
-// DefaultBody is how many bytes a body may have by default.
+// DefaultBody is the default limit of a body, in bytes.
 const DefaultBody = 32 << 20
 
-// FreeBody is how many bytes of each request and answer aren't counted: the number of operations bounds them.
+// FreeBody is the number of bytes of each request and answer that aren't counted. The limit of
+// concurrent operations covers them.
 const FreeBody = 16 << 10
 
-// ErrTooLong says that a body has more bytes than it may.
+// ErrTooLong means that a body is longer than its limit.
 var ErrTooLong = errors.New("too long")
 
-// A Hold is what one request or message has taken of the bounds. It is for one
-// goroutine at a time. The zero value holds nothing and is bounded by nothing.
+// A Hold is what one request or message has taken from the bounds. Use it in one goroutine at a
+// time. The zero value holds nothing, and has no bounds.
 type Hold struct {
 	peers *Peers
 	peer  *caller
 	shown Shown
-	token *token // of whom it counts; nil: nothing yet
-	owner *token // whose memory it takes, and among whose grants it counts; nil: nobody's yet
+	token *token // for its operation; nil: not taken yet
+	owner *token // for its memory, and for all grants of the token; nil: not taken yet
 	bytes int64
 	one   func(t *takings) *budget // operation or subscription; nil: neither yet
 }
@@ -42,17 +43,17 @@ type Hold struct {
 func operations(t *takings) *budget    { return &t.operations }
 func subscriptions(t *takings) *budget { return &t.subscriptions }
 
-// Shown is the token or grant of a request. The holders of a grant share its bounds of operations
-// and subscriptions. These are separate from the bounds of the token that made it, since a platform
-// hands a grant to each of its users. All grants of one token together have 16 times as much. Their
-// memory counts as the token's.
+// Shown is the credential of a request: a token or a grant. All holders of a grant share the
+// grant's bounds of operations and subscriptions. These are separate from the bounds of the token
+// that made it, since a platform gives a grant to each of its users. All grants of one token
+// together have 16 times as much. Their memory counts as the token's.
 type Shown struct {
 	Token string // the id of the token, or of the token that made the grant; "": the caller shows none
 	Grant string // the grant's id; "": the caller shows no grant
 }
 
-// Hold returns one for the peer of a request or WebSocket, whose context is ctx, and for what it
-// shows.
+// Hold returns a Hold for the peer of a request or WebSocket, whose context is ctx, and for its
+// credential.
 func (p *Peers) Hold(ctx context.Context, shown Shown) Hold {
 	if p == nil {
 		return Hold{}
@@ -66,8 +67,8 @@ func (p *Peers) Hold(ctx context.Context, shown Shown) Hold {
 	return h
 }
 
-// Keep keeps the peer of a WebSocket, whose context is ctx, known until forget:
-// operations may end later than their connection.
+// Keep keeps the peer of a WebSocket, whose context is ctx, known until forget is called.
+// Operations may end later than their connection.
 func (p *Peers) Keep(ctx context.Context) (forget func()) {
 	of := p.Hold(ctx, Shown{}).peer
 	if of == nil {
@@ -79,12 +80,13 @@ func (p *Peers) Keep(ctx context.Context) (forget func()) {
 	return func() { p.forget(of) }
 }
 
-// Operate counts an operation.
+// Operate counts an operation. It returns QUOTA_EXCEEDED if a bound is reached.
 func (h *Hold) Operate() error {
 	return h.count(operations, PeerOperations, TokenOperations, GrantOperations)
 }
 
-// Subscribe counts it as a subscription from now on.
+// Subscribe counts it as a subscription from now on. It returns QUOTA_EXCEEDED if a bound is
+// reached.
 func (h *Hold) Subscribe() error {
 	return h.count(subscriptions, PeerSubscriptions, TokenSubscriptions, GrantSubscriptions)
 }
@@ -112,13 +114,14 @@ func (h *Hold) count(what func(t *takings) *budget, ofPeer, ofToken, ofGrants Bo
 		}
 		return h.peers.refuse(refusals[i])
 	}
-	what(&h.peers.all).take(1) // which isn't bounded
+	what(&h.peers.all).take(1) // this one has no bound
 	h.uncount()
 	h.one = what
 	return nil
 }
 
-// counted are the takings in which it counts: of the peer, of what it shows, and of all grants of its token. nil: none.
+// counted returns the takings in which it counts: of the peer, of the credential, and of all grants
+// of its token; nil: none.
 func (h *Hold) counted() (of [3]*takings) {
 	if h.peer != nil {
 		of[0] = &h.peer.takings
@@ -143,7 +146,7 @@ func (h *Hold) uncount() {
 	h.one = nil
 }
 
-// Grow takes n bytes of memory more.
+// Grow takes n more bytes of memory. It returns QUOTA_EXCEEDED if a bound is reached.
 func (h *Hold) Grow(n int64) error {
 	if h.peers == nil || n <= 0 {
 		return nil
@@ -171,7 +174,8 @@ func (h *Hold) Grow(n int64) error {
 	return nil
 }
 
-// Room returns how many bytes of memory more it could take if nothing else held any: Grow refuses more for ever.
+// Room returns how many more bytes the Hold could take if nothing else held any. Grow always
+// refuses more.
 func (h *Hold) Room() int64 {
 	if h.peers == nil {
 		return math.MaxInt64
@@ -185,14 +189,14 @@ func (h *Hold) Room() int64 {
 	}
 	room := int64(math.MaxInt64)
 	for _, most := range bounds {
-		if most > 0 { // 0: any
+		if most > 0 { // 0: no limit
 			room = min(room, most-h.bytes)
 		}
 	}
 	return room
 }
 
-// Shrink gives n bytes back.
+// Shrink gives n bytes of memory back.
 func (h *Hold) Shrink(n int64) {
 	if h.peers == nil || n <= 0 {
 		return
@@ -205,15 +209,16 @@ func (h *Hold) Shrink(n int64) {
 	h.bytes -= n
 }
 
-// Read reads a body of at most limit bytes. Its sender announced size bytes, or -1 for none. Read takes memory as
-// bytes arrive, at most twice as much as has arrived: a body of which nothing arrives holds none. It returns what
-// has arrived, also with an error: ErrTooLong, QUOTA_EXCEEDED for a bound of memory, or what from returned.
+// Read reads a body of at most limit bytes. Its sender announced size bytes, or -1 for none. Read
+// takes memory as bytes arrive, at most twice as much as has arrived: a body of which nothing
+// arrives holds none. It returns what has arrived, also with an error: ErrTooLong, QUOTA_EXCEEDED
+// for a bound of memory, or the error of from.
 func (h *Hold) Read(from io.Reader, size, limit int64) ([]byte, error) {
 	most := limit
 	if size >= 0 {
 		most = min(size, limit)
 	}
-	most++ // to see the end, or that there is more
+	most++ // to find the end, or that there is more
 	first := int64(1 << 10)
 	if size >= 0 {
 		first = FreeBody
@@ -242,10 +247,10 @@ func (h *Hold) Read(from io.Reader, size, limit int64) ([]byte, error) {
 	}
 }
 
-// ReleaseMemory gives back its memory. What it counts as goes on.
+// ReleaseMemory gives the memory back. The operation still counts.
 func (h *Hold) ReleaseMemory() { h.Shrink(h.bytes) }
 
-// Release gives back all.
+// Release gives everything back.
 func (h *Hold) Release() {
 	h.uncount()
 	h.ReleaseMemory()
@@ -257,7 +262,8 @@ func (h *Hold) Release() {
 	}
 }
 
-// Turn does what takes several times size bytes for a moment.
+// Turn calls do, which temporarily takes several times size bytes, when its turn comes. It returns
+// the error of do, or CLUSTER_UNAVAILABLE if ctx ends before.
 func (h *Hold) Turn(ctx context.Context, size int, do func() error) error {
 	if h.peers == nil || size <= largeBody {
 		return do()
@@ -270,5 +276,5 @@ func (h *Hold) Turn(ctx context.Context, size int, do func() error) error {
 	return do()
 }
 
-// RetryAfter says, in seconds, when to try again what had no room.
+// RetryAfter is the header's value for a refused request, in seconds.
 const RetryAfter = "2"

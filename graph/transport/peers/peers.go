@@ -1,5 +1,6 @@
-// Package peers bounds what each peer, each token and all peers together take at a time:
-// connections, operations, subscriptions and memory.
+// Package peers limits what each peer, each token and all peers together use concurrently:
+// connections, operations, subscriptions and memory. It refuses what exceeds a limit; nothing
+// waits.
 package peers
 
 import (
@@ -15,24 +16,23 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Bounds are what a peer, a token and all peers together may take at a time. 0
-// doesn't bound.
+// Bounds are what a peer, a token and all peers together may use concurrently. 0 means no limit.
 type Bounds struct {
 	AllConnections     int   // of all peers
 	Connections        int   // of one peer
 	Operations         int   // of one peer: requests that are read or answered
 	Subscriptions      int   // of one peer
-	TokenOperations    int   // of all who show the same token or the same grant, or none
-	TokenSubscriptions int   // likewise
-	TokenBodies        int64 // of Bodies, what all who show the same token or a grant of it may have; those who show none may have all
-	Bodies             int64 // bytes of memory for all bodies, messages and answers beyond what is free of each
-	PeerBodies         int64 // of these, what one peer may have
+	TokenOperations    int   // of all callers with the same token or the same grant, or without one
+	TokenSubscriptions int   // of the same callers
+	TokenBodies        int64 // the part of Bodies for all callers with the same token or a grant of it; callers without one may have all
+	Bodies             int64 // bytes of memory for all bodies, messages and answers, without the free bytes of each
+	PeerBodies         int64 // the part of Bodies for one peer
 }
 
-// A Bound is one of them, as metrics name it.
+// A Bound is one of the limits. String returns its name in metrics.
 type Bound int
 
-// The bounds, and what else is refused for the peer's sake.
+// The limits, and other reasons to refuse a peer.
 const (
 	Connections Bound = iota
 	PeerConnections
@@ -45,16 +45,16 @@ const (
 	GrantOperations
 	GrantSubscriptions
 	Bodies
-	Framing // a request whose length was sent twice; see package framing
+	Framing // a request with two lengths; see package framing
 	Fields  // a request with too many header fields
-	bounds  // how many there are
+	bounds  // their number
 )
 
 var boundNames = [bounds]string{"CONNECTIONS", "PEER_CONNECTIONS", "PEER_OPERATIONS", "PEER_SUBSCRIPTIONS", "PEER_BODIES", "TOKEN_OPERATIONS", "TOKEN_SUBSCRIPTIONS", "TOKEN_BODIES", "GRANT_OPERATIONS", "GRANT_SUBSCRIPTIONS", "BODIES", "FRAMING", "FIELDS"}
 
 func (b Bound) String() string { return boundNames[b] }
 
-// refusals say what was reached, by which setting, and what to do.
+// refusals are the messages for the limits: which one, by which setting, and what to do.
 var refusals = [bounds]string{
 	Connections:        "the server has as many connections as it may have (--connections): try again later",
 	PeerConnections:    "this address has as many connections as one may have (--peer-connections): close some",
@@ -71,10 +71,10 @@ var refusals = [bounds]string{
 
 func (b Bound) refusal() error { return runtime.Errorf(runtime.CodeQuotaExceeded, "%s", refusals[b]) }
 
-// A budget is how much of something may be held at a time. It doesn't queue: what
-// has no room is refused. All may use it at once, without waiting for each other.
+// A budget limits an amount that is held concurrently. It has no queue: what doesn't fit is
+// refused. It is safe for concurrent use, and never blocks.
 type budget struct {
-	most int64 // 0: any
+	most int64 // 0: no limit
 	used atomic.Int64
 }
 
@@ -92,28 +92,28 @@ func (b *budget) take(n int64) bool {
 
 func (b *budget) give(n int64) { b.used.Add(-n) }
 
-// Peers know what each peer has, and bound it. A peer is an IPv4 address or an
-// IPv6 network of 64 bits, which one machine can have all to itself. The callers of
-// a Unix socket are one peer, and so are all who come through one proxy that isn't
-// trusted; see [Peers.Handler]. A nil Peers bounds nothing.
+// Peers counts what each peer has, and limits it. A peer is an IPv4 address, or an IPv6 network of
+// 64 bits, which one machine can have entirely. All callers of a Unix socket are one peer. So are
+// all callers through one proxy that isn't trusted; see [Peers.Handler]. A nil Peers has no limits.
+// It is safe for concurrent use.
 type Peers struct {
 	bounds  Bounds
 	proxies []netip.Prefix
-	all     takings // of all, which aren't bounded together
+	all     takings // of all, which have no common limit
 	bodies  budget
-	turns   *semaphore.Weighted // of those who decode much
+	turns   *semaphore.Weighted // of those who decode large bodies
 	most    int64               // of turns
 
 	refused     [bounds]atomic.Int64
 	connections budget
 
-	mu     sync.Mutex // guards what follows, and the holders of each
+	mu     sync.Mutex // guards the fields below, and the holders of each
 	peers  map[netip.Addr]*caller
 	tokens map[Shown]*token
 }
 
-// grantShare is how many times the bounds of one grant all grants of a token have together: a token makes any
-// number of grants.
+// grantShare is how many times the limits of one grant all grants of a token have together. A token
+// can make any number of grants.
 const grantShare = 16
 
 // A token counts what all callers with the same token or grant use. It exists as long as they use
@@ -126,7 +126,7 @@ type token struct {
 	holders int
 }
 
-// held returns what those have who show something, and holds it until leave.
+// held returns the token with a credential, and holds it until leave is called.
 func (p *Peers) held(name Shown) *token {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,21 +152,21 @@ func (p *Peers) leave(of *token) {
 	}
 }
 
-// takings are what a peer has, or all who show a token or a grant.
+// takings are what a peer has, or all callers with the same token or grant.
 type takings struct{ operations, subscriptions budget }
 
-// A caller is one peer. It is known as long as something of it is there.
+// A caller is one peer. It exists as long as it holds something.
 type caller struct {
 	takings
 	address     netip.Addr
 	name        string // see Name
-	trusted     bool   // it is a proxy, whose connections aren't bounded
+	trusted     bool   // it is a proxy, whose connections aren't limited
 	connections budget
 	bodies      budget
-	holders     int // connections, and what keeps it known
+	holders     int // connections, and Keep
 }
 
-// New returns one that knows nobody, and trusts proxies at these addresses.
+// New returns Peers that trust proxies at these addresses.
 func New(b Bounds, proxies ...netip.Prefix) *Peers {
 	p := &Peers{bounds: b, proxies: proxies, bodies: budget{most: b.Bodies}, connections: budget{most: int64(b.AllConnections)}, peers: map[netip.Addr]*caller{}, tokens: map[Shown]*token{}}
 	p.most = max(b.Bodies/decodeShare, DefaultBody)
@@ -174,8 +174,8 @@ func New(b Bounds, proxies ...netip.Prefix) *Peers {
 	return p
 }
 
-// known returns the peer of an address, and holds it until forget. An IPv6 proxy isn't the
-// same as others in its network.
+// known returns the peer of an address, and holds it until forget is called. A trusted IPv6 proxy
+// isn't the same peer as others in its network.
 func (p *Peers) known(address netip.Addr) *caller {
 	key, trusted := identity(address), p.trusts(address)
 	if trusted {
@@ -204,7 +204,7 @@ func (p *Peers) forget(of *caller) {
 	}
 }
 
-// take counts a connection of a peer, or what is bounded as one.
+// take counts a connection of a peer, or what counts as one.
 func (p *Peers) take(of *caller) error {
 	switch {
 	case !of.connections.take(1):
@@ -221,20 +221,20 @@ func (p *Peers) give(of *caller) {
 	p.connections.give(1)
 }
 
-// identity returns what a peer is known by; that of a Unix socket is zero.
+// identity returns the address or network that identifies a peer; zero for a Unix socket.
 func identity(ip netip.Addr) netip.Addr {
 	if ip.Is4() {
 		return ip
 	}
 	network, err := ip.Prefix(64)
-	if err != nil { // it is no address
+	if err != nil { // it isn't an address
 		return netip.Addr{}
 	}
 	return network.Addr()
 }
 
-// Name returns what tells the peer of a request from others; "" where the server
-// lacks [socket.ConnContext].
+// Name returns a name that identifies the peer of a request; "" if the server lacks
+// [socket.ConnContext].
 func Name(ctx context.Context) string {
 	if from, ok := clientOf(ctx); ok {
 		return from.peer.name
@@ -250,7 +250,7 @@ func Name(ctx context.Context) string {
 
 func peerName(identity netip.Addr) string { return "peer " + identity.String() }
 
-// A Usage is what peers have together now, and how often they were refused more.
+// A Usage is what all peers use now, and how often each limit refused one.
 type Usage struct {
 	Peers         int
 	Connections   int64
@@ -261,7 +261,7 @@ type Usage struct {
 	Refused       map[Bound]int64
 }
 
-// Usage is safe for concurrent use, and waits for nothing.
+// Usage returns the present usage. It is safe for concurrent use, and never blocks for long.
 func (p *Peers) Usage() Usage {
 	p.mu.Lock()
 	known := len(p.peers)
@@ -273,7 +273,7 @@ func (p *Peers) Usage() Usage {
 	return u
 }
 
-// refuse counts a refusal, and returns it.
+// refuse counts a refusal, and returns its error.
 func (p *Peers) refuse(b Bound) error {
 	p.refused[b].Add(1)
 	return b.refusal()
