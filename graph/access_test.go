@@ -87,7 +87,7 @@ func TestEveryTransportNeedsTheToken(t *testing.T) {
 			}
 		}
 	}
-	// What needs none.
+	// These need no token.
 	for path, status := range map[string]int{"/": 200, "/agent/x": 404, "/files/x": 403, "/outputs/x": 403} {
 		r, _ := http.NewRequestWithContext(t.Context(), "GET", b.url+path, nil)
 		response, err := http.DefaultClient.Do(r)

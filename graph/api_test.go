@@ -57,7 +57,7 @@ func TestWholePath(t *testing.T) {
 		t.Errorf("%q, %+v", output.String(), end)
 	}
 
-	var again event // the end is a state: it comes on every resume
+	var again event // the end is sent again on every resume
 	late := b.watch(watchExecution, in{"id": id, "after": last.ExecutionEvents.Cursor})
 	late.next(&again)
 	if again.ExecutionEvents.Typename != "ExecutionFinished" {
@@ -115,7 +115,7 @@ func TestInvalidBytesOfAProgramArriveExactly(t *testing.T) {
 	watcher := b.watch(watchExecution, in{"id": id})
 	write := `mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`
 	var written struct{ WriteStdin struct{ Offset int } }
-	for range 2 { // the second is a repetition, and changes nothing
+	for range 2 { // the second one repeats it, and changes nothing
 		b.ask(write, in{"in": in{"executionId": id, "base64": base64.StdEncoding.EncodeToString(sent), "offset": 0}}, &written)
 	}
 	b.ask(write, in{"in": in{"executionId": id, "close": true}}, &written)
@@ -135,7 +135,7 @@ func TestInvalidBytesOfAProgramArriveExactly(t *testing.T) {
 	}
 }
 
-// A watcher that leaves takes its goroutines along, and cancels nothing.
+// When a watcher leaves, its goroutines end, and the execution continues.
 func TestWatchersLeaveNothingBehind(t *testing.T) {
 	b := newBed(t)
 	b.environment("python", 1)
@@ -151,7 +151,7 @@ func TestWatchersLeaveNothingBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	watch() // from its output on, all that the execution needs is running
+	watch() // when its output arrives, all goroutines of the execution are running
 	before := goleak.IgnoreCurrent()
 	for range 20 {
 		watch()
@@ -244,7 +244,7 @@ func TestErrorsOfTheEngineAreTyped(t *testing.T) {
 	watcher.receive("complete")
 }
 
-// Stopping the server ends subscriptions; nobody waits for their watchers.
+// Stopping the server ends subscriptions without waiting for their readers.
 func TestStoppingEndsSubscriptions(t *testing.T) {
 	var watcher client
 	t.Run("served", func(t *testing.T) {

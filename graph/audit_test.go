@@ -19,8 +19,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// What callers did, and wanted to do, is in the audit log of their tenant; nothing that they sent
-// is.
+// Callers' changes and attempted changes are in the audit log of their tenant, without the contents
+// of their requests.
 func TestChangesAreInTheAuditLog(t *testing.T) {
 	const canary = "canary-4711"
 	b, client := tenanted(t, runtime.Quotas{})
@@ -86,8 +86,8 @@ func TestChangesAreInTheAuditLog(t *testing.T) {
 	}
 }
 
-// TestNewTenantSeesNothingOfADeletedOne with its name: the name is free once its executions are gone, and
-// the audit log of the new one begins with it.
+// A tenant with the name of a deleted one sees nothing of it. The name is free when the executions
+// of the deleted tenant are gone. The audit log of the new tenant begins with its creation.
 func TestNewTenantSeesNothingOfADeletedOne(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{})
 	asked(t, b, client, `mutation { releaseRunner(id: "none") { released } }`)
@@ -116,7 +116,7 @@ func TestNewTenantSeesNothingOfADeletedOne(t *testing.T) {
 			}
 		}
 	}
-	// Now it leaves an execution.
+	// Now the tenant leaves an execution.
 	b.as(testToken, `mutation { putEnvironment(input: {id: "a", tenant: "physics", poolSize: 1}) { created } }`)
 	if a := b.as(secret, `mutation { run(input: {environmentId: "a", waitFor: 60, command: ["true"]}) { execution { id } } }`); a.code() != nil {
 		t.Fatalf("%+v", a.Errors)
@@ -130,7 +130,7 @@ func TestNewTenantSeesNothingOfADeletedOne(t *testing.T) {
 	}
 }
 
-// audited returns what the log has about an action.
+// audited returns the log's entries about an action.
 func (b bed) audited(t *testing.T, action string) (all []auditEntryOf) {
 	t.Helper()
 	var log struct {
@@ -150,7 +150,7 @@ type auditEntryOf struct {
 
 type auditDetailOf struct{ Name, Value string }
 
-// A grant's entry says what it allows, and never the grant itself.
+// A grant's entry has its rights, and never the grant itself.
 func TestGrantsAreInTheAuditLogWithTheirRights(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{})
 	runner := asked(t, b, client, claimA).Data["claimRunner"].(in)["runner"].(in)["id"].(string)
@@ -171,7 +171,7 @@ func TestGrantsAreInTheAuditLogWithTheirRights(t *testing.T) {
 	}
 }
 
-// A claim through a ticket names its runner, also one that came later.
+// A claim through a ticket names its runner, also if the runner comes later.
 func TestRunnersOfTicketsAreInTheAuditLog(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{})
 	b.as(testToken, `mutation { putEnvironment(input: {id: "empty", tenant: "physics", poolSize: 0}) { created } }`)
@@ -194,7 +194,7 @@ func TestRunnersOfTicketsAreInTheAuditLog(t *testing.T) {
 	}
 }
 
-// A caller that leaves is no fault of the server's.
+// A caller that disconnects isn't recorded as a fault of the server.
 func TestCallersThatLeaveAreInTheAuditLogAsCancelled(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{Runners: ptr(1)})
 	asked(t, b, client, claimA)

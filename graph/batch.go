@@ -39,7 +39,7 @@ func batchInput(cases []generated.CaseInput, build *generated.BuildInput, stopOn
 func withoutCases(given map[string]bool) error {
 	for _, field := range []string{"build", "stopOnFailure", "freshRunners"} {
 		if given[field] {
-			return runtime.Invalid(field, "only a batch has it: give cases too")
+			return runtime.Invalid(field, "only a batch has it: set cases too")
 		}
 	}
 	return nil
@@ -109,7 +109,7 @@ func (r batchFields) Cases(ctx context.Context, of *runtime.Batch, first *int, a
 	if page.After != "" {
 		at, err := strconv.Atoi(page.After)
 		if err != nil || at < 0 || at >= of.CaseCount {
-			return model.BatchCaseConnection{}, runtime.Invalid("after", "must be a cursor that an earlier page gave")
+			return model.BatchCaseConnection{}, runtime.Invalid("after", "must be a cursor of an earlier page")
 		}
 		from = at + 1
 	}
@@ -126,7 +126,7 @@ func chargeRecords(ctx context.Context) func(bytes int) error {
 // BatchEvents sends a batch's events. BatchFinished is missing if reading fails before the end.
 func (r subscription) BatchEvents(ctx context.Context, id string, after *string) (<-chan model.BatchEvent, error) {
 	if name := twice(graphql.GetOperationContext(ctx), graphql.CollectFieldsCtx(ctx, []string{"BatchExecutionEvent", "BatchEvent"})); name != "" {
-		return nil, runtime.Errorf(runtime.CodeLimitExceeded, "select an event's %s once: each copy would wait for a reader that stalls", name)
+		return nil, runtime.Errorf(runtime.CodeLimitExceeded, "select an event's %s only once: a slow reader keeps each copy in memory", name)
 	}
 	events, err := r.guard.BatchEvents(ctx, runtime.BatchID(id), orZero(after))
 	if err != nil {

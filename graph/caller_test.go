@@ -23,13 +23,13 @@ const (
 	runMutation   = `mutation($in: RunInput!) { run(input: $in) { execution { id } } }`
 )
 
-// An answer that came over one way of asking.
+// A cameTo is an answer, and the client that got it.
 type cameTo struct{ who, text string }
 
-// An asking sends an operation n times at once, and puts each answer in the channel.
+// An asking sends an operation n times concurrently, and puts each answer into the channel.
 type asking func(t *testing.T, b bed, operation string, n int, who string, answers chan<- cameTo)
 
-// overWebSocket asks over one WebSocket.
+// overWebSocket sends operations over one WebSocket.
 func overWebSocket(t *testing.T, b bed, operation string, n int, who string, answers chan<- cameTo) {
 	c, err := dial(t, b.url, nil)
 	if err != nil {
@@ -55,7 +55,7 @@ func overWebSocket(t *testing.T, b bed, operation string, n int, who string, ans
 	t.Cleanup(func() { _ = c.conn.CloseNow(); reading.Wait() })
 }
 
-// overHTTP asks by POST from an address, each time over another connection.
+// overHTTP sends POST requests from an address, each over a separate connection.
 func overHTTP(address string) asking {
 	return func(t *testing.T, b bed, operation string, n int, who string, answers chan<- cameTo) {
 		transport := &http.Transport{DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}).DialContext}
@@ -83,8 +83,7 @@ func overHTTP(address string) asking {
 	}
 }
 
-// TestOneCallersClaimsDelayNobodyElse: 120 claims of one caller wait, then one of
-// another. It is served second.
+// 120 claims of one caller wait when another caller claims. The other one is served second.
 func TestOneCallersClaimsDelayNobodyElse(t *testing.T) {
 	for _, test := range []struct {
 		name       string
@@ -143,7 +142,7 @@ func TestOneCallersClaimsDelayNobodyElse(t *testing.T) {
 	}
 }
 
-// TestKeysAreNoCallers: a retry over another connection has the same execution.
+// A retry over another connection gets the same execution.
 func TestKeysAreNoCallers(t *testing.T) {
 	b := newBed(t)
 	b.environment("a", 1)
@@ -169,8 +168,7 @@ func (f from) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(f.address))
 }
 
-// TestCallersAreThePeersThatBoundsHoldFor: one that has a whole network of IPv6 has
-// one turn.
+// A caller with a whole IPv6 network has one turn.
 func TestCallersAreThePeersThatBoundsHoldFor(t *testing.T) {
 	all := new(callers)
 	caller := func(address, upgrade string) string {

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -45,14 +46,14 @@ func (d documentLimits) MutateOperationParameters(ctx context.Context, params *g
 		return nil
 	}
 	if hasLongName(params.Query) {
-		return gqlerror.Wrap(runtime.Errorf(runtime.CodeLimitExceeded, "the document has a name or number of more than %d bytes", maxName))
+		return gqlerror.Wrap(runtime.Errorf(runtime.CodeLimitExceeded, "the document has a name or number of more than %d bytes: shorten it", maxName))
 	}
 	doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: params.Query}, transport.MaxTokens)
 	if err != nil {
 		return nil //nolint:nilerr // the executor finds the same error, with its position
 	}
 	if defers(doc) {
-		return gqlerror.Wrap(runtime.Errorf(runtime.CodeInvalidInput, "answers come whole here: leave @defer out"))
+		return gqlerror.Wrap(runtime.Errorf(runtime.CodeInvalidInput, "this server doesn't support @defer: remove it"))
 	}
 	if message := measure(doc); message != "" {
 		return gqlerror.Wrap(runtime.Errorf(runtime.CodeLimitExceeded, "%s", message))
@@ -124,7 +125,7 @@ func lengthUntil(text, end string) int {
 // measure returns the message about the first limit that a document exceeds; "": it exceeds none.
 func measure(doc *ast.QueryDocument) string {
 	if len(doc.Operations)+len(doc.Fragments) > maxDefinitions {
-		return "the document has too many operations and fragments"
+		return fmt.Sprintf("the document has more than %d operations and fragments: split it", maxDefinitions)
 	}
 	m := &meter{fragments: map[string]ast.SelectionSet{}, measured: map[string]extent{}}
 	for _, fragment := range doc.Fragments {
@@ -134,26 +135,26 @@ func measure(doc *ast.QueryDocument) string {
 	}
 	for _, operation := range doc.Operations {
 		if len(operation.VariableDefinitions) > maxDefinitions {
-			return "the operation has too many variables"
+			return fmt.Sprintf("the operation has more than %d variables: use an input object", maxDefinitions)
 		}
 		m.directives += len(operation.Directives)
 		m.count(operation.SelectionSet)
 	}
 	switch {
 	case m.fields > maxFields:
-		return "the document has too many fields"
+		return fmt.Sprintf("the document has more than %d fields: split it", maxFields)
 	case m.aliases > maxAliases:
-		return "the document has too many aliases"
+		return fmt.Sprintf("the document has more than %d aliases: split it", maxAliases)
 	case m.directives > maxDirectives:
-		return "the document has too many directives"
+		return fmt.Sprintf("the document has more than %d directives: split it", maxDirectives)
 	}
 	for _, operation := range doc.Operations {
 		all := m.expand(operation.SelectionSet)
 		if all.levels > maxLevels {
-			return "the operation is nested too deeply"
+			return fmt.Sprintf("the operation is nested more than %d levels deep: split it", maxLevels)
 		}
 		if all.fields > maxExpanded {
-			return "the operation has too many fields"
+			return fmt.Sprintf("the operation has more than %d fields, including those of fragments: split it", maxExpanded)
 		}
 	}
 	return ""

@@ -22,12 +22,12 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A holder shows a token or a grant to a bed that counts what goes on.
+// A holder sends a token or a grant to a bed, which counts running operations.
 type holder struct {
 	*world
 	peers     *peers.Peers
-	execution string // one that doesn't end
-	busy      string // an environment all of whose runners are claimed
+	execution string // it doesn't end
+	busy      string // an environment whose runners are all claimed
 }
 
 func newHolder(t *testing.T, firstToken string) holder {
@@ -56,7 +56,7 @@ func newBoundedHolder(t *testing.T, firstToken string, bounds peers.Bounds) hold
 	return h
 }
 
-// request returns one for what doesn't end by itself.
+// request returns a request for an operation that doesn't end on its own.
 func (h holder) request(shown, query string, events bool) *http.Request {
 	body, _ := json.Marshal(in{"query": query, "variables": in{"id": h.execution, "env": h.busy}})
 	r, _ := http.NewRequestWithContext(h.t.Context(), "POST", h.url+"/graphql", strings.NewReader(string(body)))
@@ -75,8 +75,8 @@ const (
 	watching  = `subscription { runnerEvents { runner { id } } }`
 )
 
-// endsWith begins everything that lasts, has end called once all of it goes on, and checks that
-// all ends, and says why.
+// endsWith starts all long operations. When all are running, it calls end, and checks that all end
+// with the reason.
 func (h holder) endsWith(shown, says string, queries []string, end func()) {
 	t := h.t
 	t.Helper()
@@ -120,7 +120,7 @@ func (h holder) endsWith(shown, says string, queries []string, end func()) {
 		c.send(message{ID: fmt.Sprint(i), Type: "subscribe", Payload: payload})
 	}
 	all.Go(func() {
-		answered := map[string]bool{} // with an error, which is all that a query has
+		answered := map[string]bool{} // with an error, which is all that a query gets
 		for {
 			_, text, err := c.conn.Read(t.Context())
 			var m message
@@ -148,7 +148,7 @@ func (h holder) endsWith(shown, says string, queries []string, end func()) {
 	wait.For(t, "nothing goes on", func() bool { u := h.peers.Usage(); return u.Operations+u.Subscriptions == 0 })
 }
 
-// TestRevokedTokenEndsWhatItsHolderDoes over every transport, and says so.
+// Over every transport, a revoked token ends the operations of its holder, with the reason.
 func TestRevokedTokenEndsWhatItsHolderDoes(t *testing.T) {
 	h := newHolder(t, testToken)
 	token, text := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
@@ -159,7 +159,7 @@ func TestRevokedTokenEndsWhatItsHolderDoes(t *testing.T) {
 	})
 }
 
-// TestGrantEndsWithItsToken, and so does what its holder does.
+// When a token ends, its grants end, and the operations of their holders.
 func TestGrantEndsWithItsToken(t *testing.T) {
 	h := newHolder(t, testToken)
 	token, text := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
@@ -184,7 +184,7 @@ func (h holder) granted(token string, life time.Duration) string {
 	return text
 }
 
-// TestExpiryEndsWhatItsHolderDoes, of a grant and of a token.
+// An expired grant or token ends the operations of its holder.
 func TestExpiryEndsWhatItsHolderDoes(t *testing.T) {
 	h := newHolder(t, testToken)
 	h.expires(t, "the grant has expired", func(life time.Duration) string { return h.granted(testToken, life) })
@@ -194,8 +194,8 @@ func TestExpiryEndsWhatItsHolderDoes(t *testing.T) {
 	})
 }
 
-// expires follows the holder's execution with what expires. A machine so busy that a WebSocket isn't open
-// before that gets one that lasts longer.
+// expires follows the holder's execution with a credential that expires. If the machine is too busy
+// to open a WebSocket before, the next one lasts longer.
 func (h holder) expires(t *testing.T, says string, lasting func(life time.Duration) string) {
 	t.Helper()
 	for life := 2 * time.Second; ; life *= 2 {
@@ -224,7 +224,7 @@ func (h holder) expires(t *testing.T, says string, lasting func(life time.Durati
 	}
 }
 
-// TestFirstTokenEndsTheOpenServer: who showed nothing before may do nothing after it.
+// When the first token is created, callers without one lose their access.
 func TestFirstTokenEndsTheOpenServer(t *testing.T) {
 	h := newHolder(t, "")
 	h.endsWith("", "needs tokens now", []string{watching}, func() {
@@ -238,7 +238,7 @@ func TestFirstTokenEndsTheOpenServer(t *testing.T) {
 	}
 }
 
-// TestGuessingATokenTellsNothing: what is wrong about a token isn't said.
+// The error doesn't say which part of a token is wrong.
 func TestGuessingATokenTellsNothing(t *testing.T) {
 	h := newHolder(t, testToken)
 	_, good := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
@@ -258,7 +258,7 @@ func TestGuessingATokenTellsNothing(t *testing.T) {
 	}
 }
 
-// TestGrantInTheAddress works wherever a header doesn't, for a grant and nothing else.
+// The address may contain a grant, but no other credential.
 func TestGrantInTheAddress(t *testing.T) {
 	h := newHolder(t, testToken)
 	_, token := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
@@ -301,7 +301,7 @@ func TestGrantInTheAddress(t *testing.T) {
 	}
 }
 
-// TestForeignOriginOfAWebSocket is refused whatever is shown.
+// A WebSocket from another site's page is refused, whatever its credential.
 func TestForeignOriginOfAWebSocket(t *testing.T) {
 	h := newHolder(t, testToken)
 	for _, shown := range []string{testToken, h.granted(testToken, time.Hour)} {
@@ -311,7 +311,7 @@ func TestForeignOriginOfAWebSocket(t *testing.T) {
 	}
 }
 
-// TestSignedAddressEndsWithItsToken: with nothing else shown, and before its time.
+// A signed address ends with its token, also before its time, and without another credential.
 func TestSignedAddressEndsWithItsToken(t *testing.T) {
 	h := newHolder(t, testToken)
 	_, other := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
@@ -342,7 +342,7 @@ func TestSignedAddressEndsWithItsToken(t *testing.T) {
 			status         int
 		}{
 			"as it is":             {address, "", 200},
-			"beside other names":   {address, "Basic dTpw", 200}, // a proxy's
+			"beside other names":   {address, "Basic dTpw", 200}, // from a proxy
 			"of another token":     {strings.Replace(address, token.ID, known.ID, 1), "", 403},
 			"of no token":          {strings.Replace(address, "&token="+token.ID, "", 1), "", 403},
 			"of another object":    {strings.Replace(address, h.execution, string(runtime.NewExecutionID()), 1), "", map[bool]int{true: 403, false: 200}[strings.Contains(address, h.execution)]},
@@ -366,8 +366,7 @@ func TestSignedAddressEndsWithItsToken(t *testing.T) {
 	}
 }
 
-// TestSharedFeedIsForThoseWhoSee: that another subscriber has an execution's events open opens
-// them for nobody else.
+// A feed that another subscriber has opened gives no access to its events.
 func TestSharedFeedIsForThoseWhoSee(t *testing.T) {
 	w := newWorld(t)
 	_, theirs := w.newToken(identity.NewToken{Role: access.Observer, Tenant: "chemistry"})
@@ -378,7 +377,7 @@ func TestSharedFeedIsForThoseWhoSee(t *testing.T) {
 	if text := w.with(testToken, fmt.Sprintf(`mutation { writeStdin(input: {executionId: %q, text: "canary"}) { offset } }`, w.foreign.execution), nil); !strings.Contains(text, "offset") {
 		t.Fatal(text)
 	}
-	until("canary") // the feed is open, and has it
+	until("canary") // the feed is open, and has the output
 	c, err := dial(t, w.url, http.Header{"Authorization": {"Bearer " + mine}})
 	if err != nil {
 		t.Fatal(err)

@@ -105,7 +105,7 @@ func fileWrites(field string, in []generated.FileInput) ([]runtime.FileWrite, er
 		case err != nil:
 			return nil, err
 		case write.Directory && given:
-			return nil, runtime.Invalid(at+".directory", "a directory has no text and no base64")
+			return nil, runtime.Invalid(at+".directory", "a directory can't have text or base64")
 		case !write.Directory && !given:
 			return nil, runtime.Invalid(at+".text", "either text or base64 must be given")
 		}

@@ -61,7 +61,7 @@ func (f *follower) follow(ctx context.Context, op *graphql.OperationContext, aft
 	}
 	encode := newOutputEncoder(op, field)
 	if name := encode.twice(); name != "" {
-		return nil, at(field, runtime.Errorf(runtime.CodeLimitExceeded, "select an event's %s once: each copy would wait for a reader that stalls", name))
+		return nil, at(field, runtime.Errorf(runtime.CodeLimitExceeded, "select an event's %s only once: a slow reader keeps each copy in memory", name))
 	}
 	watcher, err := f.feeds.Watch(feed.Key{Execution: id, Selection: encode.selection(), Resizes: resizes}, after, open, encode.encode)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// follows follows the holder's execution, and returns the refusal; "" if it follows, until the test ends.
+// follows subscribes to the holder's execution. It returns the refusal; "": the subscription runs
+// until the test ends.
 func (h holder) follows(shown string) string {
 	h.t.Helper()
 	response, err := http.DefaultClient.Do(h.request(shown, following, true))
@@ -32,8 +33,8 @@ func (h holder) follows(shown string) string {
 	return string(text)
 }
 
-// TestGrantsHaveBoundsOfTheirOwn: a platform hands one to each of its users, and has one token. Its
-// tenant's quota counts them all.
+// A platform with one token gives a grant to each of its users. Each grant has separate limits. The
+// tenant's quota counts all of them.
 func TestGrantsHaveBoundsOfTheirOwn(t *testing.T) {
 	h := newBoundedHolder(t, testToken, peers.Bounds{TokenSubscriptions: 1})
 	_, token := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
@@ -57,7 +58,8 @@ func TestGrantsHaveBoundsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestGrantsReadNoLabels, of an execution, of its events, or of a claim: labels often name people.
+// A grant reads no labels of an execution, of its events or of a claim, since they often name
+// people.
 func TestGrantsReadNoLabels(t *testing.T) {
 	h := newHolder(t, testToken)
 	_, token := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})

@@ -192,5 +192,5 @@ func (a api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Allow", http.MethodGet+", "+http.MethodPost)
 	presenter.RefuseTyped(w, http.StatusMethodNotAllowed, runtime.Errorf(runtime.CodeInvalidInput,
-		"ask by POST or GET, or over a WebSocket with the subprotocol %s", transport.Subprotocol))
+		"send a POST or GET, or open a WebSocket with the subprotocol %s", transport.Subprotocol))
 }

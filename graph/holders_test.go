@@ -35,7 +35,8 @@ func (h holder) held(token, more string) session {
 	return out.ClaimRunner
 }
 
-// A holder is one tenant's, and the answer says whether it had the runner. A grant may not claim, and can't read the holder.
+// A holder belongs to one tenant. The response says whether the holder had the runner before. A
+// grant can't claim, and doesn't see the holder.
 func TestHoldersOfTenants(t *testing.T) {
 	h := newHolder(t, testToken)
 	_, physics := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
@@ -96,7 +97,7 @@ func TestRepeatedClaimsAreNotResumed(t *testing.T) {
 	}
 }
 
-// The entry of a claim says whether it resumed, and not for whom.
+// The audit entry of a claim says whether it resumed a runner, without the holder.
 func TestResumedClaimsAreInTheAuditLog(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{})
 	claims := func(more string) in {
@@ -113,7 +114,7 @@ func TestResumedClaimsAreInTheAuditLog(t *testing.T) {
 	}
 	var got []auditEntryOf
 	wait.For(t, "all are recorded", func() bool { got = b.audited(t, "claimRunner"); return len(got) >= len(want) })
-	slices.SortFunc(got[2:], func(a, b auditEntryOf) int { return strings.Compare(a.ObjectKind, b.ObjectKind) }) // which come at once
+	slices.SortFunc(got[2:], func(a, b auditEntryOf) int { return strings.Compare(a.ObjectKind, b.ObjectKind) }) // they are written concurrently
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -79,7 +79,7 @@ func TestALanguageHasTheVersionOfItsPreferredEnvironment(t *testing.T) {
 	})
 }
 
-// A listening door keeps what it gets of the server.
+// A listeningDoor keeps the Host that the server gives it.
 type listeningDoor struct{ host *doors.Host }
 
 func (listeningDoor) Name() string { return "listening" }

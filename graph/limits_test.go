@@ -19,7 +19,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/language"
 )
 
-// boundedLists are the lists that cost what one element does, with their bounds.
+// boundedLists are the lists that cost as much as one element, with the reason why their length is
+// limited.
 var boundedLists = map[string]string{
 	"Grant.rights": "the 6 rights", "AuditEntry.details": "16", "Warm.modules": "64 names",
 	"PoolHistory.idle": "360 numbers", "PoolHistory.claimed": "360 numbers", "PoolHistory.starting": "360 numbers",
@@ -32,7 +33,7 @@ var boundedLists = map[string]string{
 	"Attacks.failed": "the attacks of doctor", "FileSearch.matches": "maxMatches, which Runner.searchFiles takes",
 }
 
-// TestListsCost: aliases multiply what a list costs, so that its length has to count.
+// Aliases multiply the cost of a list, so its length must count.
 func TestListsCost(t *testing.T) {
 	costs, left := reflect.ValueOf(complexity(language.Default())), maps.Clone(boundedLists)
 	for _, d := range ours(schema()) {
@@ -61,12 +62,12 @@ func TestListsCost(t *testing.T) {
 	}
 }
 
-// twoLanguages are looked for in up to three environments.
+// twoLanguages returns a set whose languages try up to three environments.
 func twoLanguages() *language.Set {
 	return language.Of(language.Recipe{ID: "x"}, language.Recipe{ID: "y", Environments: []runtime.EnvironmentID{"a", "b", "c"}})
 }
 
-// complexities returns what an operation costs, and how much of that takes memory.
+// complexities returns an operation's cost, and the part of it that takes memory.
 func complexities(op *ast.OperationDefinition, variables map[string]any) (all, memory int) {
 	cost := func(c generated.ComplexityRoot) int {
 		return gqlcomplexity.Calculate(context.Background(), generated.NewExecutableSchema(generated.Config{Complexity: c}), op, variables)
@@ -102,7 +103,7 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// TestClientsOperationsFit: the CLI asks for pages of so many.
+// The command line's operations are within the limit, with its page sizes.
 func TestClientsOperationsFit(t *testing.T) {
 	paths, err := filepath.Glob("../client/*.graphql")
 	if err != nil || len(paths) == 0 {

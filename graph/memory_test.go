@@ -14,8 +14,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestOperationsTakeWhatTheyRead: they are charged for the output that they read, not for
-// maxBytes. A page is shorter where JSON makes it longer.
+// Operations are charged for the output that they read, not for maxBytes. A page is shorter if JSON
+// makes it longer.
 func TestOperationsTakeWhatTheyRead(t *testing.T) {
 	fake := clustertest.NewFake()
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
@@ -49,7 +49,7 @@ func TestOperationsTakeWhatTheyRead(t *testing.T) {
 	}
 }
 
-// TestLinesTakeWhatTheyRead: lines are charged as output is. Lines that don't fit come with the next page.
+// Lines are charged like output. Lines that don't fit are on the next page.
 func TestLinesTakeWhatTheyRead(t *testing.T) {
 	fake := clustertest.NewFake()
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
@@ -80,7 +80,7 @@ func TestLinesTakeWhatTheyRead(t *testing.T) {
 	}
 }
 
-// TestCostOfAPage counts aliases, and what they are named.
+// The cost of a page includes aliases and their names.
 func TestCostOfAPage(t *testing.T) {
 	data := []byte("a\x01\n")
 	const encoded = len(`"a\u0001\n"`)

@@ -35,7 +35,7 @@ func tenanted(t *testing.T, quotas runtime.Quotas) (b bed, client http.Header) {
 	return b, http.Header{"Authorization": {"Bearer " + secret}}
 }
 
-// as asks with a token.
+// as sends a query with a token.
 func (b bed) as(token, query string) answer {
 	b.t.Helper()
 	body, _ := json.Marshal(in{"query": query})
@@ -50,7 +50,7 @@ func asked(t *testing.T, b bed, header http.Header, query string) answer {
 
 const claimA = `mutation { claimRunner(input: {environmentId: "a", waitFor: 60}) { runner { id } } }`
 
-// A hundred clients at once never get one runner more than the quota has, and all of it.
+// A hundred concurrent clients get all runners of the quota, and never more.
 func TestQuotasAreNeverExceeded(t *testing.T) {
 	const most = 7
 	b, client := tenanted(t, runtime.Quotas{Runners: ptr(most)})
@@ -64,20 +64,20 @@ func TestQuotasAreNeverExceeded(t *testing.T) {
 				got.Add(1)
 			case "QUOTA_EXCEEDED":
 				refused.Add(1)
-				e := a.Errors[0].Extensions // others' claims may not have their runners yet
+				e := a.Errors[0].Extensions // other claims may not have their runners yet
 				used, _ := e["used"].(float64)
 				pending, _ := e["pending"].(float64)
 				if e["quota"] != "runners" || e["limit"] != float64(most) || used+pending != most {
 					t.Errorf("%v", e)
 				}
-			case "NO_RUNNER_AVAILABLE": // of three that are idle, while others are made
+			case "NO_RUNNER_AVAILABLE": // three are idle, while others are being made
 			default:
 				t.Errorf("%+v", a.Errors)
 			}
 		})
 	}
 	group.Wait()
-	for got.Load() < most { // the rest, now that the pool fills
+	for got.Load() < most { // the rest, while the pool fills
 		if a := asked(t, b, client, claimA); a.code() != nil {
 			t.Fatalf("%d of %d: %+v", got.Load(), most, a.Errors)
 		}
@@ -98,7 +98,7 @@ func TestQuotasAreNeverExceeded(t *testing.T) {
 	}
 }
 
-// A claim that may wait waits for a runner of its tenant to go.
+// A claim with waitFor waits until another runner of its tenant ends.
 func TestClaimsWaitForTheirQuota(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{Runners: ptr(1)})
 	first := asked(t, b, client, claimA)
@@ -120,7 +120,7 @@ func TestClaimsWaitForTheirQuota(t *testing.T) {
 	}
 }
 
-// The refusal of a claim beyond claimsPerMinute says when to try again.
+// The refusal of a claim beyond claimsPerMinute has the time until a retry.
 func TestClaimRateSaysWhenToTryAgain(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{ClaimsPerMinute: ptr(2)})
 	for range 2 {
@@ -152,7 +152,7 @@ func TestSubscriptionsHaveAQuota(t *testing.T) {
 	}
 }
 
-// A claim that doesn't wait gets a ticket, which says where it stands, and then its runner.
+// A claim that doesn't wait gets a ticket with its position, and later its runner.
 func TestClaimsCanHaveTickets(t *testing.T) {
 	fake := clustertest.NewFake()
 	b := newBedWith(t, fake, fake, bedOptions{})
@@ -178,7 +178,7 @@ func TestClaimsCanHaveTickets(t *testing.T) {
 		}
 	}
 	var now event
-	for now.TicketEvents.Position == nil { // it isn't known at once
+	for now.TicketEvents.Position == nil { // it isn't known immediately
 		now = event{}
 		events.next(&now)
 	}
@@ -195,8 +195,8 @@ func TestClaimsCanHaveTickets(t *testing.T) {
 	}
 }
 
-// A claim that waits for its tenant's quota isn't served from an environment that another tenant made
-// meanwhile under the same id.
+// A claim that waits for its tenant's quota gets no runner of another tenant's environment, which
+// was created later with the same id.
 func TestWaitingClaimsAreOfTheirTenant(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{Runners: ptr(1)})
 	first := asked(t, b, client, claimA).Data["claimRunner"].(in)["runner"].(in)["id"].(string)
@@ -219,7 +219,7 @@ func TestWaitingClaimsAreOfTheirTenant(t *testing.T) {
 	}
 }
 
-// A batch takes one execution of the quota, from its beginning to its end.
+// A batch uses one execution of the quota, from its beginning to its end.
 func TestBatchesTakeOneExecution(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{Executions: ptr(1)})
 	runner := asked(t, b, client, claimA).Data["claimRunner"].(in)["runner"].(in)["id"].(string)
@@ -246,7 +246,7 @@ func TestBatchesTakeOneExecution(t *testing.T) {
 	if a := asked(t, b, client, `mutation { startExecution(input: {runnerId: "`+runner+`", command: ["cat"], `+cases+`}) { batch { id } } }`); a.code() != "QUOTA_EXCEEDED" {
 		t.Errorf("a batch: %+v", a)
 	}
-	// What can't run claims no runner.
+	// A run that can't start claims no runner.
 	if a := asked(t, b, client, `mutation { run(input: {environmentId: "a", command: ["true"], waitFor: 60}) { execution { id } } }`); a.code() != "QUOTA_EXCEEDED" {
 		t.Errorf("run: %+v", a)
 	}
@@ -256,7 +256,8 @@ func TestBatchesTakeOneExecution(t *testing.T) {
 	}
 }
 
-// What waits and what was done is listed for the tenants that the caller sees, and for one of them where it asks for that.
+// The lists of waiting claims and of the audit log have the tenants that the caller may see, or one
+// of them if the caller selects it.
 func TestListsAreNarrowedToATenant(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{Runners: ptr(0)})
 	ctx, leave := context.WithCancel(t.Context())
@@ -336,7 +337,7 @@ func TestListsAreNarrowedToATenant(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the claim was answered: %v", err)
 	}
-	for { // until it waits no more
+	for { // until it no longer waits
 		if _, total := waiting(testToken, ""); total == 0 {
 			break
 		}

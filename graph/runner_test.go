@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Runners come by pages, from either end, and only those that were asked for.
+// Runners are returned in pages, from either end, and filtered.
 func TestRunnersByPages(t *testing.T) {
 	b := newBed(t)
 	b.environment("other", 1)

@@ -15,12 +15,12 @@ import (
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
-// telling is a fake cluster that has something to tell about its scheduling.
+// telling is a fake cluster that reports its scheduling.
 type telling struct {
 	*clustertest.Fake
 	evaluations      []runtime.Evaluation
 	allocations      []runtime.Allocation
-	evaluationFilter runtime.EvaluationFilter // that it was last asked with
+	evaluationFilter runtime.EvaluationFilter // of the last call
 	allocationFilter runtime.AllocationFilter
 }
 
@@ -121,8 +121,8 @@ func TestWhatHappenedToARunnerIsTold(t *testing.T) {
 	}
 }
 
-// A cluster that doesn't tell has empty pages, and wrong questions are refused
-// there too.
+// A cluster that doesn't report its scheduling has empty pages. Invalid arguments are refused
+// there, too.
 func TestSchedulingThatNobodyTellsIsEmpty(t *testing.T) {
 	b := newBed(t)
 	var got struct {
@@ -159,7 +159,7 @@ func TestSchedulingThatNobodyTellsIsEmpty(t *testing.T) {
 	}
 }
 
-// TestClusterTellsWhatFits: what isn't known is null.
+// A value that the cluster doesn't report is null.
 func TestClusterTellsWhatFits(t *testing.T) {
 	fake := clustertest.NewFake()
 	c := &fitting{Fake: fake}
@@ -186,7 +186,7 @@ func TestClusterTellsWhatFits(t *testing.T) {
 	}
 }
 
-// fitting is a cluster whose status is made up.
+// fitting is a cluster with a fixed status.
 type fitting struct {
 	*clustertest.Fake
 	status runtime.ClusterStatus

@@ -76,7 +76,7 @@ func (s starting) wait(ctx context.Context) *runtime.Error {
 	case <-late.C:
 	case <-ctx.Done():
 	}
-	return runtime.Errorf(runtime.CodeClusterUnavailable, "the server is starting: it waits for its cluster; health tells more")
+	return runtime.Errorf(runtime.CodeClusterUnavailable, "the server is starting: it waits for its cluster: try again later; health says more")
 }
 
 // guard serves requests with next when the start is over.

@@ -29,7 +29,7 @@ func TestAServerThatStartsTellsItsHealthOnly(t *testing.T) {
 		t.Errorf("health: %v", code)
 	}
 	select {
-	case early := <-answered: // it has waited for as long as one may
+	case early := <-answered: // it has waited for startingPatience
 		if early != string(runtime.CodeClusterUnavailable) {
 			t.Errorf("an answer before the start: %v", early)
 		}
@@ -37,7 +37,7 @@ func TestAServerThatStartsTellsItsHealthOnly(t *testing.T) {
 	default:
 	}
 	close(started)
-	// It waited for the start, or as long as one may.
+	// It waited for the start, or for startingPatience.
 	if code := wait.Receive(t, answered, "an answer"); code != nil && code != string(runtime.CodeClusterUnavailable) {
 		t.Errorf("a request that waited: %v", code)
 	}

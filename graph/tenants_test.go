@@ -17,7 +17,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/pool"
 )
 
-// newBedOfTenants returns a bed that needs tokens. Runners of environments whose ids begin with
+// newBedOfTenants returns a bed that requires tokens. Runners of environments whose ids begin with
 // "low" don't start, so these have an alert.
 func newBedOfTenants(t *testing.T) bed {
 	t.Helper()
@@ -35,7 +35,7 @@ func (f lowFake) Start(ctx context.Context, id runtime.RunnerID, env runtime.Env
 	return f.Fake.Start(ctx, id, env, p)
 }
 
-// with asks as a caller, and returns all of the answer.
+// with sends an operation as a caller, and returns the whole response.
 func (w *world) with(token, query string, variables in) string {
 	w.t.Helper()
 	body, _ := json.Marshal(in{"query": query, "variables": variables})
@@ -54,7 +54,7 @@ func (w *world) with(token, query string, variables in) string {
 	return string(text)
 }
 
-// gives is with, for an answer that has no errors.
+// gives is with, for a response without errors.
 func (w *world) gives(token, query string, variables in, out any) {
 	w.t.Helper()
 	text := w.with(token, query, variables)
@@ -64,8 +64,7 @@ func (w *world) gives(token, query string, variables in, out any) {
 	}
 }
 
-// follow subscribes, and returns what reads events until one contains a text; it returns all of
-// them.
+// follow subscribes. until reads events until one contains a text, and returns all of them.
 func (w *world) follow(token, query string) (until func(text string) []string) {
 	w.t.Helper()
 	c, err := dial(w.t, w.url, http.Header{"Authorization": {"Bearer " + token}})
@@ -88,11 +87,11 @@ func (o *things) ids() []string {
 	return []string{o.environment, o.low, o.runner, o.execution, o.batch, o.token}
 }
 
-// TestListsShowOneTenant: no list has, or counts, what is another tenant's.
+// No list contains or counts objects of another tenant.
 func TestListsShowOneTenant(t *testing.T) {
 	w := newWorld(t)
 	_, all := w.newToken(identity.NewToken{Role: access.Admin, AllTenants: true})
-	lists := map[string][]string{ // and what of a tenant's things is in them
+	lists := map[string][]string{ // with the things of a tenant that are in each list
 		"{ environments { id tenant } }":                               {w.own.environment, w.another.low},
 		"{ runners { nodes { id tenant } totalCount } }":               {w.own.runner, w.another.runner},
 		"{ executions { nodes { id tenant } totalCount } }":            {w.own.execution, w.another.execution},
@@ -145,7 +144,7 @@ func TestListsShowOneTenant(t *testing.T) {
 	}
 }
 
-// TestSubscriptionsShowOneTenant: none has an event of another tenant's object.
+// No subscription has an event of another tenant's object.
 func TestSubscriptionsShowOneTenant(t *testing.T) {
 	w := newWorld(t)
 	_, all := w.newToken(identity.NewToken{Role: access.Observer, AllTenants: true})
@@ -157,7 +156,7 @@ func TestSubscriptionsShowOneTenant(t *testing.T) {
 	} {
 		everything, mine := w.follow(all, query), w.follow(one, query)
 		foreign := w.make("chemistry")
-		everything(of(foreign)) // by now it would have been sent
+		everything(of(foreign)) // it would have been sent before
 		own := w.make("physics")
 		for _, event := range mine(of(own)) {
 			for _, id := range append(append(foreign.ids(), w.foreign.ids()...), "chemistry") {
@@ -169,7 +168,7 @@ func TestSubscriptionsShowOneTenant(t *testing.T) {
 	}
 }
 
-// TestSharedEnvironments: every tenant may claim in one, and the runner is the claimer's alone.
+// Every tenant may claim in a shared environment. The runner then belongs to that tenant alone.
 func TestSharedEnvironments(t *testing.T) {
 	w := newWorld(t)
 	_, owner := w.newToken(identity.NewToken{Role: access.Operator, Tenant: "chemistry"})
@@ -255,7 +254,7 @@ func TestSharedEnvironments(t *testing.T) {
 	}
 }
 
-// TestKeysOfTenants: an idempotencyKey is its tenant's, or that of callers for all tenants.
+// An idempotencyKey belongs to its tenant, or to the callers for all tenants.
 func TestKeysOfTenants(t *testing.T) {
 	w := newWorld(t)
 	_, admin := w.newToken(identity.NewToken{Role: access.Operator, AllTenants: true})
@@ -293,7 +292,7 @@ func TestKeysOfTenants(t *testing.T) {
 	first("startExecution with cases", `mutation($id: ID!) { startExecution(input: {runnerId: $id, command: ["true"], cases: [{}], idempotencyKey: "kc"}) { batch { id } } }`, of)
 }
 
-// TestKeysOfCallersForAllTenants: a retry finds what there was, whatever became of the runner and of the environment.
+// A retry finds the earlier result, whatever happened to the runner and to the environment.
 func TestKeysOfCallersForAllTenants(t *testing.T) {
 	w := newWorld(t)
 	_, admin := w.newToken(identity.NewToken{Role: access.Operator, AllTenants: true})
@@ -334,7 +333,7 @@ func TestKeysOfCallersForAllTenants(t *testing.T) {
 	again("without the environment", false)
 }
 
-// onlyID returns the one id in an answer without errors.
+// onlyID returns the one id in a response without errors.
 func onlyID(text string) string {
 	_, after, ok := strings.Cut(text, `"id":"`)
 	if id, _, _ := strings.Cut(after, `"`); ok && !strings.Contains(text, `"errors"`) {

@@ -24,7 +24,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/identity"
 )
 
-// nobody shows anything.
+// nobody is Callers without any credential.
 type nobody struct{}
 
 func (nobody) Shown(*http.Request) (identity.Caller, bool, error) {
@@ -72,7 +72,7 @@ func TestAddressesHoldForTheirLife(t *testing.T) {
 	})
 }
 
-// TestAddressPastItsTimeIsGone, and says how to get another.
+// An expired address is refused with 410, and the message says how to get another.
 func TestAddressPastItsTimeIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		links := NewLinks(nil)
@@ -91,14 +91,14 @@ func TestAddressPastItsTimeIsGone(t *testing.T) {
 			t.Errorf("just before its end: %d %s", w.Code, w.Body)
 		}
 		time.Sleep(time.Second)
-		if w := get(); w.Code != http.StatusGone || !strings.Contains(w.Body.String(), "ask for File.downloadUrl") {
+		if w := get(); w.Code != http.StatusGone || !strings.Contains(w.Body.String(), "query File.downloadUrl") {
 			t.Errorf("after its end: %d %s", w.Code, w.Body)
 		}
 	})
 }
 
-// FuzzDisposition proves that any name is told, and that none adds a header or
-// a parameter.
+// FuzzDisposition checks that a client gets any name, and that no name adds a header or a
+// parameter.
 func FuzzDisposition(f *testing.F) {
 	for _, seed := range []string{"", "plain.txt", `"; filename=evil`, "a\r\nSet-Cookie: x", "日本 ünï", "\xff", "50%", `\`, "a'b", "../x", "\x00\x7f"} {
 		f.Add(seed)
@@ -120,10 +120,10 @@ func FuzzDisposition(f *testing.F) {
 	})
 }
 
-// source has one file, whose versions follow each other with each opening.
+// source has one file. Each opening returns its next version.
 type source struct {
 	versions []string
-	cut      int // bytes that each version has less than it says
+	cut      int // bytes that each version lacks of its announced size
 	opened   int
 	closed   int
 	err      error
@@ -150,7 +150,7 @@ type stream struct {
 
 func (s *stream) Close() error { s.source.closed++; return nil }
 
-// served asks for a file of the source.
+// ask requests a file of the source.
 func (s *source) ask(t *testing.T, ranged string) (status int, body string, err error) {
 	t.Helper()
 	links := NewLinks(nil)

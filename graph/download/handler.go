@@ -181,7 +181,7 @@ func (h Handler) serve(w http.ResponseWriter, r *http.Request, content *watched)
 	}
 	// No Last-Modified: If-Range with whole seconds could join two versions. The tag is exact.
 	http.ServeContent(&ranged{ResponseWriter: w, refuse: func(w http.ResponseWriter) {
-		h.Refuse(w, r, http.StatusRequestedRangeNotSatisfiable, runtime.Invalid("Range", "must lie within the %s", strings.TrimPrefix(w.Header().Get("Content-Range"), "bytes */")+" bytes that there are"))
+		h.Refuse(w, r, http.StatusRequestedRangeNotSatisfiable, runtime.Invalid("Range", "must be within the %s", strings.TrimPrefix(w.Header().Get("Content-Range"), "bytes */")+" bytes of the content"))
 	}}, r, "", time.Time{}, content)
 	if content.failed != nil {
 		panic(http.ErrAbortHandler)

@@ -77,7 +77,7 @@ func (l *Links) signature(expires, token string, what []string) string {
 func (l *Links) check(query url.Values, what ...string) error {
 	expires := query.Get("expires")
 	if !hmac.Equal([]byte(query.Get("signature")), []byte(l.signature(expires, query.Get("token"), what))) {
-		return runtime.Errorf(runtime.CodeForbidden, "this address isn't one that the server signed: take it as it is from File.downloadUrl or Execution.outputUrl")
+		return runtime.Errorf(runtime.CodeForbidden, "this address has no valid signature: use File.downloadUrl or Execution.outputUrl unchanged")
 	}
 	if until, err := strconv.ParseInt(expires, 10, 64); err != nil || time.Now().Unix() >= until {
 		return errExpired
@@ -85,4 +85,4 @@ func (l *Links) check(query url.Values, what ...string) error {
 	return nil
 }
 
-var errExpired = runtime.Errorf(runtime.CodeForbidden, "this address has expired, as each does after %d minutes: ask for File.downloadUrl or Execution.outputUrl again", int(Life.Minutes()))
+var errExpired = runtime.Errorf(runtime.CodeForbidden, "this address has expired, since it is valid for %d minutes at most: query File.downloadUrl or Execution.outputUrl again", int(Life.Minutes()))

@@ -52,7 +52,7 @@ func stated(r *http.Request) (string, error) {
 	}
 	if grant := r.URL.Query().Get(GrantParameter); grant != "" {
 		if !identity.IsGrant(grant) {
-			return "", runtime.Errorf(runtime.CodeUnauthenticated, "an address may have a grant and nothing else: send a token in the header Authorization")
+			return "", runtime.Errorf(runtime.CodeUnauthenticated, "the parameter grant accepts only a grant: send a token in the header Authorization")
 		}
 		return grant, nil
 	}

@@ -19,7 +19,7 @@ func CheckHost(allowed []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if name := hostName(r.Host); !slices.ContainsFunc(allowed, func(a string) bool { return strings.EqualFold(a, name) }) {
 			presenter.RefuseTyped(w, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden,
-				"this server isn't known as %q; names are added with --allowed-hosts", name))
+				"this server doesn't accept the host name %q: use another name, or allow it with --allowed-hosts", name))
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -42,7 +42,7 @@ func CheckOrigin(allowed []string, next http.Handler) http.Handler {
 		origin := r.Header.Get("Origin")
 		if origin != "" && !sameOrigin(origin, r.Host) && !AllowedOrigin(allowed, origin) {
 			presenter.RefuseTyped(w, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden,
-				"requests from pages of %q aren't allowed; origins are added with --allowed-origins", origin))
+				"requests from pages of %q aren't allowed: allow that origin with --allowed-origins", origin))
 			return
 		}
 		if site := r.Header.Get("Sec-Fetch-Site"); origin == "" && site != "" && site != "same-origin" && site != "none" && r.URL.Path != "/" {

@@ -77,7 +77,7 @@ func Parse(first *int, after *string) (Page, error) {
 	if after != nil {
 		key, err := base64.RawURLEncoding.Strict().DecodeString(*after)
 		if err != nil || len(key) == 0 {
-			return Page{}, runtime.Invalid("after", "must be a cursor that an earlier page gave")
+			return Page{}, runtime.Invalid("after", "must be a cursor of an earlier page")
 		}
 		page.After = string(key)
 	}

@@ -13,8 +13,8 @@ import (
 
 func self(s string) string { return s }
 
-// Walking page by page shows every entry that was there all the time exactly
-// once, in order, whatever comes and goes between two pages.
+// Reading all pages returns each lasting entry exactly once, in order, whatever is added and
+// removed between two pages.
 func TestPagesMissNothingAndRepeatNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		keys := func(label, prefix string) []string {

@@ -106,13 +106,13 @@ func (p Presenter) typed(ctx context.Context, err error, gql *gqlerror.Error) *r
 	case gql == nil:
 		return runtime.Wrap(runtime.CodeInternal, err, "")
 	case gql.Extensions["code"] == "COMPLEXITY_LIMIT_EXCEEDED":
-		return runtime.Errorf(runtime.CodeLimitExceeded, "%s; ask for fewer entries (first), or for less of each", gql.Message)
+		return runtime.Errorf(runtime.CodeLimitExceeded, "%s: request fewer entries (first), or fewer fields of each", gql.Message)
 	case gql.Extensions["code"] == runtime.CodeSlowConsumer:
 		return runtime.Errorf(runtime.CodeSlowConsumer, "%s", gql.Message)
 	case strings.HasPrefix(gql.Message, "exceeded maximum nesting depth"):
-		return runtime.Errorf(runtime.CodeLimitExceeded, "the document is nested too deeply")
+		return runtime.Errorf(runtime.CodeLimitExceeded, "the document is nested too deeply: split it")
 	case strings.HasPrefix(gql.Message, "exceeded token limit"):
-		return runtime.Errorf(runtime.CodeLimitExceeded, "the document has more than %d tokens", transport.MaxTokens)
+		return runtime.Errorf(runtime.CodeLimitExceeded, "the document has more than %d tokens: split it", transport.MaxTokens)
 	case gql.Err == nil || gql.Extensions["code"] != nil: // gqlgen's own: the document or its variables are invalid
 		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: fieldOf(ctx, gql.Path), Message: gql.Message}
 	case fieldOf(ctx, gql.Path) != "":

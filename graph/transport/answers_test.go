@@ -28,10 +28,9 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestUnreadAnswersHoldMemory: an answer that waits for a peer that doesn't read
-// counts until it is written, over each transport. What
-// finds no room is refused: a query before its answer, a mutation with a code that
-// nobody repeats it for.
+// An answer that waits for a peer that doesn't read holds its memory until it is written, over each
+// transport. What doesn't fit is refused: a query before its answer, a mutation with a code that
+// says not to repeat it.
 func TestUnreadAnswersHoldMemory(t *testing.T) {
 	const budget = largeAnswer + largeAnswer/2
 	post := func(t *testing.T, b *bed, accept string) io.Closer {
@@ -74,7 +73,7 @@ func TestUnreadAnswersHoldMemory(t *testing.T) {
 			if got := p.read(); !strings.Contains(got, `"id":"1","type":"error"`) || !strings.Contains(got, "--body-memory") {
 				t.Errorf("one on a WebSocket: %.200s", got)
 			}
-			if name == "WebSocket" { // the writer still has it when nobody wants it any more
+			if name == "WebSocket" { // the writer still has it after the operation was completed
 				_, _ = unread.(net.Conn).Write(masked(`{"id":"1","type":"complete"}`))
 				_, _ = unread.(net.Conn).Write(masked(`{"id":"2","type":"subscribe","payload":{"query":"subscription silent { x }"}}`))
 				wait.For(t, "the complete was read", func() bool { return b.open.Load() == 1 })
@@ -91,16 +90,16 @@ func TestUnreadAnswersHoldMemory(t *testing.T) {
 	}
 }
 
-// TestUnreadOperationsCount: what is answered on a WebSocket counts until the answer is
-// written.
+// An operation on a WebSocket counts until its answer is written.
 func TestUnreadOperationsCount(t *testing.T) {
 	b, all := bounded(t, peers.Bounds{Operations: 3}, Settings{})
 	conn := b.raw(t, 4<<10)
 	_, _ = conn.Write(masked(initMessage))
-	_, _ = conn.Write(masked(floodMessage)) // which isn't read: what comes after it waits
+	_, _ = conn.Write(masked(floodMessage)) // nobody reads it, so later messages wait
 	wait.For(t, "it floods", func() bool { return b.open.Load() == 1 })
 	asked := 0
-	// Those before the kernel's buffers are full are written, and count only until then.
+	// Until the kernel's buffers are full, answers are written, and their operations count only
+	// until then.
 	wait.For(t, "three operations count, and a fourth is refused", func() bool {
 		if all.Usage().Operations < 3 {
 			asked++
@@ -114,8 +113,8 @@ func TestUnreadOperationsCount(t *testing.T) {
 	wait.For(t, "none counts", func() bool { return all.Usage().Operations == 0 })
 }
 
-// TestOperationsTakeTheirFields before they are carried out, and what their
-// resolvers charge.
+// An operation takes the memory of its fields before it runs, and that of its resolvers when they
+// charge it.
 func TestOperationsTakeTheirFields(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
 	h := &hold{Hold: all.Hold(context.Background(), peers.Shown{})}
@@ -165,8 +164,8 @@ func TestOperationsTakeTheirFields(t *testing.T) {
 	}
 }
 
-// TestAnswersAreAPartOfTheWork: an answer that fits what its work took is never refused.
-// A longer one takes only the difference.
+// An answer that fits in the memory of its operation is never refused. A longer one takes only the
+// difference.
 func TestAnswersAreAPartOfTheWork(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
 	h := &hold{Hold: all.Hold(context.Background(), peers.Shown{})}
@@ -194,7 +193,7 @@ func TestAnswersAreAPartOfTheWork(t *testing.T) {
 	}
 }
 
-// TestDocumentsTakeTheirTokens, whichever way they come, until the operation has ended.
+// A document takes the memory of its tokens on every transport, until the operation has ended.
 func TestDocumentsTakeTheirTokens(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
 	h := &hold{Hold: all.Hold(context.Background(), peers.Shown{})}
@@ -216,7 +215,8 @@ func TestDocumentsTakeTheirTokens(t *testing.T) {
 	}
 }
 
-// TestSubscriptionsTakeTheirAnswers: each while it waits, and the buffer of the largest.
+// A subscription takes the memory of each answer while it waits, and of the buffer of its largest
+// answer.
 func TestSubscriptionsTakeTheirAnswers(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
 	h := &hold{Hold: all.Hold(context.Background(), peers.Shown{})}
@@ -246,8 +246,8 @@ func TestSubscriptionsTakeTheirAnswers(t *testing.T) {
 	}
 }
 
-// TestSubscriptionsGiveBack what each answer took before the next, or one that has many
-// would have no more memory in the end.
+// A subscription gives back the memory of each answer before the next one. Otherwise one with many
+// answers would use up its memory.
 func TestSubscriptionsGiveBack(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
 	h := &hold{Hold: all.Hold(context.Background(), peers.Shown{})}
@@ -275,7 +275,7 @@ type following func() (Message, error)
 func (f following) Next(context.Context) (Message, error) { return f() }
 func (following) Close()                                  {}
 
-// TestMessagesHaveAnEnd: one that trickles holds its memory for arriving.MaxTime at most.
+// A message that arrives slowly holds its memory for arriving.MaxTime at most.
 func TestMessagesHaveAnEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		settings := Settings{Present: func(_ context.Context, err error) *gqlerror.Error { return gqlerror.Wrap(err) }}.WithDefaults()

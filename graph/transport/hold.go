@@ -136,7 +136,7 @@ func withoutAnswer(kind ast.Operation, err error) error {
 	if kind != ast.Mutation {
 		return err
 	}
-	return runtime.Errorf(runtime.CodeLimitExceeded, "the mutation was carried out, but there is no memory for its answer (--body-memory): ask for the rest by smaller queries")
+	return runtime.Errorf(runtime.CodeLimitExceeded, "the mutation was carried out, but there is no memory for its answer (--body-memory): don't repeat it, query its result in smaller parts")
 }
 
 // charges are what an operation's resolvers take. They are safe for concurrent use.

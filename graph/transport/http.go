@@ -98,7 +98,7 @@ func (s Settings) readParams(w http.ResponseWriter, r *http.Request, body *arriv
 func addressParams(r *http.Request, h *hold) (*graphql.RawParams, error) {
 	values := r.URL.Query()
 	if !values.Has("query") {
-		return nil, runtime.Errorf(runtime.CodeInvalidInput, "the address has no query: ask with ?query={…}, or by POST")
+		return nil, runtime.Errorf(runtime.CodeInvalidInput, "the address has no query: add ?query={…}, or send a POST")
 	}
 	params := &graphql.RawParams{Query: values.Get("query"), OperationName: values.Get("operationName")}
 	if _, err := peers.Values([]byte(params.Query)); err != nil {
@@ -150,7 +150,7 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 	ctx := r.Context()
 	kind := accepted(r, typeJSON, typeResponse)
 	if kind == "" {
-		s.refuse(w, r, http.StatusNotAcceptable, runtime.Errorf(runtime.CodeInvalidInput, "answers are %s, %s, or for subscriptions %s", typeJSON, typeResponse, typeEvents))
+		s.refuse(w, r, http.StatusNotAcceptable, runtime.Errorf(runtime.CodeInvalidInput, "the header Accept must allow %s, %s, or for subscriptions %s", typeJSON, typeResponse, typeEvents))
 		return
 	}
 	h := s.holdOf(ctx)

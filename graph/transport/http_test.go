@@ -134,7 +134,8 @@ func FuzzDecodeParams(f *testing.F) {
 	})
 }
 
-// TestOperationsAreReported of each transport, with the context of their request, but not what isn't one.
+// Each transport reports its operations with the context of their request. It doesn't report other
+// requests.
 func TestOperationsAreReported(t *testing.T) {
 	reported := make(chan string, 10)
 	b := newBed(t, Settings{Operation: func(ctx context.Context, kind, name string) {

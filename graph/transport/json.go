@@ -28,7 +28,7 @@ func unmarshal(text []byte, into any) error {
 		return malformed(err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return runtime.Errorf(runtime.CodeInvalidInput, "there is more than one value in the request")
+		return runtime.Errorf(runtime.CodeInvalidInput, "the request has more than one JSON value")
 	}
 	return nil
 }

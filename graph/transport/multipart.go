@@ -72,7 +72,7 @@ func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *arriving.B
 		return nil, status, err
 	}
 	if strings.HasPrefix(strings.TrimLeft(string(operations[:min(len(operations), 64)]), " \t\r\n"), "[") {
-		return nil, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput, "operations must be one operation: batches aren't taken")
+		return nil, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput, "operations must be one operation: lists of operations aren't supported")
 	}
 	params, err := h.decodeParams(r.Context(), operations)
 	if err != nil {
@@ -92,7 +92,7 @@ func (t Multipart) field(w http.ResponseWriter, body *arriving.Body, parts *mult
 		return nil, http.StatusBadRequest, body.BrokenOff(err)
 	}
 	if err != nil || part.FormName() != name {
-		return nil, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput, "the parts must be operations, map, and then the files: %s isn't where it belongs", name)
+		return nil, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput, "the parts must be operations, map, then the files, in this order: %s is in the wrong place", name)
 	}
 	text, err := h.Read(part, -1, most)
 	switch {
@@ -127,7 +127,7 @@ func place(params *graphql.RawParams, text []byte, all *files) error {
 				return runtime.Errorf(runtime.CodeInvalidInput, "map has a path of %d bytes: it must be at most %d", len(path), maxPathBytes)
 			}
 			if !put(params.Variables, strings.Split(path, "."), Upload{all, key}) {
-				return runtime.Errorf(runtime.CodeInvalidInput, "map names %q, which isn't a null below variables of operations", path)
+				return runtime.Errorf(runtime.CodeInvalidInput, "map has the path %q, but operations has no null there below variables", path)
 			}
 		}
 	}

@@ -241,10 +241,10 @@ func signedOut(ctx context.Context) error {
 // slowConsumer returns the error for a reader that fell behind. cursor is that of the last event
 // before it.
 func slowConsumer(cursor string) error {
-	err := &gqlerror.Error{Message: "you read too slowly, and what you watch goes on without you: subscribe again with this cursor as after"}
+	err := &gqlerror.Error{Message: "the subscriber read too slowly, so its subscription was ended: subscribe again with this cursor as after"}
 	err.Extensions = map[string]any{"code": runtime.CodeSlowConsumer, "retryable": true}
 	if cursor == "" {
-		err.Message = "you read too slowly, and what you watch goes on without you: subscribe again"
+		err.Message = "the subscriber read too slowly, so its subscription was ended: subscribe again"
 	} else {
 		err.Extensions["cursor"] = cursor
 	}

@@ -140,7 +140,7 @@ func TestStoppingSaysSo(t *testing.T) {
 	}
 }
 
-// raw is a WebSocket client by hand, for what a library doesn't do.
+// raw is a WebSocket client on a raw connection, for what a library doesn't do.
 func (b *bed) raw(t testing.TB, readBuffer int) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(b.url, "http://"))
@@ -168,7 +168,7 @@ func (b *bed) raw(t testing.TB, readBuffer int) net.Conn {
 	return conn
 }
 
-// masked is a client's frame.
+// masked returns a client's frame.
 func masked(text string) []byte {
 	out := []byte{socket.OpText}
 	if len(text) < 126 {
@@ -210,7 +210,7 @@ func TestOneCloseFrameIsSent(t *testing.T) {
 		if op != socket.OpClose {
 			continue // the acknowledgement
 		}
-		answer := append([]byte{socket.OpClose, 0x80 | 2, 0, 0, 0, 0}, payload[:2]...) // as browsers answer it
+		answer := append([]byte{socket.OpClose, 0x80 | 2, 0, 0, 0, 0}, payload[:2]...) // as browsers respond
 		if _, err := conn.Write(answer); err != nil {
 			t.Fatal(err)
 		}

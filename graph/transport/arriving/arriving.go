@@ -98,7 +98,7 @@ func (b *Body) Read(p []byte) (int, error) {
 	}
 	n, err := b.body.Read(p)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = runtime.Errorf(runtime.CodeLimitExceeded, "nothing of the request came for %s, or it (with files: its beginning) took longer than %s: send it again", b.silence, MaxTime)
+		err = runtime.Errorf(runtime.CodeLimitExceeded, "no data of the request arrived for %s, or it (with files: the part before them) took longer than %s: send it again", b.silence, MaxTime)
 	}
 	b.err = err
 	return n, err

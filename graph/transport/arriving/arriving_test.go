@@ -16,14 +16,13 @@ import (
 	"github.com/rockpool/rockpool/test/pipes"
 )
 
-// TestBodiesThatNobodyReadsAreGivenUp: the answer of a handler that reads none comes
-// within restTime, and the connection ends, however the body was announced. A
-// connection whose body came goes on.
+// If a handler doesn't read the body, its response comes within restTime, and the connection ends,
+// however the body was announced. If the body has arrived, the connection stays.
 func TestBodiesThatNobodyReadsAreGivenUp(t *testing.T) {
 	const idle = 2 * restTime
 	for name, test := range map[string]struct {
 		head, body      string
-		answered, ended time.Duration // since it was sent
+		answered, ended time.Duration // since the request was sent
 	}{
 		"nothing came":             {"Content-Length: 10\r\n\r\n", "", restTime, restTime},
 		"a part came":              {"Content-Length: 10\r\n\r\n", "abc", restTime, restTime},
@@ -71,10 +70,10 @@ func TestBodiesThatNobodyReadsAreGivenUp(t *testing.T) {
 	}
 }
 
-// An endless is a body of which something comes again and again.
+// An endless is a body with regular pieces and no end.
 type endless struct {
 	http.ResponseWriter
-	late  time.Time // when the reader's patience ends
+	late  time.Time // when the reader's time ends
 	reads int
 }
 
@@ -92,8 +91,8 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A body may take its time as long as something comes: here a piece every 100 ms,
-// with a silence of 101 ms, until a bound for the whole.
+// A slow body is read as long as something arrives: here a piece every 100 ms, with a silence of
+// 101 ms, until a limit for the whole body.
 func TestSlowBodiesAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &endless{ResponseWriter: httptest.NewRecorder()}
@@ -113,7 +112,7 @@ func TestSlowBodiesAreRead(t *testing.T) {
 	})
 }
 
-// TestTheRestIsReadForAWhile counts pieces that come every 100 ms.
+// Rest reads for restTime: the test counts pieces that arrive every 100 ms.
 func TestTheRestIsReadForAWhile(t *testing.T) {
 	for silence, pieces := range map[time.Duration]int{time.Second: 10, time.Minute: 50} {
 		synctest.Test(t, func(t *testing.T) {
@@ -126,7 +125,7 @@ func TestTheRestIsReadForAWhile(t *testing.T) {
 	}
 }
 
-// TestARefusedBodyClosesNoHTTP2Connection: that carries other requests, too.
+// A refused body doesn't close an HTTP/2 connection, since that carries other requests.
 func TestARefusedBodyClosesNoHTTP2Connection(t *testing.T) {
 	for major, want := range map[int]string{1: "close", 2: ""} {
 		w := httptest.NewRecorder()

@@ -99,8 +99,8 @@ func TestOnlyTrustedProxiesNameClients(t *testing.T) {
 	}
 }
 
-// TestClientsOfAProxyAreBoundedEach: what one client of a proxy takes leaves the others theirs, and
-// the proxy has as many connections as it wants.
+// A client of a proxy takes nothing from the limits of the others. The proxy's connections have no
+// limit.
 func TestClientsOfAProxyAreBoundedEach(t *testing.T) {
 	p := New(Bounds{Connections: 1, Operations: 1, PeerBodies: 10}, netip.MustParsePrefix("10.0.0.1/32"))
 	one, other := accept(t, p, "10.0.0.1:1"), accept(t, p, "10.0.0.1:2")
@@ -136,7 +136,7 @@ func TestClientsOfAProxyAreBoundedEach(t *testing.T) {
 	})
 }
 
-// TestFurtherRequestsOfAConnectionCountAsConnections: HTTP/2 carries many at a time.
+// HTTP/2 carries concurrent requests, so further ones count as connections.
 func TestFurtherRequestsOfAConnectionCountAsConnections(t *testing.T) {
 	p := New(Bounds{Connections: 2})
 	conn := accept(t, p, "192.0.2.1:1")

@@ -56,17 +56,17 @@ func (b Bound) String() string { return boundNames[b] }
 
 // refusals are the messages for the limits: which one, by which setting, and what to do.
 var refusals = [bounds]string{
-	Connections:        "the server has as many connections as it may have (--connections): try again later",
-	PeerConnections:    "this address has as many connections as one may have (--peer-connections): close some",
-	PeerOperations:     "this address has as many operations at once as one may have (--peer-operations): try again when some have ended",
-	PeerSubscriptions:  "this address has as many subscriptions as one may have (--peer-subscriptions): end some",
-	PeerBodies:         "this address has as much memory for requests and answers as one may have (half of --body-memory, or what one of the largest takes): try again when some have ended",
+	Connections:        "the server has reached its limit of connections (--connections): try again later",
+	PeerConnections:    "this address has reached the limit of connections (--peer-connections): close some",
+	PeerOperations:     "this address has reached the limit of concurrent operations (--peer-operations): try again when some have ended",
+	PeerSubscriptions:  "this address has reached the limit of subscriptions (--peer-subscriptions): end some",
+	PeerBodies:         "this address has reached the limit of memory for requests and answers (half of --body-memory, or enough for one of the largest): try again when some have ended",
 	TokenOperations:    "callers with this token or grant, or all callers without one, have reached the limit of concurrent operations (--token-operations): try again when some have ended",
 	TokenSubscriptions: "callers with this token or grant, or all callers without one, have reached the limit of subscriptions (--token-subscriptions): end some",
 	TokenBodies:        "all callers with this token and its grants have reached the limit of memory for requests and answers (three quarters of --body-memory): try again when some have ended",
 	GrantOperations:    "all grants of one token have reached the limit of concurrent operations (16 times --token-operations): try again when some have ended",
 	GrantSubscriptions: "all grants of one token have reached the limit of subscriptions (16 times --token-subscriptions): end some",
-	Bodies:             "all callers together have as much memory for requests and answers as they may have (--body-memory): try again later",
+	Bodies:             "all callers together have reached the limit of memory for requests and answers (--body-memory): try again later",
 }
 
 func (b Bound) refusal() error { return runtime.Errorf(runtime.CodeQuotaExceeded, "%s", refusals[b]) }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// TestPeersAreAddressesAndNetworks: what one machine can have all of is one peer.
+// A network that one machine can have entirely is one peer.
 func TestPeersAreAddressesAndNetworks(t *testing.T) {
 	for _, test := range []struct {
 		a, b net.Addr
@@ -33,7 +33,7 @@ func TestPeersAreAddressesAndNetworks(t *testing.T) {
 	}
 }
 
-// TestBudgetsAreNeverExceeded with many who take and give at once.
+// Goroutines take and give concurrently, and the budget's limit always holds.
 func TestBudgetsAreNeverExceeded(t *testing.T) {
 	b := budget{most: 10}
 	var all sync.WaitGroup
@@ -55,8 +55,7 @@ func TestBudgetsAreNeverExceeded(t *testing.T) {
 	}
 }
 
-// TestLargeBodiesAreDecodedInTurn: those that wait don't wait for a peer, and leave
-// when they are cancelled.
+// Waiting bodies don't wait for a peer, and stop waiting when they are cancelled.
 func TestLargeBodiesAreDecodedInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New(Bounds{Bodies: 1 << 20}).Hold(t.Context(), Shown{})
@@ -75,7 +74,7 @@ func TestLargeBodiesAreDecodedInTurn(t *testing.T) {
 		}
 		synctest.Wait()
 		if err := h.Turn(t.Context(), largeBody, func() error { return nil }); err != nil {
-			t.Error(err) // it is small, and needs none
+			t.Error(err) // it is small, and needs no turn
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
@@ -89,8 +88,7 @@ func TestLargeBodiesAreDecodedInTurn(t *testing.T) {
 	})
 }
 
-// TestGrantsHaveSeparateBounds: operations and subscriptions are those of a grant's holders, and memory is the
-// token's.
+// A grant has separate limits of operations and subscriptions. Its memory counts as the token's.
 func TestGrantsHaveSeparateBounds(t *testing.T) {
 	p := New(Bounds{TokenOperations: 1, TokenSubscriptions: 1, TokenBodies: 10})
 	t.Cleanup(func() { // after all have been released
@@ -108,7 +106,7 @@ func TestGrantsHaveSeparateBounds(t *testing.T) {
 		if err := errors.Join(operation.Operate(), operation.Grow(10), subscription.Subscribe()); err != nil {
 			t.Errorf("%q: %v", grant, err)
 		}
-		operation.ReleaseMemory() // it counts on
+		operation.ReleaseMemory() // it still counts
 		if hold(grant).Operate() == nil || hold(grant).Subscribe() == nil {
 			t.Errorf("%q has more than its bound", grant)
 		}
@@ -126,8 +124,8 @@ func TestGrantsHaveSeparateBounds(t *testing.T) {
 	}
 }
 
-// TestGrantsOfATokenHaveAJointBound: who makes many grants has 16 times what one caller has. Other tokens' grants and the
-// token itself keep theirs.
+// All grants of one token together have 16 times the limits of one caller. The grants of other
+// tokens, and the token itself, keep theirs.
 func TestGrantsOfATokenHaveAJointBound(t *testing.T) {
 	p := New(Bounds{TokenOperations: 2, TokenSubscriptions: 1})
 	for _, count := range []struct {
@@ -165,7 +163,7 @@ func TestGrantsOfATokenHaveAJointBound(t *testing.T) {
 	}
 }
 
-// TestRoomIsWhatGrowTakes of each bound, whatever others hold.
+// Room returns what Grow accepts for each limit, whatever others hold.
 func TestRoomIsWhatGrowTakes(t *testing.T) {
 	for _, test := range []struct {
 		all, ofToken, ofPeer int64
