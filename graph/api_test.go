@@ -34,7 +34,7 @@ type event struct {
 	}
 }
 
-func TestWholePath(t *testing.T) {
+func TestClaimRunWatchAndRelease(t *testing.T) {
 	b := newBed(t)
 	b.environment("python", 1)
 	runner := b.claim("python")
@@ -136,7 +136,7 @@ func TestInvalidBytesOfAProgramArriveExactly(t *testing.T) {
 }
 
 // When a watcher leaves, its goroutines end, and the execution continues.
-func TestWatchersLeaveNothingBehind(t *testing.T) {
+func TestLeavingWatchersEndTheirGoroutines(t *testing.T) {
 	b := newBed(t)
 	b.environment("python", 1)
 	id := b.start(in{"runnerId": b.claim("python"), "command": []string{"cat"}, "stdin": true})

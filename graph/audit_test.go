@@ -88,7 +88,7 @@ func TestChangesAreInTheAuditLog(t *testing.T) {
 
 // A tenant with the name of a deleted one sees nothing of it. The name is free when the executions
 // of the deleted tenant are gone. The audit log of the new tenant begins with its creation.
-func TestNewTenantSeesNothingOfADeletedOne(t *testing.T) {
+func TestNewTenantSeesNothingOfADeletedNamesake(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{})
 	asked(t, b, client, `mutation { releaseRunner(id: "none") { released } }`)
 	data, _ := json.Marshal(asked(t, b, client, claimA).Data)
@@ -195,7 +195,7 @@ func TestRunnersOfTicketsAreInTheAuditLog(t *testing.T) {
 }
 
 // A caller that disconnects isn't recorded as a fault of the server.
-func TestCallersThatLeaveAreInTheAuditLogAsCancelled(t *testing.T) {
+func TestDisconnectsAreInTheAuditLogAsCancelled(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{Runners: ptr(1)})
 	asked(t, b, client, claimA)
 	body, _ := json.Marshal(in{"query": claimA})

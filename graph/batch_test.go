@@ -193,7 +193,7 @@ func TestCancelledBatchOverTheAPI(t *testing.T) {
 	}
 }
 
-func TestBadBatchesOverTheAPI(t *testing.T) {
+func TestInvalidBatchesAreRefused(t *testing.T) {
 	b := newBed(t)
 	b.environment("python", 1)
 	runner := b.claim("python")

@@ -84,7 +84,7 @@ func overHTTP(address string) asking {
 }
 
 // 120 claims of one caller wait when another caller claims. The other one is served second.
-func TestOneCallersClaimsDelayNobodyElse(t *testing.T) {
+func TestWaitingClaimsOfOneCallerDelayNoOther(t *testing.T) {
 	for _, test := range []struct {
 		name       string
 		many, one  asking
@@ -143,7 +143,7 @@ func TestOneCallersClaimsDelayNobodyElse(t *testing.T) {
 }
 
 // A retry over another connection gets the same execution.
-func TestKeysAreNoCallers(t *testing.T) {
+func TestRetriesOverAnotherConnectionGetTheSameExecution(t *testing.T) {
 	b := newBed(t)
 	b.environment("a", 1)
 	text, _ := json.Marshal(in{"query": runMutation, "variables": in{"in": in{
@@ -169,7 +169,7 @@ func (f from) RemoteAddr() net.Addr {
 }
 
 // A caller with a whole IPv6 network has one turn.
-func TestCallersAreThePeersThatBoundsHoldFor(t *testing.T) {
+func TestCallersArePeersOrWebSockets(t *testing.T) {
 	all := new(callers)
 	caller := func(address, upgrade string) string {
 		r := httptest.NewRequest(http.MethodPost, "/graphql", nil)

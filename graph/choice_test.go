@@ -12,7 +12,7 @@ import (
 // An input needs exactly one of several fields. Any other number is INVALID_INPUT with the field's
 // name. That holds for inputs as literals, as one variable, and with a variable for each field. A
 // null field counts as missing.
-func TestOneOfSeveralFieldsHoweverTheInputComes(t *testing.T) {
+func TestExactlyOneOfSeveralFieldsIsRequired(t *testing.T) {
 	b := newBed(t)
 	b.environment("a", 2)
 	runner := b.claim("a")

@@ -30,7 +30,7 @@ func processorTime(t *testing.T) time.Duration {
 
 // Without limits, some of these took minutes, and others all memory. The baseline is the CPU time
 // for reading the longest allowed document.
-func TestAbuseIsRefusedEarly(t *testing.T) {
+func TestCostlyDocumentsAreRefusedEarly(t *testing.T) {
 	url, logs := served(t, Options{})
 	many := func(n int, format string) string {
 		var b strings.Builder
@@ -111,7 +111,7 @@ func TestLongNamesAreFoundOutsideOfStrings(t *testing.T) {
 	}
 }
 
-func TestErrorsOfAnAnswerAreFew(t *testing.T) {
+func TestResponsesHaveFewErrors(t *testing.T) {
 	url, _ := served(t, Options{})
 	got := ask(t, "POST", url, body("{ "+strings.Repeat("a b c d e f g h i j ", 90)+"}"), nil)
 	if len(got.Errors) != 21 || !strings.Contains(got.Errors[20].Message, "errors more") {
@@ -156,7 +156,7 @@ func (spaces) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestIntrospectionCanBeOff(t *testing.T) {
+func TestIntrospectionCanBeDisabled(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		url, _ := served(t, Options{NoIntrospection: off})
 		got := ask(t, "POST", url, body("{ __schema { types { name } } }"), nil)

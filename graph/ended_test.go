@@ -149,7 +149,7 @@ func (h holder) endsWith(shown, says string, queries []string, end func()) {
 }
 
 // Over every transport, a revoked token ends the operations of its holder, with the reason.
-func TestRevokedTokenEndsWhatItsHolderDoes(t *testing.T) {
+func TestRevokedTokenEndsItsOperations(t *testing.T) {
 	h := newHolder(t, testToken)
 	token, text := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
 	h.endsWith(text, "the token was revoked", []string{longPoll, following, claiming, watching}, func() {
@@ -185,7 +185,7 @@ func (h holder) granted(token string, life time.Duration) string {
 }
 
 // An expired grant or token ends the operations of its holder.
-func TestExpiryEndsWhatItsHolderDoes(t *testing.T) {
+func TestExpiryEndsOperations(t *testing.T) {
 	h := newHolder(t, testToken)
 	h.expires(t, "the grant has expired", func(life time.Duration) string { return h.granted(testToken, life) })
 	h.expires(t, "the token has expired", func(life time.Duration) string {
@@ -225,7 +225,7 @@ func (h holder) expires(t *testing.T, says string, lasting func(life time.Durati
 }
 
 // When the first token is created, callers without one lose their access.
-func TestFirstTokenEndsTheOpenServer(t *testing.T) {
+func TestFirstTokenEndsAnonymousAccess(t *testing.T) {
 	h := newHolder(t, "")
 	h.endsWith("", "needs tokens now", []string{watching}, func() {
 		_, _, err := h.book.CreateToken(t.Context(), access.Anonymous(), identity.NewToken{Kind: access.KindToken, Name: "first", Role: access.Admin, AllTenants: true})
@@ -239,7 +239,7 @@ func TestFirstTokenEndsTheOpenServer(t *testing.T) {
 }
 
 // The error doesn't say which part of a token is wrong.
-func TestGuessingATokenTellsNothing(t *testing.T) {
+func TestWrongTokensGetTheSameError(t *testing.T) {
 	h := newHolder(t, testToken)
 	_, good := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
 	_, other := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
@@ -259,7 +259,7 @@ func TestGuessingATokenTellsNothing(t *testing.T) {
 }
 
 // The address may contain a grant, but no other credential.
-func TestGrantInTheAddress(t *testing.T) {
+func TestAddressesAcceptOnlyGrants(t *testing.T) {
 	h := newHolder(t, testToken)
 	_, token := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
 	grant := h.granted(token, time.Hour)
@@ -302,7 +302,7 @@ func TestGrantInTheAddress(t *testing.T) {
 }
 
 // A WebSocket from another site's page is refused, whatever its credential.
-func TestForeignOriginOfAWebSocket(t *testing.T) {
+func TestWebSocketsOfForeignOriginsAreRefused(t *testing.T) {
 	h := newHolder(t, testToken)
 	for _, shown := range []string{testToken, h.granted(testToken, time.Hour)} {
 		if _, err := dial(t, h.url, http.Header{"Authorization": {"Bearer " + shown}, "Origin": {"https://evil.example.org"}}); err == nil {
@@ -367,7 +367,7 @@ func TestSignedAddressEndsWithItsToken(t *testing.T) {
 }
 
 // A feed that another subscriber has opened gives no access to its events.
-func TestSharedFeedIsForThoseWhoSee(t *testing.T) {
+func TestSharedFeedsCheckAccess(t *testing.T) {
 	w := newWorld(t)
 	_, theirs := w.newToken(identity.NewToken{Role: access.Observer, Tenant: "chemistry"})
 	_, mine := w.newToken(identity.NewToken{Role: access.Observer, Tenant: "physics"})

@@ -100,7 +100,7 @@ func TestOutputIsEncodedAsSelected(t *testing.T) {
 }
 
 // Encoders with the same result have the same selection; others don't.
-func TestSelectionsTellEncodersApart(t *testing.T) {
+func TestEncodersOfEqualSelectionsAreShared(t *testing.T) {
 	seen := map[string]string{}
 	for _, query := range []string{
 		`subscription { executionEvents(executionId: 1) { cursor } }`,

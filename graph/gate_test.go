@@ -76,7 +76,7 @@ func ask(t testing.TB, method, url, body string, header http.Header) answer {
 
 const versionQuery = `{"query": "{ version }"}`
 
-func TestOnlyListedHostsAreAnswered(t *testing.T) {
+func TestOnlyAllowedHostsAreServed(t *testing.T) {
 	url, _ := served(t, Options{AllowedHosts: []string{"localhost", "::1", "pool.example.org"}})
 	for host, status := range map[string]int{
 		"localhost": 200, "LOCALHOST:8080": 200, "[::1]": 200, "[::1]:8080": 200, "pool.example.org:443": 200,
@@ -123,7 +123,7 @@ func TestForeignOriginsAreRefusedOnEveryTransport(t *testing.T) {
 }
 
 // A page of any site can send a form. The server must not accept it as an operation.
-func TestFormsAreRefused(t *testing.T) {
+func TestFormsOfOtherSitesAreRefused(t *testing.T) {
 	url, _ := served(t, Options{})
 	for _, kind := range []string{"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/json2"} {
 		want, code := 415, "INVALID_INPUT"
@@ -167,7 +167,7 @@ func TestBodiesAreLimited(t *testing.T) {
 	}
 }
 
-func TestWelcomeTellsHowToAsk(t *testing.T) {
+func TestWelcomeNamesTheAPI(t *testing.T) {
 	url, _ := served(t, Options{})
 	response, err := http.Get(url + "/")
 	if err != nil {

@@ -35,7 +35,7 @@ func (h holder) follows(shown string) string {
 
 // A platform with one token gives a grant to each of its users. Each grant has separate limits. The
 // tenant's quota counts all of them.
-func TestGrantsHaveBoundsOfTheirOwn(t *testing.T) {
+func TestEachGrantHasSeparateLimits(t *testing.T) {
 	h := newBoundedHolder(t, testToken, peers.Bounds{TokenSubscriptions: 1})
 	_, token := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
 	one := h.granted(token, time.Hour)

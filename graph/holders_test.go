@@ -37,7 +37,7 @@ func (h holder) held(token, more string) session {
 
 // A holder belongs to one tenant. The response says whether the holder had the runner before. A
 // grant can't claim, and doesn't see the holder.
-func TestHoldersOfTenants(t *testing.T) {
+func TestHoldersBelongToOneTenant(t *testing.T) {
 	h := newHolder(t, testToken)
 	_, physics := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
 	_, other := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})

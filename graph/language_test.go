@@ -48,7 +48,7 @@ func TestLanguagesAreThoseOfTheRecipes(t *testing.T) {
 	}
 }
 
-func TestALanguageHasTheVersionOfItsPreferredEnvironment(t *testing.T) {
+func TestLanguageHasTheVersionOfItsPreferredEnvironment(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "languages.yaml")
 	err := os.WriteFile(file, []byte(`languages:
   - {id: mine, fileName: a.mine, run: [mine], version: [echo, "Mine 1.2"], versionPattern: 'Mine (.*)', environments: [absent, second, third], limits: {seconds: 7}}
@@ -87,7 +87,7 @@ func (listeningDoor) Path() string { return "/listening/" }
 
 func (d listeningDoor) Register(host doors.Host, _ *doors.Routes) { *d.host = host }
 
-func TestAClosedDoorSaysHowItOpens(t *testing.T) {
+func TestClosedDoorsSayHowToOpenThem(t *testing.T) {
 	fake := clustertest.NewFake()
 	b := newBedWith(t, fake, fake, bedOptions{Options: Options{ClosedDoors: []doors.Door{listeningDoor{}}}})
 	answer, err := http.Get(b.url + "/listening/x")

@@ -34,7 +34,7 @@ var boundedLists = map[string]string{
 }
 
 // Aliases multiply the cost of a list, so its length must count.
-func TestListsCost(t *testing.T) {
+func TestEveryListHasACost(t *testing.T) {
 	costs, left := reflect.ValueOf(complexity(language.Default())), maps.Clone(boundedLists)
 	for _, d := range ours(schema()) {
 		if d.Kind != ast.Object || d.Name == "Subscription" {
@@ -75,7 +75,7 @@ func complexities(op *ast.OperationDefinition, variables map[string]any) (all, m
 	return cost(complexity(twoLanguages())), cost(fields(twoLanguages()))
 }
 
-func TestCosts(t *testing.T) {
+func TestCostsOfOperations(t *testing.T) {
 	for query, want := range map[string]struct{ all, memory int }{
 		`{ runner(id: "x") { searchFiles(name: "x", maxMatches: 10) { matches { line } } } }`: {20_022, 5_022},
 		`{ poolAlertHistory { environmentId since } }`:                                        {201, 201},
@@ -104,7 +104,7 @@ func TestCosts(t *testing.T) {
 }
 
 // The command line's operations are within the limit, with its page sizes.
-func TestClientsOperationsFit(t *testing.T) {
+func TestCommandLinesOperationsAreWithinTheLimit(t *testing.T) {
 	paths, err := filepath.Glob("../client/*.graphql")
 	if err != nil || len(paths) == 0 {
 		t.Fatal(paths, err)

@@ -16,7 +16,7 @@ import (
 
 // Operations are charged for the output that they read, not for maxBytes. A page is shorter if JSON
 // makes it longer.
-func TestOperationsTakeWhatTheyRead(t *testing.T) {
+func TestOperationsAreChargedForTheirOutput(t *testing.T) {
 	fake := clustertest.NewFake()
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
 	b := newBedWith(t, fake, fake, bedOptions{Options: Options{Settings: Settings{Peers: all}}})
@@ -50,7 +50,7 @@ func TestOperationsTakeWhatTheyRead(t *testing.T) {
 }
 
 // Lines are charged like output. Lines that don't fit are on the next page.
-func TestLinesTakeWhatTheyRead(t *testing.T) {
+func TestOperationsAreChargedForTheirLines(t *testing.T) {
 	fake := clustertest.NewFake()
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
 	b := newBedWith(t, fake, fake, bedOptions{Options: Options{Settings: Settings{Peers: all}}})
@@ -81,7 +81,7 @@ func TestLinesTakeWhatTheyRead(t *testing.T) {
 }
 
 // The cost of a page includes aliases and their names.
-func TestCostOfAPage(t *testing.T) {
+func TestPagesCostTheirAliases(t *testing.T) {
 	data := []byte("a\x01\n")
 	const encoded = len(`"a\u0001\n"`)
 	for selection, want := range map[string]int{

@@ -51,7 +51,7 @@ func asked(t *testing.T, b bed, header http.Header, query string) answer {
 const claimA = `mutation { claimRunner(input: {environmentId: "a", waitFor: 60}) { runner { id } } }`
 
 // A hundred concurrent clients get all runners of the quota, and never more.
-func TestQuotasAreNeverExceeded(t *testing.T) {
+func TestConcurrentClaimsNeverExceedTheQuota(t *testing.T) {
 	const most = 7
 	b, client := tenanted(t, runtime.Quotas{Runners: ptr(most)})
 	var got, refused atomic.Int64
@@ -121,7 +121,7 @@ func TestClaimsWaitForTheirQuota(t *testing.T) {
 }
 
 // The refusal of a claim beyond claimsPerMinute has the time until a retry.
-func TestClaimRateSaysWhenToTryAgain(t *testing.T) {
+func TestClaimRateQuotaHasRetryAfter(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{ClaimsPerMinute: ptr(2)})
 	for range 2 {
 		if a := asked(t, b, client, claimA); a.code() != nil {
@@ -220,7 +220,7 @@ func TestWaitingClaimsAreOfTheirTenant(t *testing.T) {
 }
 
 // A batch uses one execution of the quota, from its beginning to its end.
-func TestBatchesTakeOneExecution(t *testing.T) {
+func TestBatchesUseOneExecutionOfTheQuota(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{Executions: ptr(1)})
 	runner := asked(t, b, client, claimA).Data["claimRunner"].(in)["runner"].(in)["id"].(string)
 	const cases = `cases: [{stdin: "1"}, {stdin: "2"}, {stdin: "3"}]`
@@ -258,7 +258,7 @@ func TestBatchesTakeOneExecution(t *testing.T) {
 
 // The lists of waiting claims and of the audit log have the tenants that the caller may see, or one
 // of them if the caller selects it.
-func TestListsAreNarrowedToATenant(t *testing.T) {
+func TestListsFilterByTenant(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{Runners: ptr(0)})
 	ctx, leave := context.WithCancel(t.Context())
 	body, _ := json.Marshal(in{"query": strings.Replace(claimA, "waitFor: 60", "waitFor: 600", 1)})

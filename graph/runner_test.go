@@ -6,7 +6,7 @@ import (
 )
 
 // Runners are returned in pages, from either end, and filtered.
-func TestRunnersByPages(t *testing.T) {
+func TestRunnersAreReturnedInPages(t *testing.T) {
 	b := newBed(t)
 	b.environment("other", 1)
 	b.environment("a", 0)

@@ -44,7 +44,7 @@ const schedulingQuery = `query($first: Int, $after: String) { cluster {
 		id runnerId environmentId evaluationId resources { cpuMHz } desired status message createdAt runningAt endedAt } }
 } }`
 
-func TestSchedulingIsShown(t *testing.T) {
+func TestSchedulingOfTheCluster(t *testing.T) {
 	at := func(ms int) time.Time { return time.UnixMilli(int64(1_800_000_000_000 + ms)) }
 	c := &telling{
 		Fake: clustertest.NewFake(),
@@ -93,7 +93,7 @@ func TestSchedulingIsShown(t *testing.T) {
 	}
 }
 
-func TestWhatHappenedToARunnerIsTold(t *testing.T) {
+func TestRunnersHaveTheirEvents(t *testing.T) {
 	fake := clustertest.NewFake()
 	b := newBedOver(t, fake, fake)
 	if err := fake.Start(t.Context(), "x", runtime.Environment{ID: "a"}, runtime.PriorityRefill); err != nil {
@@ -123,7 +123,7 @@ func TestWhatHappenedToARunnerIsTold(t *testing.T) {
 
 // A cluster that doesn't report its scheduling has empty pages. Invalid arguments are refused
 // there, too.
-func TestSchedulingThatNobodyTellsIsEmpty(t *testing.T) {
+func TestUnreportedSchedulingIsEmpty(t *testing.T) {
 	b := newBed(t)
 	var got struct {
 		Cluster map[string]struct {
@@ -160,7 +160,7 @@ func TestSchedulingThatNobodyTellsIsEmpty(t *testing.T) {
 }
 
 // A value that the cluster doesn't report is null.
-func TestClusterTellsWhatFits(t *testing.T) {
+func TestClusterHasTheLargestRunner(t *testing.T) {
 	fake := clustertest.NewFake()
 	c := &fitting{Fake: fake}
 	b := newBedOver(t, c, fake)

@@ -12,14 +12,14 @@ import (
 )
 
 // The authors of clients rely on these conventions.
-func TestSchemaKeepsItsConventions(t *testing.T) {
+func TestSchemaFollowsItsConventions(t *testing.T) {
 	for _, wrong := range lint(schema()) {
 		t.Error(wrong)
 	}
 }
 
 // Each convention finds its violation, and nothing else.
-func TestConventionsFindWhatBreaksThem(t *testing.T) {
+func TestConventionsFindViolations(t *testing.T) {
 	good := `
 		type Query { things(first: Int, after: String): ThingConnection! thing(id: ID!): Thing error: ErrorCode }
 		type Mutation { putThing(input: PutThingInput!): PutThingPayload! dropThing(id: ID!): DropThingPayload! }

@@ -51,7 +51,7 @@ func TestEveryElementIsDescribed(t *testing.T) {
 }
 
 // The enums have all values of the closed sets in Go.
-func TestClosedSetsAreTheSchemas(t *testing.T) {
+func TestEnumsHaveAllValues(t *testing.T) {
 	values := func(enum string) (all []string) {
 		for _, v := range schema().Types[enum].EnumValues {
 			all = append(all, v.Name)

@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-func TestAServerThatStartsTellsItsHealthOnly(t *testing.T) {
+func TestStartingServerServesOnlyItsHealth(t *testing.T) {
 	started := make(chan struct{})
 	fake := clustertest.NewFake()
 	b := newBedWith(t, fake, fake, bedOptions{Options: Options{Started: started}})
@@ -84,7 +84,7 @@ func TestProbesSayWhetherTheServerIsReady(t *testing.T) {
 	probe("/health/ready", "", http.StatusOK, "ready")
 }
 
-func TestWaitingForTheStartHasAnEnd(t *testing.T) {
+func TestRequestsWaitForTheStartForALimitedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over, waited := make(chan struct{}), make(chan error, 1)
 		go func() {

@@ -255,7 +255,7 @@ func TestSharedEnvironments(t *testing.T) {
 }
 
 // An idempotencyKey belongs to its tenant, or to the callers for all tenants.
-func TestKeysOfTenants(t *testing.T) {
+func TestIdempotencyKeysBelongToOneTenant(t *testing.T) {
 	w := newWorld(t)
 	_, admin := w.newToken(identity.NewToken{Role: access.Operator, AllTenants: true})
 	w.gives(admin, `mutation { putEnvironment(input: {id: "lab", poolSize: 2, tenant: "chemistry", shared: true}) { created } }`, nil, nil)
@@ -293,7 +293,7 @@ func TestKeysOfTenants(t *testing.T) {
 }
 
 // A retry finds the earlier result, whatever happened to the runner and to the environment.
-func TestKeysOfCallersForAllTenants(t *testing.T) {
+func TestIdempotencyKeysOfCallersForAllTenants(t *testing.T) {
 	w := newWorld(t)
 	_, admin := w.newToken(identity.NewToken{Role: access.Operator, AllTenants: true})
 	put := func(tenant string) {

@@ -48,7 +48,7 @@ func operations(query, runner string, variables in) [2]string {
 	return [2]string{"operations", string(text)}
 }
 
-func TestUploadsOfAForm(t *testing.T) {
+func TestUploadFileWritesTheFilesOfAForm(t *testing.T) {
 	b := newBed(t)
 	b.environment("a", 1)
 	runner := b.claim("a")
@@ -93,7 +93,7 @@ func TestUploadsOfAForm(t *testing.T) {
 	}
 }
 
-func TestFormsThatAreWrong(t *testing.T) {
+func TestInvalidFormsAreRefused(t *testing.T) {
 	url, _ := served(t, Options{Settings: Settings{MaxBody: 2000}})
 	one, null := operations(oneUpload, "r", in{"file": nil}), [2]string{"map", `{"0": ["variables.file"]}`}
 	file := [2]string{"0", "x"}
@@ -157,7 +157,7 @@ func TestFormsThatAreWrong(t *testing.T) {
 
 // A page of another site can send a form. If it adds a header that forms don't have, its browser
 // asks the server first, which refuses.
-func TestUploadsOfOtherSitesAreRefused(t *testing.T) {
+func TestUploadsFromOtherSitesAreRefused(t *testing.T) {
 	url, _ := served(t, Options{AllowedOrigins: []string{"https://admin.example.org"}})
 	query := form{operations(`{ version }`, "", in{}), {"map", `{}`}}
 	for _, name := range transport.PreflightHeaders {
@@ -199,7 +199,7 @@ func TestRefusedDownloadsSayWhy(t *testing.T) {
 	}
 }
 
-func TestUploadsRefuseAWrongMode(t *testing.T) {
+func TestUploadsRefuseAnInvalidMode(t *testing.T) {
 	b := newBed(t)
 	b.environment("a", 1)
 	runner := b.claim("a")

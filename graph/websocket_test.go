@@ -102,7 +102,7 @@ func TestErrorsOverAWebSocketAreTyped(t *testing.T) {
 	}
 }
 
-func TestOnlyOurSubprotocolIsSpoken(t *testing.T) {
+func TestOtherSubprotocolsAreRefused(t *testing.T) {
 	url, _ := served(t, Options{})
 	for _, offered := range [][]string{nil, {"graphql-ws"}} {
 		_, response, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(url, "http")+"/graphql", &websocket.DialOptions{Subprotocols: offered})

@@ -41,7 +41,7 @@ func code(err error) runtime.Code {
 	return runtime.CodeOf(err)
 }
 
-func TestAddressesHoldForTheirLife(t *testing.T) {
+func TestAddressesAreValidForTheirLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		links := NewLinks(bytes.Repeat([]byte{1}, KeySize))
 		address, err := url.Parse(links.File(access.Principal{}, runtime.File{Runner: "r", At: "a b&c=\n\xff"}))
@@ -73,7 +73,7 @@ func TestAddressesHoldForTheirLife(t *testing.T) {
 }
 
 // An expired address is refused with 410, and the message says how to get another.
-func TestAddressPastItsTimeIsGone(t *testing.T) {
+func TestExpiredAddressesAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		links := NewLinks(nil)
 		mux := http.NewServeMux()
@@ -183,7 +183,7 @@ func (s *source) ask(t *testing.T, ranged string) (status int, body string, err 
 	return status, body, nil
 }
 
-func TestWhatIsPromisedComesOrBreaks(t *testing.T) {
+func TestDownloadsAreCompleteOrBreak(t *testing.T) {
 	long := strings.Repeat("0123456789", 100_000)
 	for name, test := range map[string]struct {
 		source source

@@ -193,7 +193,7 @@ func TestEveryWatcherGetsEveryByteOnce(t *testing.T) {
 }
 
 // The first piece after a silence is sent immediately, later ones together. The end isn't delayed.
-func TestPiecesAreGathered(t *testing.T) {
+func TestSmallPiecesAreCollected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProgram()
 		var feeds Feeds
@@ -267,7 +267,7 @@ func TestOutputIsEncodedOnce(t *testing.T) {
 
 // A member that doesn't read holds one event. The others continue. It reads what it missed from the
 // log.
-func TestSlowMembersHoldNothing(t *testing.T) {
+func TestSlowMembersHoldOneEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProgram()
 		var feeds Feeds
@@ -299,7 +299,7 @@ func TestSlowMembersHoldNothing(t *testing.T) {
 
 // 256 feeds together keep at most 64 MiB and the newest event of each, also if some kept much
 // before the others started.
-func TestManyFeedsShare(t *testing.T) {
+func TestFeedsShareOneLimitOfMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var feeds Feeds
 		p := newProgram()
@@ -335,7 +335,7 @@ func TestManyFeedsShare(t *testing.T) {
 }
 
 // Sizes of a terminal have no output that counts, and there can be many.
-func TestEventsWithoutOutputAreNotKeptForEver(t *testing.T) {
+func TestEventsWithoutOutputCount(t *testing.T) {
 	start := &node{ready: make(chan struct{})}
 	f := &feed{feeds: new(Feeds), tail: start, oldest: start, places: map[string]*node{"": start}, bytes: start.cost()}
 	for i := range 100_000 {

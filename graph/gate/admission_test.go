@@ -13,7 +13,7 @@ import (
 )
 
 // A page with a grant has only the grant's rights, also in the browser of a signed-in user.
-func TestConnectionInitCountsMoreThanACookie(t *testing.T) {
+func TestConnectionInitPrecedesACookie(t *testing.T) {
 	const secret = "the secret of a session"
 	book := identity.New(identity.Config{FirstToken: secret, Key: make([]byte, 32), Logger: zap.NewNop()})
 	session, err := book.Authenticate(secret)

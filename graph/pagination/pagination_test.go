@@ -67,7 +67,7 @@ func TestPagesMissNothingAndRepeatNothing(t *testing.T) {
 	})
 }
 
-func TestLoadedDropsTheOneTooMany(t *testing.T) {
+func TestLoadedDropsTheExtraEntry(t *testing.T) {
 	page := Page{First: 2}
 	for _, test := range []struct {
 		items []string
@@ -83,7 +83,7 @@ func TestLoadedDropsTheOneTooMany(t *testing.T) {
 	}
 }
 
-func TestParseRefusesWhatIsOutOfRange(t *testing.T) {
+func TestParseRefusesValuesOutOfRange(t *testing.T) {
 	number := func(n int) *int { return &n }
 	text := func(s string) *string { return &s }
 	for _, test := range []struct {

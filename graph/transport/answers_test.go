@@ -31,7 +31,7 @@ import (
 // An answer that waits for a peer that doesn't read holds its memory until it is written, over each
 // transport. What doesn't fit is refused: a query before its answer, a mutation with a code that
 // says not to repeat it.
-func TestUnreadAnswersHoldMemory(t *testing.T) {
+func TestUnreadAnswersHoldTheirMemory(t *testing.T) {
 	const budget = largeAnswer + largeAnswer/2
 	post := func(t *testing.T, b *bed, accept string) io.Closer {
 		t.Helper()
@@ -91,7 +91,7 @@ func TestUnreadAnswersHoldMemory(t *testing.T) {
 }
 
 // An operation on a WebSocket counts until its answer is written.
-func TestUnreadOperationsCount(t *testing.T) {
+func TestOperationsCountUntilTheirAnswerIsWritten(t *testing.T) {
 	b, all := bounded(t, peers.Bounds{Operations: 3}, Settings{})
 	conn := b.raw(t, 4<<10)
 	_, _ = conn.Write(masked(initMessage))
@@ -115,7 +115,7 @@ func TestUnreadOperationsCount(t *testing.T) {
 
 // An operation takes the memory of its fields before it runs, and that of its resolvers when they
 // charge it.
-func TestOperationsTakeTheirFields(t *testing.T) {
+func TestOperationsAreChargedForTheirFields(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
 	h := &hold{Hold: all.Hold(context.Background(), peers.Shown{})}
 	fields := 0
@@ -166,7 +166,7 @@ func TestOperationsTakeTheirFields(t *testing.T) {
 
 // An answer that fits in the memory of its operation is never refused. A longer one takes only the
 // difference.
-func TestAnswersAreAPartOfTheWork(t *testing.T) {
+func TestAnswersReuseTheMemoryOfTheirOperation(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
 	h := &hold{Hold: all.Hold(context.Background(), peers.Shown{})}
 	ctx := h.charging(t.Context())
@@ -194,7 +194,7 @@ func TestAnswersAreAPartOfTheWork(t *testing.T) {
 }
 
 // A document takes the memory of its tokens on every transport, until the operation has ended.
-func TestDocumentsTakeTheirTokens(t *testing.T) {
+func TestDocumentsAreChargedForTheirTokens(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
 	h := &hold{Hold: all.Hold(context.Background(), peers.Shown{})}
 	document := "{ x(a: [" + strings.Repeat("1 ", 1000) + "]) }" // 1009 tokens
@@ -217,7 +217,7 @@ func TestDocumentsTakeTheirTokens(t *testing.T) {
 
 // A subscription takes the memory of each answer while it waits, and of the buffer of its largest
 // answer.
-func TestSubscriptionsTakeTheirAnswers(t *testing.T) {
+func TestSubscriptionsAreChargedForTheirAnswers(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
 	h := &hold{Hold: all.Hold(context.Background(), peers.Shown{})}
 	ctx := graphql.WithOperationContext(h.charging(t.Context()), &graphql.OperationContext{Operation: &ast.OperationDefinition{Operation: ast.Subscription}})
@@ -248,7 +248,7 @@ func TestSubscriptionsTakeTheirAnswers(t *testing.T) {
 
 // A subscription gives back the memory of each answer before the next one. Otherwise one with many
 // answers would use up its memory.
-func TestSubscriptionsGiveBack(t *testing.T) {
+func TestSubscriptionsReleaseEachAnswer(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
 	h := &hold{Hold: all.Hold(context.Background(), peers.Shown{})}
 	settings := Settings{}.WithDefaults()
@@ -276,7 +276,7 @@ func (f following) Next(context.Context) (Message, error) { return f() }
 func (following) Close()                                  {}
 
 // A message that arrives slowly holds its memory for arriving.MaxTime at most.
-func TestMessagesHaveAnEnd(t *testing.T) {
+func TestSlowMessagesEndTheWebSocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		settings := Settings{Present: func(_ context.Context, err error) *gqlerror.Error { return gqlerror.Wrap(err) }}.WithDefaults()
 		listener := make(pipes.Listener)

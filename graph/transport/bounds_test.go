@@ -100,7 +100,7 @@ func held(t testing.TB, p *peers.Peers, what string, ok func(bytes int64) bool) 
 // Incomplete bodies hold the memory of what has arrived. A body that doesn't fit is refused, and
 // takes nothing from others. Small ones always fit. When a request has been answered, there is room
 // again.
-func TestBodiesAreBoundedTogether(t *testing.T) {
+func TestBodiesShareOneLimit(t *testing.T) {
 	const size = 1 << 20
 	b, all := bounded(t, peers.Bounds{Bodies: 2*size + size/2, PeerBodies: size + size/2}, Settings{})
 	text := query(size)
@@ -152,7 +152,7 @@ func TestBodiesAreBoundedTogether(t *testing.T) {
 // If a message doesn't fit and its id came first, its operation fails, and the WebSocket's other
 // operations continue. Without an id the WebSocket ends. The message of an operation holds its
 // memory while the operation runs.
-func TestMessagesAreBoundedWithBodies(t *testing.T) {
+func TestMessagesShareTheLimitOfBodies(t *testing.T) {
 	const size = 1 << 20
 	b, all := bounded(t, peers.Bounds{Bodies: size + size/2}, Settings{})
 	message := func(id string) string {
@@ -185,7 +185,7 @@ func TestMessagesAreBoundedWithBodies(t *testing.T) {
 
 // A short text with many values takes a hundred times its bytes, also in an address or in
 // connection_init.
-func TestWhatAddressesAndInitsExpandToIsBounded(t *testing.T) {
+func TestValuesInAddressesAndInitsAreBounded(t *testing.T) {
 	b, all := bounded(t, peers.Bounds{Bodies: 1 << 20}, Settings{})
 	many := `{"a":[` + strings.Repeat("{},", 3000) + `{}]}`
 	for _, test := range []struct {
@@ -216,7 +216,7 @@ func TestWhatAddressesAndInitsExpandToIsBounded(t *testing.T) {
 
 // An unfinished message holds what has arrived, not what was announced. After the end of its
 // WebSocket it holds nothing.
-func TestUnfinishedMessagesHoldWhatHasCome(t *testing.T) {
+func TestUnfinishedMessagesHoldWhatHasArrived(t *testing.T) {
 	b, all := bounded(t, peers.Bounds{Bodies: 1 << 20}, Settings{})
 	p := b.hello(t)
 	writer, err := p.conn.Writer(t.Context(), websocket.MessageText)
@@ -371,7 +371,7 @@ func TestConnectionsOfAllPeersAreBounded(t *testing.T) {
 }
 
 // Silent bodies are aborted, because they hold memory.
-func TestSilentBodiesAreGivenUp(t *testing.T) {
+func TestSilentBodiesAreAborted(t *testing.T) {
 	b, all := bounded(t, peers.Bounds{Bodies: 1 << 20}, Settings{Silence: 100 * time.Millisecond})
 	p := b.poster(t, 2, 200<<10)
 	_, _ = io.WriteString(p, query(200 << 10)[:100<<10]) // it may be aborted already
@@ -383,7 +383,7 @@ func TestSilentBodiesAreGivenUp(t *testing.T) {
 
 // A decoded text holds at most its bytes and peers.ValueBytes for each value, for the texts with
 // the most of either.
-func TestDecodingTakesWhatIsCounted(t *testing.T) {
+func TestDecodingTakesTheCountedMemory(t *testing.T) {
 	rate := goruntime.MemProfileRate
 	goruntime.MemProfileRate = 1 // each allocation is in the profile
 	defer func() { goruntime.MemProfileRate = rate }()

@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// The memory of requests and answers. The numbers are measured: see TestDecodingTakesWhatIsCounted.
+// The memory of requests and answers. The numbers are measured: see TestDecodingTakesTheCountedMemory.
 const (
 	freeBody   = peers.FreeBody
 	fieldBytes = 512 // of memory for each field while an operation runs: 40,000 fields of runners took 515 each

@@ -84,7 +84,7 @@ func TestStatusAndTypeOfAnswers(t *testing.T) {
 	}
 }
 
-func TestEvents(t *testing.T) {
+func TestServerSentEvents(t *testing.T) {
 	b := newBed(t, Settings{})
 	three := "?query=" + url.QueryEscape("subscription three { x }")
 	next := func(n string) string {

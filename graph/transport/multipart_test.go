@@ -78,7 +78,7 @@ func (s *sender) want(t *testing.T, status int, text string, ends bool) {
 	}
 }
 
-func TestUploadsArriveAsTheyLike(t *testing.T) {
+func TestUploadsArriveInAnyPieces(t *testing.T) {
 	b := newBed(t, Settings{Silence: wait.Limit})
 	content := strings.Repeat("\r\n--cu\x00", 10)
 	size := len(formStart) + len(content) + len(formEnd)
@@ -96,7 +96,7 @@ func TestUploadsArriveAsTheyLike(t *testing.T) {
 	}
 }
 
-func TestUploadsThatStall(t *testing.T) {
+func TestStalledUploadsAreAborted(t *testing.T) {
 	b := newBed(t, Settings{Silence: time.Second})
 	for name, sent := range map[string]string{
 		"nothing": "", "operations": formStart[:20], "map": formStart[:140], "file": formStart + "some", "end": formStart + "some" + formEnd[:5],
@@ -112,7 +112,7 @@ func TestUploadsThatStall(t *testing.T) {
 	}
 }
 
-func TestUploadsThatAreCut(t *testing.T) {
+func TestIncompleteUploadsFail(t *testing.T) {
 	b := newBed(t, Settings{})
 	for _, sent := range []string{formStart[:20], formStart[:140], formStart + "some", formStart + "some" + formEnd[:5]} {
 		s := b.sender(t, len(sent), preflight) // the body ends, the form doesn't
@@ -126,7 +126,7 @@ func TestUploadsThatAreCut(t *testing.T) {
 
 // A client that is sending reads no response. So the server reads the rest first, unless it is too
 // long.
-func TestRefusedUploadsGetTheirAnswer(t *testing.T) {
+func TestRefusedUploadsGetTheirResponse(t *testing.T) {
 	b := newBed(t, Settings{Silence: time.Minute})
 	body := formStart + strings.Repeat("x", 5<<20) + formEnd
 	s := b.sender(t, len(body), "") // without the header

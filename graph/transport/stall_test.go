@@ -60,7 +60,7 @@ func TestVanishedPeersAreForgotten(t *testing.T) {
 }
 
 // The peer's kernel responds, so the peer may be slow; but only for Patience.
-func TestPeersThatAnswerNoPingAreCutOff(t *testing.T) {
+func TestPeersWithoutPongAreDisconnected(t *testing.T) {
 	b := newBed(t, Settings{Keepalive: 10 * time.Millisecond, Patience: 3 * time.Second}) // the ping is written in this time, also on a busy machine
 	conn := b.raw(t, 0)
 	_, _ = conn.Write(masked(initMessage))
@@ -235,7 +235,7 @@ func TestUnreadResponsesStallTheConnection(t *testing.T) {
 	}
 }
 
-func TestPeersThatTakeNothingAreCutOff(t *testing.T) {
+func TestPeersThatReadNothingAreDisconnected(t *testing.T) {
 	b := newBed(t, Settings{SlowAfter: time.Hour, Patience: 100 * time.Millisecond, Keepalive: time.Hour})
 	t.Run("WebSocket", func(t *testing.T) {
 		conn := b.raw(t, 4<<10)
@@ -251,7 +251,7 @@ func TestPeersThatTakeNothingAreCutOff(t *testing.T) {
 	})
 }
 
-func TestOneLaneCannotHoldUpAnother(t *testing.T) {
+func TestOneLaneDoesNotDelayAnother(t *testing.T) {
 	box := newOutbox()
 	flood, quiet := box.lane("a", 10), box.lane("b", 10)
 	for range 100 {
@@ -270,7 +270,7 @@ func TestOneLaneCannotHoldUpAnother(t *testing.T) {
 	}
 }
 
-func TestRoom(t *testing.T) {
+func TestRoomWaitsForProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		box := newOutbox()
 		l := box.lane("1", 10)

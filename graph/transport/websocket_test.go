@@ -106,7 +106,7 @@ func TestOperationsOfAllKinds(t *testing.T) {
 	}
 }
 
-func TestOperationsAreCapped(t *testing.T) {
+func TestOperationsOfAWebSocketAreLimited(t *testing.T) {
 	b := newBed(t, Settings{MaxOperations: 2})
 	p := b.hello(t)
 	p.subscribe("1", "silent")
@@ -122,7 +122,7 @@ func TestOperationsAreCapped(t *testing.T) {
 	}
 }
 
-func TestStoppingSaysSo(t *testing.T) {
+func TestStoppingClosesWebSocketsWithGoingAway(t *testing.T) {
 	why := make(chan error, 1)
 	t.Run("served", func(t *testing.T) {
 		b := newBed(t, Settings{})
@@ -221,7 +221,7 @@ func TestOneCloseFrameIsSent(t *testing.T) {
 	}
 }
 
-func TestMessagesOneByteAtATime(t *testing.T) {
+func TestMessagesMayArriveByteByByte(t *testing.T) {
 	b := newBed(t, Settings{})
 	conn := b.raw(t, 0)
 	for _, one := range append(masked(initMessage), masked(`{"id":"1","type":"subscribe","payload":{"query":"query q { x }"}}`)...) {

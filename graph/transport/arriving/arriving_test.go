@@ -18,7 +18,7 @@ import (
 
 // If a handler doesn't read the body, its response comes within restTime, and the connection ends,
 // however the body was announced. If the body has arrived, the connection stays.
-func TestBodiesThatNobodyReadsAreGivenUp(t *testing.T) {
+func TestUnreadBodiesEndTheConnection(t *testing.T) {
 	const idle = 2 * restTime
 	for name, test := range map[string]struct {
 		head, body      string
@@ -113,7 +113,7 @@ func TestSlowBodiesAreRead(t *testing.T) {
 }
 
 // Rest reads for restTime: the test counts pieces that arrive every 100 ms.
-func TestTheRestIsReadForAWhile(t *testing.T) {
+func TestRestIsReadForALimitedTime(t *testing.T) {
 	for silence, pieces := range map[time.Duration]int{time.Second: 10, time.Minute: 50} {
 		synctest.Test(t, func(t *testing.T) {
 			e := &endless{ResponseWriter: httptest.NewRecorder()}
@@ -126,7 +126,7 @@ func TestTheRestIsReadForAWhile(t *testing.T) {
 }
 
 // A refused body doesn't close an HTTP/2 connection, since that carries other requests.
-func TestARefusedBodyClosesNoHTTP2Connection(t *testing.T) {
+func TestRefusedBodiesKeepHTTP2Connections(t *testing.T) {
 	for major, want := range map[int]string{1: "close", 2: ""} {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest("POST", "/", nil)

@@ -101,7 +101,7 @@ func TestOnlyTrustedProxiesNameClients(t *testing.T) {
 
 // A client of a proxy takes nothing from the limits of the others. The proxy's connections have no
 // limit.
-func TestClientsOfAProxyAreBoundedEach(t *testing.T) {
+func TestEachClientOfAProxyIsBounded(t *testing.T) {
 	p := New(Bounds{Connections: 1, Operations: 1, PeerBodies: 10}, netip.MustParsePrefix("10.0.0.1/32"))
 	one, other := accept(t, p, "10.0.0.1:1"), accept(t, p, "10.0.0.1:2")
 	defer one.Close()

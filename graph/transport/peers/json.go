@@ -12,7 +12,7 @@ const (
 	MaxValues = 100_000 // in all of them
 
 	// ValueBytes is the memory for each value in addition to its text. An object in an object
-	// takes most. It is measured: see TestDecodingTakesWhatIsCounted.
+	// takes most. It is measured: see TestDecodingTakesTheCountedMemory.
 	ValueBytes = 352
 )
 

@@ -11,7 +11,7 @@ import (
 )
 
 // Only Wait waits for a peer that doesn't read its refusal.
-func TestRefusingDoesNotHoldUpClosing(t *testing.T) {
+func TestRefusalsDoNotDelayClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from := make(pipes.Listener)
 		listener := New(Bounds{Connections: 1}).Listen(from)

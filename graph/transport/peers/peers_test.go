@@ -56,7 +56,7 @@ func TestBudgetsAreNeverExceeded(t *testing.T) {
 }
 
 // Waiting bodies don't wait for a peer, and stop waiting when they are cancelled.
-func TestLargeBodiesAreDecodedInTurn(t *testing.T) {
+func TestLargeBodiesAreDecodedInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New(Bounds{Bodies: 1 << 20}).Hold(t.Context(), Shown{})
 		var running sync.WaitGroup
@@ -89,7 +89,7 @@ func TestLargeBodiesAreDecodedInTurn(t *testing.T) {
 }
 
 // A grant has separate limits of operations and subscriptions. Its memory counts as the token's.
-func TestGrantsHaveSeparateBounds(t *testing.T) {
+func TestGrantsHaveSeparateLimits(t *testing.T) {
 	p := New(Bounds{TokenOperations: 1, TokenSubscriptions: 1, TokenBodies: 10})
 	t.Cleanup(func() { // after all have been released
 		if len(p.tokens) > 0 {
@@ -126,7 +126,7 @@ func TestGrantsHaveSeparateBounds(t *testing.T) {
 
 // All grants of one token together have 16 times the limits of one caller. The grants of other
 // tokens, and the token itself, keep theirs.
-func TestGrantsOfATokenHaveAJointBound(t *testing.T) {
+func TestGrantsOfATokenShareALimit(t *testing.T) {
 	p := New(Bounds{TokenOperations: 2, TokenSubscriptions: 1})
 	for _, count := range []struct {
 		most    int
@@ -164,7 +164,7 @@ func TestGrantsOfATokenHaveAJointBound(t *testing.T) {
 }
 
 // Room returns what Grow accepts for each limit, whatever others hold.
-func TestRoomIsWhatGrowTakes(t *testing.T) {
+func TestRoomIsWhatGrowAccepts(t *testing.T) {
 	for _, test := range []struct {
 		all, ofToken, ofPeer int64
 		token                string

@@ -9,7 +9,7 @@ import (
 )
 
 // Each byte is tested at each place among plain ones.
-func TestPlain(t *testing.T) {
+func TestPlainFindsEveryEscapedByte(t *testing.T) {
 	for place := range 8 {
 		for value := range 256 {
 			text := bytes.Repeat([]byte("~"), 8)
