@@ -114,7 +114,7 @@ func TestLongNamesAreFoundOutsideOfStrings(t *testing.T) {
 func TestResponsesHaveFewErrors(t *testing.T) {
 	url, _ := served(t, Options{})
 	got := ask(t, "POST", url, body("{ "+strings.Repeat("a b c d e f g h i j ", 90)+"}"), nil)
-	if len(got.Errors) != 21 || !strings.Contains(got.Errors[20].Message, "errors more") {
+	if len(got.Errors) != 21 || !strings.Contains(got.Errors[20].Message, "more errors") {
 		t.Errorf("%d errors", len(got.Errors))
 	}
 }

@@ -162,7 +162,7 @@ func (r execution) CommandLine(ctx context.Context, of *runtime.Execution) (stri
 }
 
 func (r execution) Labels(ctx context.Context, of *runtime.Execution) ([]runtime.Label, error) {
-	return seen(ctx, of.Labels), nil
+	return visibleLabels(ctx, of.Labels), nil
 }
 
 func (r execution) OutputURL(ctx context.Context, of *runtime.Execution) (string, error) {

@@ -11,9 +11,9 @@ import (
 	"github.com/rockpool/rockpool/runtime/language"
 )
 
-// complexity returns the cost of each field: 1 and the cost of its selection, times the length of a
-// list; 1 for each KiB of output; and the work of its resolver. Lines cost a fixed amount for
-// reading, and one for each line and field. maxComplexity thereby limits an answer to some
+// complexity returns the cost of each field. A field costs 1 and its selection, times the length of a
+// list. To this it adds 1 for each KiB of output, and the work of its resolver. Lines cost a fixed
+// amount for reading, and one for each line and field. So maxComplexity limits an answer to some
 // megabytes, and what aliases can multiply.
 func complexity(languages *language.Set) generated.ComplexityRoot {
 	c := fields(languages)

@@ -8,7 +8,7 @@ import (
 )
 
 func (r execution) Runner(ctx context.Context, of *runtime.Execution) (*runtime.Runner, error) {
-	return r.there(ctx, of.RunnerID)
+	return r.existingRunner(ctx, of.RunnerID)
 }
 
 func (r execution) BatchID(_ context.Context, of *runtime.Execution) (*string, error) {

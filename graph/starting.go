@@ -30,7 +30,7 @@ func (starting) Validate(graphql.ExecutableSchema) error { return nil }
 
 // MutateOperationContext implements graphql.OperationContextMutator.
 func (s starting) MutateOperationContext(ctx context.Context, op *graphql.OperationContext) *gqlerror.Error {
-	if s.over == nil || tellable(op.Operation) {
+	if s.over == nil || knownAtStart(op.Operation) {
 		return nil
 	}
 	if err := s.wait(ctx); err != nil {
@@ -39,8 +39,8 @@ func (s starting) MutateOperationContext(ctx context.Context, op *graphql.Operat
 	return nil
 }
 
-// tellable reports whether an operation needs only what is known from the start.
-func tellable(op *ast.OperationDefinition) bool {
+// knownAtStart reports whether an operation needs only what is known from the start.
+func knownAtStart(op *ast.OperationDefinition) bool {
 	for _, selection := range op.SelectionSet {
 		field, ok := selection.(*ast.Field)
 		if !ok {

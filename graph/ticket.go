@@ -72,7 +72,7 @@ func (r tickets) Runner(ctx context.Context, of *ticket.Ticket) (*runtime.Runner
 	if of.Runner == "" {
 		return nil, nil
 	}
-	return r.there(ctx, of.Runner)
+	return r.existingRunner(ctx, of.Runner)
 }
 
 func (r tickets) Code(_ context.Context, of *ticket.Ticket) (*runtime.Code, error) {

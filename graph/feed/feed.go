@@ -112,7 +112,7 @@ func newFeed(feeds *Feeds, source Source, cursor string, encode func(events.Even
 func (f *feed) run(ctx context.Context) {
 	defer close(f.done)
 	defer f.source.Close()
-	for f.wanted(ctx) {
+	for f.waitForMember(ctx) {
 		event, err := f.source.Next(ctx)
 		if ctx.Err() != nil {
 			return
@@ -132,9 +132,9 @@ func (f *feed) run(ctx context.Context) {
 	}
 }
 
-// wanted waits until a member is near the end. Until then all members are slow, and nobody needs
+// waitForMember waits until a member is near the end. Until then all members are slow, and nobody needs
 // the next event. It returns false when ctx has ended.
-func (f *feed) wanted(ctx context.Context) bool {
+func (f *feed) waitForMember(ctx context.Context) bool {
 	for {
 		f.mu.Lock()
 		near := f.tail.number-f.first < ahead

@@ -35,18 +35,18 @@ func (a *Admission) failed(ctx context.Context, err error) {
 // send a header: links, images and EventSource.
 const GrantParameter = "grant"
 
-// shown returns a request's credential: a token or a grant in the header Authorization, a grant in
+// credential returns a request's credential: a token or a grant in the header Authorization, a grant in
 // the address, or a session's cookie. "": it has none.
-func (a *Admission) shown(r *http.Request) (string, error) {
-	if text, err := stated(r); text != "" || err != nil {
+func (a *Admission) credential(r *http.Request) (string, error) {
+	if text, err := explicitCredential(r); text != "" || err != nil {
 		return text, err
 	}
 	return a.session(r), nil
 }
 
-// stated returns the credential that a client sent explicitly. A cookie isn't, because browsers
+// explicitCredential returns the credential that a client sent explicitly. A cookie isn't, because browsers
 // send it automatically.
-func stated(r *http.Request) (string, error) {
+func explicitCredential(r *http.Request) (string, error) {
 	if header := r.Header.Get("Authorization"); header != "" {
 		return bearer(header)
 	}
@@ -81,7 +81,7 @@ func bearer(header string) (string, error) {
 // Authenticate returns the caller of a request. It returns an error if its credential is missing or
 // unknown.
 func (a *Admission) Authenticate(r *http.Request) (identity.Caller, error) {
-	shown, err := a.shown(r)
+	shown, err := a.credential(r)
 	if err != nil && !a.Book.Open() {
 		return identity.Caller{}, err
 	}
@@ -99,7 +99,7 @@ func (a *Admission) Known(r *http.Request, shown string) (identity.Caller, error
 
 // Shown returns the caller of a request with a credential; shown is false if it has none.
 func (a *Admission) Shown(r *http.Request) (caller identity.Caller, shown bool, err error) {
-	text, err := a.shown(r)
+	text, err := a.credential(r)
 	if err != nil || text == "" {
 		return caller, false, err
 	}
@@ -192,7 +192,7 @@ func (a *Admission) GuardOperations(next http.Handler) http.Handler {
 			return
 		}
 		var shown upgrade
-		shown.text, shown.err = stated(r)
+		shown.text, shown.err = explicitCredential(r)
 		shown.session = a.session(r)
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), upgradeKey{}, shown)))
 	})

@@ -29,8 +29,8 @@ import (
 )
 
 // An answer that waits for a peer that doesn't read holds its memory until it is written, over each
-// transport. What doesn't fit is refused: a query before its answer, a mutation with a code that
-// says not to repeat it.
+// transport. If an answer doesn't fit, a query is refused before it, and a mutation's error has a code
+// that says not to repeat it.
 func TestUnreadAnswersHoldTheirMemory(t *testing.T) {
 	const budget = largeAnswer + largeAnswer/2
 	post := func(t *testing.T, b *bed, accept string) io.Closer {
@@ -117,7 +117,7 @@ func TestOperationsCountUntilTheirAnswerIsWritten(t *testing.T) {
 // charge it.
 func TestOperationsAreChargedForTheirFields(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
-	h := &hold{Hold: all.Hold(context.Background(), peers.Shown{})}
+	h := &hold{Hold: all.Hold(context.Background(), peers.Credential{})}
 	fields := 0
 	settings := Settings{Fields: func(*graphql.OperationContext) int { return fields }}
 	op := operation{context: &graphql.OperationContext{Stats: graphql.Stats{}}}
@@ -168,7 +168,7 @@ func TestOperationsAreChargedForTheirFields(t *testing.T) {
 // difference.
 func TestAnswersReuseTheMemoryOfTheirOperation(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
-	h := &hold{Hold: all.Hold(context.Background(), peers.Shown{})}
+	h := &hold{Hold: all.Hold(context.Background(), peers.Credential{})}
 	ctx := h.charging(t.Context())
 	if err := Charge(ctx, 1<<20+freeBody); err != nil {
 		t.Fatal(err)
@@ -196,7 +196,7 @@ func TestAnswersReuseTheMemoryOfTheirOperation(t *testing.T) {
 // A document takes the memory of its tokens on every transport, until the operation has ended.
 func TestDocumentsAreChargedForTheirTokens(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
-	h := &hold{Hold: all.Hold(context.Background(), peers.Shown{})}
+	h := &hold{Hold: all.Hold(context.Background(), peers.Credential{})}
 	document := "{ x(a: [" + strings.Repeat("1 ", 1000) + "]) }" // 1009 tokens
 	body, _ := json.Marshal(map[string]string{"query": document})
 	const want = (1009 - freeTokens) * tokenBytes
@@ -219,21 +219,21 @@ func TestDocumentsAreChargedForTheirTokens(t *testing.T) {
 // answer.
 func TestSubscriptionsAreChargedForTheirAnswers(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
-	h := &hold{Hold: all.Hold(context.Background(), peers.Shown{})}
+	h := &hold{Hold: all.Hold(context.Background(), peers.Credential{})}
 	ctx := graphql.WithOperationContext(h.charging(t.Context()), &graphql.OperationContext{Operation: &ast.OperationDefinition{Operation: ast.Subscription}})
-	if err := h.work(1 << 10); err != nil { // its fields
+	if err := h.growWork(1 << 10); err != nil { // its fields
 		t.Fatal(err)
 	}
 	for _, test := range []struct{ answer, buffer int64 }{{30 << 10, 0}, {132 << 10, 200 << 10}, {100, 200 << 10}, {232 << 10, 400 << 10}} {
 		answer := make([]byte, test.answer)
 		want := 1<<10 + test.buffer + max(test.answer-DefaultBudget, 0) + 20<<10
-		if err := errors.Join(Charge(ctx, 20<<10+freeBody), h.keep(answer), h.wait(answer)); err != nil || all.Usage().BodyBytes != want {
+		if err := errors.Join(Charge(ctx, 20<<10+freeBody), h.holdBuffer(answer), h.holdAnswer(answer)); err != nil || all.Usage().BodyBytes != want {
 			t.Errorf("with an answer of %d bytes %d are held, not %d: %v", test.answer, all.Usage().BodyBytes, want, err)
 		}
 		if err := Charge(ctx, 2<<20); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
 			t.Errorf("more than there is: %v", err)
 		}
-		if h.again(); all.Usage().BodyBytes != 1<<10+test.buffer {
+		if h.releaseAnswer(); all.Usage().BodyBytes != 1<<10+test.buffer {
 			t.Errorf("after an answer of %d bytes %d are held, not %d", test.answer, all.Usage().BodyBytes, 1<<10+test.buffer)
 		}
 	}
@@ -250,7 +250,7 @@ func TestSubscriptionsAreChargedForTheirAnswers(t *testing.T) {
 // answers would use up its memory.
 func TestSubscriptionsReleaseEachAnswer(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
-	h := &hold{Hold: all.Hold(context.Background(), peers.Shown{})}
+	h := &hold{Hold: all.Hold(context.Background(), peers.Credential{})}
 	settings := Settings{}.WithDefaults()
 	ctx := graphql.WithOperationContext(h.charging(t.Context()), &graphql.OperationContext{Operation: &ast.OperationDefinition{Operation: ast.Subscription}})
 	left := 10

@@ -43,15 +43,15 @@ type hold struct {
 
 // holdOf returns a hold for the peer of a request or WebSocket.
 func (s Settings) holdOf(ctx context.Context) *hold {
-	return &hold{Hold: s.Peers.Hold(ctx, shown(access.Of(ctx)))}
+	return &hold{Hold: s.Peers.Hold(ctx, credentialOf(access.Of(ctx)))}
 }
 
-// shown returns a caller's credential.
-func shown(p access.Principal) peers.Shown {
+// credentialOf returns a caller's credential.
+func credentialOf(p access.Principal) peers.Credential {
 	if p.Grant != nil {
-		return peers.Shown{Token: p.ID, Grant: p.Grant.ID}
+		return peers.Credential{Token: p.ID, Grant: p.Grant.ID}
 	}
-	return peers.Shown{Token: p.ID}
+	return peers.Credential{Token: p.ID}
 }
 
 // subscribe counts an operation as a subscription from now on. It returns QUOTA_EXCEEDED if there
@@ -72,11 +72,11 @@ func (s Settings) execute(h *hold, op operation) error {
 	if stats == nil || s.Fields == nil || stats.Complexity <= freeFields {
 		return nil
 	}
-	return h.work(int64(s.Fields(op.context)-freeFields) * fieldBytes)
+	return h.growWork(int64(s.Fields(op.context)-freeFields) * fieldBytes)
 }
 
-// work takes n bytes of memory until there is an answer.
-func (h *hold) work(n int64) error {
+// growWork takes n bytes of memory until there is an answer.
+func (h *hold) growWork(n int64) error {
 	err := h.Grow(n)
 	if err == nil {
 		h.working += max(n, 0)
@@ -98,8 +98,8 @@ func (h *hold) answered(kind ast.Operation, answer []byte) error {
 	return nil
 }
 
-// wait takes the memory of a subscription's answer above DefaultBudget, until again releases it.
-func (h *hold) wait(answer []byte) error {
+// holdAnswer takes the memory of a subscription's answer above DefaultBudget, until releaseAnswer releases it.
+func (h *hold) holdAnswer(answer []byte) error {
 	more := int64(len(answer) - DefaultBudget)
 	err := h.Grow(more)
 	if err == nil {
@@ -108,9 +108,9 @@ func (h *hold) wait(answer []byte) error {
 	return err
 }
 
-// keep takes the memory of the buffer in which gqlgen writes each answer, until the subscription
+// holdBuffer takes the memory of the buffer in which gqlgen writes each answer, until the subscription
 // ends: twice the largest answer, above DefaultBudget.
-func (h *hold) keep(answer []byte) error {
+func (h *hold) holdBuffer(answer []byte) error {
 	more := int64(2*len(answer)-DefaultBudget) - h.largest
 	err := h.Grow(more)
 	if err == nil {
@@ -119,9 +119,9 @@ func (h *hold) keep(answer []byte) error {
 	return err
 }
 
-// again gives back what a subscription's last answer took: the charges of its resolvers, and the
+// releaseAnswer gives back what a subscription's last answer took: the charges of its resolvers, and the
 // written answer.
-func (h *hold) again() {
+func (h *hold) releaseAnswer() {
 	h.charges.mu.Lock()
 	defer h.charges.mu.Unlock()
 	charged := max(h.charges.bytes-freeBody, 0)
@@ -167,7 +167,7 @@ func Charge(ctx context.Context, bytes int64) error {
 	if c.h == nil {
 		return context.Canceled // the answer is no longer needed
 	}
-	if err := c.h.work(max(c.bytes+bytes-freeBody, 0) - max(c.bytes-freeBody, 0)); err != nil {
+	if err := c.h.growWork(max(c.bytes+bytes-freeBody, 0) - max(c.bytes-freeBody, 0)); err != nil {
 		return withoutAnswer(graphql.GetOperationContext(ctx).Operation.Operation, err)
 	}
 	c.bytes += bytes

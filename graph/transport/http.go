@@ -62,7 +62,7 @@ func isUpgrade(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
 
 // readBody reads a body of at most MaxBody bytes. With an error it returns the status.
 func (s Settings) readBody(w http.ResponseWriter, body *arriving.Body, h *hold) ([]byte, int, error) {
-	text, err := body.Whole(&h.Hold, s.MaxBody)
+	text, err := body.ReadAll(&h.Hold, s.MaxBody)
 	switch {
 	case err == nil:
 		return text, 0, nil
@@ -193,7 +193,7 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 	}
 	next, ctx := exec.DispatchOperation(h.charging(ctx), op.context)
 	answered := s.orFailure(ctx, next(ctx))
-	sayRetry(w.Header(), answered.Errors)
+	setRetryAfter(w.Header(), answered.Errors)
 	body := response.Append(nil, answered)
 	if err := h.answered(op.kind(), body); err != nil {
 		h.release()
@@ -208,8 +208,8 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 // header Retry-After.
 const RetryAfter = "retryAfter"
 
-// sayRetry sets the header Retry-After to the longest time of the errors.
-func sayRetry(header http.Header, errs gqlerror.List) {
+// setRetryAfter sets the header Retry-After to the longest time of the errors.
+func setRetryAfter(header http.Header, errs gqlerror.List) {
 	longest := int64(0)
 	for _, err := range errs {
 		seconds, _ := err.Extensions[RetryAfter].(int64)
@@ -225,7 +225,7 @@ func (s Settings) orFailure(ctx context.Context, r *graphql.Response) *graphql.R
 	if r != nil {
 		return r
 	}
-	if why := signedOut(ctx); why != nil {
+	if why := callerEnded(ctx); why != nil {
 		return &graphql.Response{Errors: gqlerror.List{s.Present(ctx, why)}}
 	}
 	return &graphql.Response{Errors: gqlerror.List{{

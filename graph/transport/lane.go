@@ -71,9 +71,9 @@ func (b *outbox) urgent(message []byte) bool {
 	return true
 }
 
-// room waits until the lane has less than its budget. It returns errSlow if nothing of the lane was
+// waitForRoom waits until the lane has less than its budget. It returns errSlow if nothing of the lane was
 // written for patience.
-func (l *lane) room(ctx context.Context, patience time.Duration) error {
+func (l *lane) waitForRoom(ctx context.Context, patience time.Duration) error {
 	if l.free() {
 		return ctx.Err()
 	}
@@ -100,9 +100,9 @@ func (l *lane) free() bool {
 	return l.bytes < l.budget
 }
 
-// below waits until the lane has fewer than bytes, or until ctx ends. The writer ends the
+// waitBelow waits until the lane has fewer than bytes, or until ctx ends. The writer ends the
 // connection of a peer that reads nothing, so the wait has an end.
-func (l *lane) below(ctx context.Context, bytes int) {
+func (l *lane) waitBelow(ctx context.Context, bytes int) {
 	for {
 		l.box.mu.Lock()
 		waiting := l.bytes

@@ -50,7 +50,7 @@ type afterwards struct {
 
 // WriteHeader implements http.ResponseWriter.
 func (w afterwards) WriteHeader(status int) {
-	w.body.Rest()
+	w.body.Drain()
 	w.ResponseWriter.WriteHeader(status)
 }
 
@@ -64,8 +64,8 @@ func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *arriving.B
 	if args["boundary"] == "" {
 		return nil, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput, "the Content-Type has no boundary")
 	}
-	body.Until(time.Now().Add(arriving.MaxTime))
-	defer body.Until(time.Time{})
+	body.SetEnd(time.Now().Add(arriving.MaxTime))
+	defer body.SetEnd(time.Time{})
 	parts := multipart.NewReader(body.Buffered(), args["boundary"])
 	operations, status, err := t.field(w, body, parts, h, "operations", t.MaxBody)
 	if err != nil {

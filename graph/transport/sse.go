@@ -32,7 +32,7 @@ func (SSE) Supports(r *http.Request) bool {
 func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
 	body := arriving.New(w, r, t.Silence)
 	if r.Method == http.MethodGet && r.ContentLength != 0 {
-		body.Rest() // otherwise its deadline would end the events
+		body.Drain() // otherwise its deadline would end the events
 	}
 	refusing := afterwards{w, body}
 	h := t.holdOf(r.Context())
@@ -99,7 +99,7 @@ func (t SSE) serve(r *http.Request, op operation, h *hold, refused *graphql.Resp
 		}
 		ctx, stream := t.open(ctx, op, h, r.Header.Get("Last-Event-ID"))
 		defer stream.Close()
-		if err := t.pump(ctx, stream, l, h, op.kind() != ast.Subscription); err != nil && (ctx.Err() == nil || signedOut(ctx) != nil) {
+		if err := t.pump(ctx, stream, l, h, op.kind() != ast.Subscription); err != nil && (ctx.Err() == nil || callerEnded(ctx) != nil) {
 			l.push(Message{Payload: response.Append(nil, &graphql.Response{Errors: gqlerror.List{t.Present(ctx, err)}})})
 		}
 	})
@@ -130,7 +130,7 @@ func (t SSE) serve(r *http.Request, op operation, h *hold, refused *graphql.Resp
 		case <-ctx.Done():
 			// The caller's token ended. The operation ends with that error, while the peer may
 			// still get it.
-			if cause := signedOut(ctx); cause != nil {
+			if cause := callerEnded(ctx); cause != nil {
 				last := response.Append(nil, &graphql.Response{Errors: gqlerror.List{t.Present(context.WithoutCancel(ctx), cause)}})
 				if out.parcel(parcel{kind: parcelNext, payload: last}) == nil {
 					_ = out.parcel(parcel{kind: parcelComplete}) // a peer that left needs no answer

@@ -283,18 +283,18 @@ func TestRoomWaitsForProgress(t *testing.T) {
 				box.wrote(box.take(nil)[:1])
 			}
 		}()
-		if err := l.room(t.Context(), time.Minute); err != errSlow || time.Since(began) != 210*time.Second {
+		if err := l.waitForRoom(t.Context(), time.Minute); err != errSlow || time.Since(began) != 210*time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := l.room(ctx, time.Minute); err != context.Canceled {
+		if err := l.waitForRoom(ctx, time.Minute); err != context.Canceled {
 			t.Errorf("%v", err)
 		}
 		other := box.lane("2", 10)
 		other.push(Message{Payload: []byte("0123456789")})
 		other.drop()
-		if err := other.room(t.Context(), time.Minute); err != nil {
+		if err := other.waitForRoom(t.Context(), time.Minute); err != nil {
 			t.Errorf("%v", err)
 		}
 		synctest.Wait()

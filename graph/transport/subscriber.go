@@ -18,9 +18,9 @@ type subscriber struct {
 	cancel context.CancelFunc
 }
 
-// refused responds to a message that doesn't fit in memory. If the message's id came first, the
+// refuseMessage responds to a message that doesn't fit in memory. If the message's id came first, the
 // operation fails. Otherwise the WebSocket ends.
-func (c *connection) refused(id string, why error) error {
+func (c *connection) refuseMessage(id string, why error) error {
 	if c.acting == nil || id == "" {
 		return closing{closeTryLater, why.Error()}
 	}
@@ -59,7 +59,7 @@ func (c *connection) subscribe(ctx context.Context, m message, h *hold, failed e
 	if err != nil {
 		cancel()
 		c.forget(id, s)
-		return c.sayRefused(ctx, s.lane.envelope, err)
+		return c.refuseOperation(ctx, s.lane.envelope, err)
 	}
 	// If a peer starts many operations and reads nothing, nothing more is read from it.
 	select {
@@ -77,19 +77,19 @@ func (c *connection) subscribe(ctx context.Context, m message, h *hold, failed e
 		if c.forget(id, s) { // otherwise the client has completed it
 			s.lane.put(last)
 		}
-		s.lane.below(ctx, 1) // also after a complete: the writer may still have what was dropped
+		s.lane.waitBelow(ctx, 1) // also after a complete: the writer may still have what was dropped
 	})
 	return nil
 }
 
-// sayRefused responds to an operation that doesn't begin. A refusal needs no goroutine. The next
+// refuseOperation responds to an operation that doesn't begin. A refusal needs no goroutine. The next
 // message is read only while few of these responses wait for the peer.
-func (c *connection) sayRefused(ctx context.Context, of envelope, err error) error {
+func (c *connection) refuseOperation(ctx context.Context, of envelope, err error) error {
 	payload := c.failed(ctx, err).payload
 	text := make([]byte, 0, len(of.err)+len(payload)+1)
 	text = append(append(append(text, of.err...), payload...), '}')
 	c.refusals.put(parcel{kind: parcelRaw, payload: socket.Frame(socket.OpText, text)})
-	c.refusals.below(ctx, c.Budget)
+	c.refusals.waitBelow(ctx, c.Budget)
 	return nil
 }
 

@@ -41,9 +41,9 @@ type Stream interface {
 	Close()
 }
 
-// A Source opens subscriptions faster than the executor. It returns nil without an error for those
-// that it doesn't know. after is the cursor from a header with which a client resumes; it has
-// precedence over the operation's own. ctx is as for Stream.Next.
+// A Source opens subscriptions faster than the executor. It returns nil without an error for a
+// subscription that it doesn't know. The cursor after is from a header with which a client resumes. It
+// has precedence over the operation's own. ctx is as for Stream.Next.
 type Source func(ctx context.Context, op *graphql.OperationContext, after string) (Stream, error)
 
 // Settings are shared by all transports. Zero is replaced by the default; see the constants.
@@ -158,7 +158,7 @@ func (r responses) Next(ctx context.Context) (Message, error) {
 	}
 	answer := response.Append(nil, answered)
 	if r.kind == ast.Subscription {
-		return Message{Payload: answer}, r.h.keep(answer)
+		return Message{Payload: answer}, r.h.holdBuffer(answer)
 	}
 	return Message{Payload: answer}, r.h.answered(r.kind, answer)
 }
@@ -197,24 +197,24 @@ func (s Settings) pump(ctx context.Context, stream Stream, lane *lane, h *hold, 
 		if cursor == "" {
 			patience = s.Patience // it couldn't resume
 		}
-		if err := lane.room(ctx, patience); err != nil {
+		if err := lane.waitForRoom(ctx, patience); err != nil {
 			if errors.Is(err, errSlow) {
 				return slowConsumer(cursor)
 			}
-			return cmp.Or(signedOut(ctx), err)
+			return cmp.Or(callerEnded(ctx), err)
 		}
 		if !once {
-			h.again()
+			h.releaseAnswer()
 		}
 		message, err := stream.Next(ctx)
 		if errors.Is(err, io.EOF) {
-			return signedOut(ctx)
+			return callerEnded(ctx)
 		}
 		if err != nil {
-			return cmp.Or(signedOut(ctx), err)
+			return cmp.Or(callerEnded(ctx), err)
 		}
 		if !once {
-			if err := h.wait(message.Payload); err != nil {
+			if err := h.holdAnswer(message.Payload); err != nil {
 				return err
 			}
 		}
@@ -226,9 +226,9 @@ func (s Settings) pump(ctx context.Context, stream Stream, lane *lane, h *hold, 
 	}
 }
 
-// signedOut returns why an operation ended, if it ended because its caller's token or grant did.
+// callerEnded returns why an operation ended, if it ended because its caller's token or grant did.
 // The operation's own error would be less clear. Nil: the caller's token or grant is valid.
-func signedOut(ctx context.Context) error {
+func callerEnded(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
 	}

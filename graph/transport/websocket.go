@@ -132,16 +132,16 @@ func (c *connection) serve(parent context.Context) {
 		end(c.read(ctx, end))
 	}()
 	<-ctx.Done()
-	c.conn.Hurry(closeTime)
+	c.conn.LimitWrites(closeTime)
 	others.Wait()
-	c.sayWhy(context.Cause(ctx), read)
+	c.sendClose(context.Cause(ctx), read)
 	_ = c.ws.CloseNow()
 	<-read
 	c.running.Wait()
 }
 
-// sayWhy sends the close frame, and waits closeTime for the peer's response.
-func (c *connection) sayWhy(cause error, read <-chan struct{}) {
+// sendClose sends the close frame, and waits closeTime for the peer's response.
+func (c *connection) sendClose(cause error, read <-chan struct{}) {
 	why := closing{closeGoingAway, "the server is stopping"}
 	errors.As(cause, &why)
 	if why.code == closeAbnormally {
@@ -187,7 +187,7 @@ func (c *connection) read(ctx context.Context, end context.CancelCauseFunc) erro
 			err = c.handle(ctx, text, h)
 		case refused:
 			h.release()
-			err = c.refused(idOf(text), err)
+			err = c.refuseMessage(idOf(text), err)
 		default:
 			h.release()
 			return left // the library reported it if the message was too long
@@ -210,7 +210,7 @@ type message struct {
 	Payload json.RawMessage `json:"payload"`
 }
 
-// idOf returns the id in the beginning of a message; "": it isn't there.
+// idOf returns the id in the beginning of a message; "": the beginning has none.
 func idOf(begun []byte) string {
 	tokens := json.NewDecoder(bytes.NewReader(begun[:min(len(begun), freeBody)]))
 	if start, err := tokens.Token(); err != nil || start != json.Delim('{') {
@@ -287,7 +287,7 @@ func (c *connection) init(ctx context.Context, m message, h *hold) error {
 		}
 		c.acting = acting
 		context.AfterFunc(acting, func() {
-			if cause := signedOut(acting); cause != nil {
+			if cause := callerEnded(acting); cause != nil {
 				c.end(closing{closeForbidden, cause.Error()})
 			}
 		})

@@ -27,7 +27,7 @@ const (
 )
 
 // A Body is a request's body, read while it arrives. A peer that sends nothing for silence loses
-// its connection; otherwise there is no limit unless Until sets one. Use it in one goroutine at a
+// its connection; otherwise there is no limit unless SetEnd sets one. Use it in one goroutine at a
 // time.
 type Body struct {
 	body    io.Reader
@@ -59,20 +59,20 @@ func (b *Body) Buffered() *bufio.Reader {
 	}), 64<<10)
 }
 
-// Until sets a limit for all later reads. Zero: no limit.
-func (b *Body) Until(end time.Time) { b.end = end }
+// SetEnd sets a limit for all later reads. Zero: no limit.
+func (b *Body) SetEnd(end time.Time) { b.end = end }
 
-// Whole reads the whole body, at most limit bytes, within MaxTime. It takes memory from h as bytes
+// ReadAll reads the whole body, at most limit bytes, within MaxTime. It takes memory from h as bytes
 // arrive; see [peers.Hold.Read].
 //
 // Errors: peers.ErrTooLong, without reading if the announced length is over limit; QUOTA_EXCEEDED;
 // LIMIT_EXCEEDED for a late body; INVALID_INPUT for an incomplete one.
-func (b *Body) Whole(h *peers.Hold, limit int64) ([]byte, error) {
+func (b *Body) ReadAll(h *peers.Hold, limit int64) ([]byte, error) {
 	if b.size > limit {
 		b.err = peers.ErrTooLong // the rest would have to be read
 		return nil, b.err
 	}
-	b.Until(time.Now().Add(MaxTime))
+	b.SetEnd(time.Now().Add(MaxTime))
 	text, err := h.Read(b, b.size, limit)
 	switch {
 	case err == nil:
@@ -136,9 +136,9 @@ func BoundUnread(next http.Handler) http.Handler {
 	})
 }
 
-// Rest reads the rest of the body for at most restTime, so that the client gets the response that
+// Drain reads the rest of the body for at most restTime, so that the client gets the response that
 // is written next. If the rest takes longer, the connection ends.
-func (b *Body) Rest() {
+func (b *Body) Drain() {
 	if b.err == nil && !b.asks {
 		b.end = time.Now().Add(min(restTime, b.silence))
 		b.set = time.Time{}

@@ -102,7 +102,7 @@ func TestSlowBodiesAreRead(t *testing.T) {
 				t.Fatalf("after %d pieces: %v", e.reads, err)
 			}
 		}
-		a.Until(time.Now().Add(time.Second))
+		a.SetEnd(time.Now().Add(time.Second))
 		for e.reads = 0; a.err == nil; {
 			_, _ = a.Read(make([]byte, 1))
 		}
@@ -117,7 +117,7 @@ func TestRestIsReadForALimitedTime(t *testing.T) {
 	for silence, pieces := range map[time.Duration]int{time.Second: 10, time.Minute: 50} {
 		synctest.Test(t, func(t *testing.T) {
 			e := &endless{ResponseWriter: httptest.NewRecorder()}
-			New(e, httptest.NewRequest("POST", "/", e), silence).Rest()
+			New(e, httptest.NewRequest("POST", "/", e), silence).Drain()
 			if e.reads != pieces || e.Header().Get("Connection") != "close" {
 				t.Errorf("%d pieces were read, %v", e.reads, e.Header())
 			}
@@ -132,10 +132,10 @@ func TestRefusedBodiesKeepHTTP2Connections(t *testing.T) {
 		r := httptest.NewRequest("POST", "/", nil)
 		r.ProtoMajor, r.ContentLength = major, 10
 		b := New(w, r, time.Minute)
-		if _, err := b.Whole(new(peers.Hold), 1); err == nil {
+		if _, err := b.ReadAll(new(peers.Hold), 1); err == nil {
 			t.Error("it is read")
 		}
-		b.Rest()
+		b.Drain()
 		if got := w.Header().Get("Connection"); got != want {
 			t.Errorf("HTTP/%d: %q", major, got)
 		}

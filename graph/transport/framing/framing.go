@@ -103,7 +103,7 @@ func count(header http.Header) (fields int) {
 	return fields
 }
 
-// Off tells the Reader that the connection no longer speaks HTTP.
+// Off ends the checks, because the connection no longer speaks HTTP.
 func (f *Reader) Off() { f.state = off }
 
 // Read reads from conn.

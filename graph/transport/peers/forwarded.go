@@ -44,18 +44,18 @@ func (p *Peers) Handler(next http.Handler) http.Handler {
 		if of.peer.trusted {
 			from.encrypted = forwardedByTLS(r.Header)
 			from.address = p.forwarded(from.address, r.Header.Values("X-Forwarded-For"))
-			from.peer = p.known(from.address)
-			defer p.forget(from.peer)
+			from.peer = p.holdPeer(from.address)
+			defer p.releasePeer(from.peer)
 		}
 		if of.streams.Add(1) > 1 {
-			if err := p.take(from.peer); err != nil {
+			if err := p.acquireConnection(from.peer); err != nil {
 				of.streams.Add(-1)
 				w.Header().Set("Retry-After", RetryAfter)
 				w.Header().Set("Content-Length", "0") // the response to a body could wait for the client
 				w.WriteHeader(http.StatusTooManyRequests)
 				return
 			}
-			defer p.give(from.peer)
+			defer p.releaseConnection(from.peer)
 		}
 		defer of.streams.Add(-1)
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), clientKey{}, from)))

@@ -31,34 +31,34 @@ var ErrTooLong = errors.New("too long")
 // A Hold is what one request or message has taken from the bounds. Use it in one goroutine at a
 // time. The zero value holds nothing, and has no bounds.
 type Hold struct {
-	peers *Peers
-	peer  *caller
-	shown Shown
-	token *token // for its operation; nil: not taken yet
-	owner *token // for its memory, and for all grants of the token; nil: not taken yet
-	bytes int64
-	one   func(t *takings) *budget // operation or subscription; nil: neither yet
+	peers      *Peers
+	peer       *caller
+	credential Credential
+	token      *token // for its operation; nil: not taken yet
+	owner      *token // for its memory, and for all grants of the token; nil: not taken yet
+	bytes      int64
+	one        func(t *counters) *budget // operation or subscription; nil: neither yet
 }
 
-func operations(t *takings) *budget    { return &t.operations }
-func subscriptions(t *takings) *budget { return &t.subscriptions }
+func operations(t *counters) *budget    { return &t.operations }
+func subscriptions(t *counters) *budget { return &t.subscriptions }
 
-// Shown is the credential of a request: a token or a grant. All holders of a grant share the
+// A Credential is the token or the grant of a request. All holders of a grant share the
 // grant's bounds of operations and subscriptions. These are separate from the bounds of the token
 // that made it, since a platform gives a grant to each of its users. All grants of one token
 // together have 16 times as much. Their memory counts as the token's.
-type Shown struct {
-	Token string // the id of the token, or of the token that made the grant; "": the caller shows none
-	Grant string // the grant's id; "": the caller shows no grant
+type Credential struct {
+	Token string // the id of the token, or of the token that made the grant; "": none
+	Grant string // the grant's id; "": none
 }
 
 // Hold returns a Hold for the peer of a request or WebSocket, whose context is ctx, and for its
 // credential.
-func (p *Peers) Hold(ctx context.Context, shown Shown) Hold {
+func (p *Peers) Hold(ctx context.Context, credential Credential) Hold {
 	if p == nil {
 		return Hold{}
 	}
-	h := Hold{peers: p, shown: shown}
+	h := Hold{peers: p, credential: credential}
 	if from, ok := clientOf(ctx); ok {
 		h.peer = from.peer
 	} else if of, ok := socket.Of(ctx).(*conn); ok {
@@ -70,14 +70,14 @@ func (p *Peers) Hold(ctx context.Context, shown Shown) Hold {
 // Keep keeps the peer of a WebSocket, whose context is ctx, known until forget is called.
 // Operations may end later than their connection.
 func (p *Peers) Keep(ctx context.Context) (forget func()) {
-	of := p.Hold(ctx, Shown{}).peer
+	of := p.Hold(ctx, Credential{}).peer
 	if of == nil {
 		return func() {}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	of.holders++
-	return func() { p.forget(of) }
+	return func() { p.releasePeer(of) }
 }
 
 // Operate counts an operation. It returns QUOTA_EXCEEDED if a bound is reached.
@@ -91,43 +91,43 @@ func (h *Hold) Subscribe() error {
 	return h.count(subscriptions, PeerSubscriptions, TokenSubscriptions, GrantSubscriptions)
 }
 
-func (h *Hold) count(what func(t *takings) *budget, ofPeer, ofToken, ofGrants Bound) error {
+func (h *Hold) count(kind func(t *counters) *budget, ofPeer, ofToken, ofGrants Bound) error {
 	if h.peers == nil {
 		return nil
 	}
 	if h.token == nil {
-		h.token = h.peers.held(h.shown)
+		h.token = h.peers.holdToken(h.credential)
 	}
 	if h.owner == nil {
-		h.owner = h.peers.held(Shown{Token: h.shown.Token})
+		h.owner = h.peers.holdToken(Credential{Token: h.credential.Token})
 	}
 	refusals := [...]Bound{ofPeer, ofToken, ofGrants}
 	counted := h.counted()
 	for i, of := range counted {
-		if of == nil || what(of).take(1) {
+		if of == nil || kind(of).acquire(1) {
 			continue
 		}
 		for _, taken := range counted[:i] {
 			if taken != nil {
-				what(taken).give(1)
+				kind(taken).release(1)
 			}
 		}
 		return h.peers.refuse(refusals[i])
 	}
-	what(&h.peers.all).take(1) // this one has no bound
+	kind(&h.peers.all).acquire(1) // this one has no bound
 	h.uncount()
-	h.one = what
+	h.one = kind
 	return nil
 }
 
-// counted returns the takings in which it counts: of the peer, of the credential, and of all grants
+// counted returns the counters in which it counts: of the peer, of the credential, and of all grants
 // of its token; nil: none.
-func (h *Hold) counted() (of [3]*takings) {
+func (h *Hold) counted() (of [3]*counters) {
 	if h.peer != nil {
-		of[0] = &h.peer.takings
+		of[0] = &h.peer.counters
 	}
-	of[1] = &h.token.takings
-	if h.shown.Grant != "" {
+	of[1] = &h.token.counters
+	if h.credential.Grant != "" {
 		of[2] = &h.owner.grants
 	}
 	return of
@@ -137,10 +137,10 @@ func (h *Hold) uncount() {
 	if h.one == nil {
 		return
 	}
-	h.one(&h.peers.all).give(1)
+	h.one(&h.peers.all).release(1)
 	for _, of := range h.counted() {
 		if of != nil {
-			h.one(of).give(1)
+			h.one(of).release(1)
 		}
 	}
 	h.one = nil
@@ -151,22 +151,22 @@ func (h *Hold) Grow(n int64) error {
 	if h.peers == nil || n <= 0 {
 		return nil
 	}
-	if h.peer != nil && !h.peer.bodies.take(n) {
+	if h.peer != nil && !h.peer.bodies.acquire(n) {
 		return h.peers.refuse(PeerBodies)
 	}
 	if h.owner == nil {
-		h.owner = h.peers.held(Shown{Token: h.shown.Token})
+		h.owner = h.peers.holdToken(Credential{Token: h.credential.Token})
 	}
-	if !h.owner.bodies.take(n) {
+	if !h.owner.bodies.acquire(n) {
 		if h.peer != nil {
-			h.peer.bodies.give(n)
+			h.peer.bodies.release(n)
 		}
 		return h.peers.refuse(TokenBodies)
 	}
-	if !h.peers.bodies.take(n) {
-		h.owner.bodies.give(n)
+	if !h.peers.bodies.acquire(n) {
+		h.owner.bodies.release(n)
 		if h.peer != nil {
-			h.peer.bodies.give(n)
+			h.peer.bodies.release(n)
 		}
 		return h.peers.refuse(Bodies)
 	}
@@ -180,11 +180,11 @@ func (h *Hold) Room() int64 {
 	if h.peers == nil {
 		return math.MaxInt64
 	}
-	bounds := []int64{h.peers.bodies.most}
+	bounds := []int64{h.peers.bodies.limit}
 	if h.peer != nil {
-		bounds = append(bounds, h.peer.bodies.most)
+		bounds = append(bounds, h.peer.bodies.limit)
 	}
-	if h.shown.Token != "" {
+	if h.credential.Token != "" {
 		bounds = append(bounds, h.peers.bounds.TokenBodies)
 	}
 	room := int64(math.MaxInt64)
@@ -201,10 +201,10 @@ func (h *Hold) Shrink(n int64) {
 	if h.peers == nil || n <= 0 {
 		return
 	}
-	h.peers.bodies.give(n)
-	h.owner.bodies.give(n)
+	h.peers.bodies.release(n)
+	h.owner.bodies.release(n)
 	if h.peer != nil {
-		h.peer.bodies.give(n)
+		h.peer.bodies.release(n)
 	}
 	h.bytes -= n
 }
@@ -256,7 +256,7 @@ func (h *Hold) Release() {
 	h.ReleaseMemory()
 	for _, of := range []**token{&h.token, &h.owner} {
 		if *of != nil {
-			h.peers.leave(*of)
+			h.peers.releaseToken(*of)
 			*of = nil
 		}
 	}

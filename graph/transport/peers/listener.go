@@ -46,8 +46,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		of := l.peers.known(addressOf(accepted.RemoteAddr()))
-		refused := l.peers.take(of)
+		of := l.peers.holdPeer(addressOf(accepted.RemoteAddr()))
+		refused := l.peers.acquireConnection(of)
 		if refused == nil {
 			c := &conn{Conn: accepted, peers: l.peers, peer: of}
 			c.framing.Refused = func(why framing.Reason) {
@@ -59,7 +59,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 			}
 			return c, nil
 		}
-		l.peers.forget(of) // before the peer gets the response
+		l.peers.releasePeer(of) // before the peer gets the response
 		l.refuse(accepted, refused)
 	}
 }
@@ -122,7 +122,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	return c.framing.Read(c.Conn, p)
 }
 
-// Hijacked tells the framing.Reader that the connection no longer speaks HTTP.
+// Hijacked ends the checks of framing, because the connection no longer speaks HTTP.
 func (c *conn) Hijacked() { c.framing.Off() }
 
 // CloseWrite lets net/http send its last response to a peer that is still sending.
@@ -139,8 +139,8 @@ func closeWrite(conn net.Conn) error {
 func (c *conn) Close() error {
 	err := c.Conn.Close()
 	if !c.closed.Swap(true) {
-		c.peers.give(c.peer)
-		c.peers.forget(c.peer)
+		c.peers.releaseConnection(c.peer)
+		c.peers.releasePeer(c.peer)
 	}
 	return err
 }

@@ -74,14 +74,14 @@ func (b Bound) refusal() error { return runtime.Errorf(runtime.CodeQuotaExceeded
 // A budget limits an amount that is held concurrently. It has no queue: what doesn't fit is
 // refused. It is safe for concurrent use, and never blocks.
 type budget struct {
-	most int64 // 0: no limit
-	used atomic.Int64
+	limit int64 // 0: no limit
+	used  atomic.Int64
 }
 
-func (b *budget) take(n int64) bool {
+func (b *budget) acquire(n int64) bool {
 	for {
 		used := b.used.Load()
-		if b.most > 0 && used+n > b.most {
+		if b.limit > 0 && used+n > b.limit {
 			return false
 		}
 		if b.used.CompareAndSwap(used, used+n) {
@@ -90,7 +90,7 @@ func (b *budget) take(n int64) bool {
 	}
 }
 
-func (b *budget) give(n int64) { b.used.Add(-n) }
+func (b *budget) release(n int64) { b.used.Add(-n) }
 
 // Peers counts what each peer has, and limits it. A peer is an IPv4 address, or an IPv6 network of
 // 64 bits, which one machine can have entirely. All callers of a Unix socket are one peer. So are
@@ -99,7 +99,7 @@ func (b *budget) give(n int64) { b.used.Add(-n) }
 type Peers struct {
 	bounds  Bounds
 	proxies []netip.Prefix
-	all     takings // of all, which have no common limit
+	all     counters // of all, which have no common limit
 	bodies  budget
 	turns   *semaphore.Weighted // of those who decode large bodies
 	most    int64               // of turns
@@ -109,7 +109,7 @@ type Peers struct {
 
 	mu     sync.Mutex // guards the fields below, and the holders of each
 	peers  map[netip.Addr]*caller
-	tokens map[Shown]*token
+	tokens map[Credential]*token
 }
 
 // grantShare is how many times the limits of one grant all grants of a token have together. A token
@@ -119,24 +119,24 @@ const grantShare = 16
 // A token counts what all callers with the same token or grant use. It exists as long as they use
 // something.
 type token struct {
-	takings
-	grants  takings // of all grants that the token made
-	name    Shown
+	counters
+	grants  counters // of all grants that the token made
+	name    Credential
 	bodies  budget
 	holders int
 }
 
-// held returns the token with a credential, and holds it until leave is called.
-func (p *Peers) held(name Shown) *token {
+// holdToken returns the token with a credential, and holds it until releaseToken is called.
+func (p *Peers) holdToken(name Credential) *token {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	of := p.tokens[name]
 	if of == nil {
 		of = &token{name: name}
-		of.operations.most, of.subscriptions.most = int64(p.bounds.TokenOperations), int64(p.bounds.TokenSubscriptions)
-		of.grants.operations.most, of.grants.subscriptions.most = grantShare*of.operations.most, grantShare*of.subscriptions.most
+		of.operations.limit, of.subscriptions.limit = int64(p.bounds.TokenOperations), int64(p.bounds.TokenSubscriptions)
+		of.grants.operations.limit, of.grants.subscriptions.limit = grantShare*of.operations.limit, grantShare*of.subscriptions.limit
 		if name.Token != "" {
-			of.bodies.most = p.bounds.TokenBodies
+			of.bodies.limit = p.bounds.TokenBodies
 		}
 		p.tokens[name] = of
 	}
@@ -144,7 +144,7 @@ func (p *Peers) held(name Shown) *token {
 	return of
 }
 
-func (p *Peers) leave(of *token) {
+func (p *Peers) releaseToken(of *token) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if of.holders--; of.holders == 0 {
@@ -152,12 +152,12 @@ func (p *Peers) leave(of *token) {
 	}
 }
 
-// takings are what a peer has, or all callers with the same token or grant.
-type takings struct{ operations, subscriptions budget }
+// counters are what a peer has, or all callers with the same token or grant.
+type counters struct{ operations, subscriptions budget }
 
 // A caller is one peer. It exists as long as it holds something.
 type caller struct {
-	takings
+	counters
 	address     netip.Addr
 	name        string // see Name
 	trusted     bool   // it is a proxy, whose connections aren't limited
@@ -168,15 +168,15 @@ type caller struct {
 
 // New returns Peers that trust proxies at these addresses.
 func New(b Bounds, proxies ...netip.Prefix) *Peers {
-	p := &Peers{bounds: b, proxies: proxies, bodies: budget{most: b.Bodies}, connections: budget{most: int64(b.AllConnections)}, peers: map[netip.Addr]*caller{}, tokens: map[Shown]*token{}}
+	p := &Peers{bounds: b, proxies: proxies, bodies: budget{limit: b.Bodies}, connections: budget{limit: int64(b.AllConnections)}, peers: map[netip.Addr]*caller{}, tokens: map[Credential]*token{}}
 	p.most = max(b.Bodies/decodeShare, DefaultBody)
 	p.turns = semaphore.NewWeighted(p.most)
 	return p
 }
 
-// known returns the peer of an address, and holds it until forget is called. A trusted IPv6 proxy
+// holdPeer returns the peer of an address, and holds it until releasePeer is called. A trusted IPv6 proxy
 // isn't the same peer as others in its network.
-func (p *Peers) known(address netip.Addr) *caller {
+func (p *Peers) holdPeer(address netip.Addr) *caller {
 	key, trusted := identity(address), p.trusts(address)
 	if trusted {
 		key = address
@@ -185,18 +185,18 @@ func (p *Peers) known(address netip.Addr) *caller {
 	defer p.mu.Unlock()
 	of := p.peers[key]
 	if of == nil {
-		of = &caller{address: key, name: peerName(key), trusted: trusted, connections: budget{most: int64(p.bounds.Connections)}, bodies: budget{most: p.bounds.PeerBodies}}
+		of = &caller{address: key, name: peerName(key), trusted: trusted, connections: budget{limit: int64(p.bounds.Connections)}, bodies: budget{limit: p.bounds.PeerBodies}}
 		if trusted {
-			of.connections.most = 0
+			of.connections.limit = 0
 		}
-		of.operations.most, of.subscriptions.most = int64(p.bounds.Operations), int64(p.bounds.Subscriptions)
+		of.operations.limit, of.subscriptions.limit = int64(p.bounds.Operations), int64(p.bounds.Subscriptions)
 		p.peers[key] = of
 	}
 	of.holders++
 	return of
 }
 
-func (p *Peers) forget(of *caller) {
+func (p *Peers) releasePeer(of *caller) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if of.holders--; of.holders == 0 {
@@ -204,21 +204,21 @@ func (p *Peers) forget(of *caller) {
 	}
 }
 
-// take counts a connection of a peer, or what counts as one.
-func (p *Peers) take(of *caller) error {
+// acquireConnection counts a connection of a peer, or what counts as one.
+func (p *Peers) acquireConnection(of *caller) error {
 	switch {
-	case !of.connections.take(1):
+	case !of.connections.acquire(1):
 		return p.refuse(PeerConnections)
-	case !p.connections.take(1):
-		of.connections.give(1)
+	case !p.connections.acquire(1):
+		of.connections.release(1)
 		return p.refuse(Connections)
 	}
 	return nil
 }
 
-func (p *Peers) give(of *caller) {
-	of.connections.give(1)
-	p.connections.give(1)
+func (p *Peers) releaseConnection(of *caller) {
+	of.connections.release(1)
+	p.connections.release(1)
 }
 
 // identity returns the address or network that identifies a peer; zero for a Unix socket.
@@ -266,7 +266,7 @@ func (p *Peers) Usage() Usage {
 	p.mu.Lock()
 	known := len(p.peers)
 	p.mu.Unlock()
-	u := Usage{Peers: known, Connections: p.connections.used.Load(), Operations: p.all.operations.used.Load(), Subscriptions: p.all.subscriptions.used.Load(), BodyBytes: p.bodies.used.Load(), BodyLimit: p.bodies.most, Refused: map[Bound]int64{}}
+	u := Usage{Peers: known, Connections: p.connections.used.Load(), Operations: p.all.operations.used.Load(), Subscriptions: p.all.subscriptions.used.Load(), BodyBytes: p.bodies.used.Load(), BodyLimit: p.bodies.limit, Refused: map[Bound]int64{}}
 	for b := range bounds {
 		u.Refused[b] = p.refused[b].Load()
 	}

@@ -35,22 +35,22 @@ func TestPeersAreAddressesAndNetworks(t *testing.T) {
 
 // Goroutines take and give concurrently, and the budget's limit always holds.
 func TestBudgetsAreNeverExceeded(t *testing.T) {
-	b := budget{most: 10}
+	b := budget{limit: 10}
 	var all sync.WaitGroup
 	for n := range int64(8) {
 		all.Go(func() {
 			for range 10_000 {
-				if b.take(n) {
-					if used := b.used.Load(); used > b.most || used < 0 {
+				if b.acquire(n) {
+					if used := b.used.Load(); used > b.limit || used < 0 {
 						t.Errorf("%d are taken", used)
 					}
-					b.give(n)
+					b.release(n)
 				}
 			}
 		})
 	}
 	all.Wait()
-	if b.used.Load() != 0 || !b.take(10) || b.take(1) {
+	if b.used.Load() != 0 || !b.acquire(10) || b.acquire(1) {
 		t.Errorf("%d are taken", b.used.Load())
 	}
 }
@@ -58,7 +58,7 @@ func TestBudgetsAreNeverExceeded(t *testing.T) {
 // Waiting bodies don't wait for a peer, and stop waiting when they are cancelled.
 func TestLargeBodiesAreDecodedInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := New(Bounds{Bodies: 1 << 20}).Hold(t.Context(), Shown{})
+		h := New(Bounds{Bodies: 1 << 20}).Hold(t.Context(), Credential{})
 		var running sync.WaitGroup
 		atOnce, most := 0, 0
 		for range 3 {
@@ -97,7 +97,7 @@ func TestGrantsHaveSeparateLimits(t *testing.T) {
 		}
 	})
 	hold := func(grant string) *Hold {
-		h := p.Hold(t.Context(), Shown{Token: "t", Grant: grant})
+		h := p.Hold(t.Context(), Credential{Token: "t", Grant: grant})
 		t.Cleanup(h.Release)
 		return &h
 	}
@@ -117,7 +117,7 @@ func TestGrantsHaveSeparateLimits(t *testing.T) {
 	if hold("b").Grow(1) == nil || hold("").Grow(1) == nil {
 		t.Error("grants of one token have more memory than the token")
 	}
-	other := p.Hold(t.Context(), Shown{Token: "other"})
+	other := p.Hold(t.Context(), Credential{Token: "other"})
 	t.Cleanup(other.Release)
 	if err := other.Grow(10); err != nil {
 		t.Error(err)
@@ -135,7 +135,7 @@ func TestGrantsOfATokenShareALimit(t *testing.T) {
 	}{{32, (*Hold).Operate, GrantOperations}, {16, (*Hold).Subscribe, GrantSubscriptions}} {
 		var holds []*Hold
 		take := func(token, grant string) error {
-			h := p.Hold(t.Context(), Shown{Token: token, Grant: grant})
+			h := p.Hold(t.Context(), Credential{Token: token, Grant: grant})
 			holds = append(holds, &h)
 			return count.take(&h)
 		}
@@ -173,9 +173,9 @@ func TestRoomIsWhatGrowAccepts(t *testing.T) {
 		{30, 20, 10, "t", 10}, {30, 10, 20, "t", 10}, {10, 20, 30, "t", 10}, {30, 10, 20, "", 20}, {30, 20, 0, "t", 20}, {0, 0, 0, "t", math.MaxInt64},
 	} {
 		p := New(Bounds{Bodies: test.all, TokenBodies: test.ofToken})
-		peer := &caller{bodies: budget{most: test.ofPeer}}
+		peer := &caller{bodies: budget{limit: test.ofPeer}}
 		hold := func() *Hold {
-			h := p.Hold(context.WithValue(t.Context(), clientKey{}, client{peer: peer}), Shown{Token: test.token})
+			h := p.Hold(context.WithValue(t.Context(), clientKey{}, client{peer: peer}), Credential{Token: test.token})
 			t.Cleanup(h.Release)
 			return &h
 		}

@@ -41,7 +41,7 @@ func Append(to []byte, r *graphql.Response) []byte {
 func AppendErrors(to []byte, errs gqlerror.List) []byte {
 	if left := len(errs) - maxErrors; left > 0 {
 		errs = append(errs[:maxErrors:maxErrors], &gqlerror.Error{
-			Message:    fmt.Sprintf("and %d errors more", left),
+			Message:    fmt.Sprintf("and %d more errors", left),
 			Extensions: map[string]any{"code": runtime.CodeLimitExceeded, "retryable": false},
 		})
 	}

@@ -148,8 +148,8 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Hurry ends all writes after d, including the present one.
-func (c *Conn) Hurry(d time.Duration) {
+// LimitWrites ends all writes after d, including the present one.
+func (c *Conn) LimitWrites(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.end = time.Now().Add(d)
