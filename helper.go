@@ -45,10 +45,10 @@ func (helperCommand) Help() string {
     sudo rockpool helper --user rockpool
     sudo -u rockpool rockpool serve --data /var/lib/rockpool --sandbox-helper /run/rockpool/sandbox.sock
 
-The helper writes its programs to --state and then becomes the small program rockpool-sandbox. That program accepts only ids, names, digests and numbers, and only from --user. Runners keep running when the helper or the server ends, and survive a restart of either. Use the same version for both. docs/guides/operating.md has units for systemd.`
+The helper writes its programs to --state and then becomes the small program rockpool-sandbox. That program accepts only ids, names, digests and numbers, and only from --user. Runners keep running when the helper or the server ends, and survive a restart of either. Use the same version for both. docs/guides/isolation-tiers.md has units for systemd.`
 }
 
-// An imageWorkerCommand works on an image. A helper starts it, or the server of an ordinary user.
+// An imageWorkerCommand works on an image; a helper, or a server without root, starts it.
 type imageWorkerCommand struct {
 	AwaitUsers bool `hidden:""`
 }
@@ -67,7 +67,7 @@ func (c imageWorkerCommand) Run(cli.Streams) error {
 	return image.Work(context.Background(), conn.(*net.UnixConn), os.NewFile(3, "directory"))
 }
 
-// Run becomes rockpool-sandbox.
+// Run installs the helper's parts, and executes rockpool-sandbox in place of this program.
 func (c *helperCommand) Run(cli.Streams) error {
 	helps, err := c.daemon()
 	if err != nil {
@@ -85,10 +85,10 @@ func (c *helperCommand) Run(cli.Streams) error {
 	}
 	program := filepath.Join(helps.Dir, daemon.Program)
 	err = syscall.Exec(program, []string{daemon.Program, helper.Listen, string(text)}, []string{})
-	return fmt.Errorf("%s can't be executed: let --state be on a file system that isn't mounted noexec: %w", program, err)
+	return fmt.Errorf("%s can't be executed: move --state to a file system that isn't mounted noexec: %w", program, err)
 }
 
-// daemon returns the checked flags.
+// daemon checks the flags, and returns the helper's configuration.
 func (c *helperCommand) daemon() (daemon.Config, error) {
 	uid, err := strconv.ParseUint(c.User, 10, 31)
 	if err != nil {
@@ -101,7 +101,7 @@ func (c *helperCommand) daemon() (daemon.Config, error) {
 		}
 	}
 	if uid == 0 {
-		return daemon.Config{}, &config.Error{Flag: "user", Value: c.User, Allowed: "a user other than root, whose server needs no helper that listens"}
+		return daemon.Config{}, &config.Error{Flag: "user", Value: c.User, Allowed: "a user other than root: a server that runs as root needs no helper"}
 	}
 	for flag, path := range map[string]string{"socket": c.Socket, "state": c.State, "data": c.Data} {
 		if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" {
@@ -113,7 +113,7 @@ func (c *helperCommand) daemon() (daemon.Config, error) {
 		return daemon.Config{}, &config.Error{Flag: "cgroup-parent", Value: c.CgroupParent, Allowed: "rockpool, or a path below it, for example rockpool/test"}
 	}
 	data := c.Data
-	if there, err := filepath.EvalSymlinks(data); err == nil { // no link is followed later
+	if there, err := filepath.EvalSymlinks(data); err == nil { // the daemon follows no links
 		data = there
 	}
 	helps := daemon.Config{Socket: c.Socket, UID: int(uid), Dir: c.State, Images: filepath.Join(data, "local", "images"), Parent: parent}
@@ -142,7 +142,7 @@ func (c *helperCommand) daemon() (daemon.Config, error) {
 	return helps, nil
 }
 
-// install writes the helper and the agent into a directory where only root can write.
+// install writes the helper and the agent to where only root can write.
 func (c *helperCommand) install() error {
 	agent, err := embedded.Binary(goruntime.GOARCH)
 	if err != nil {
@@ -155,7 +155,7 @@ func (c *helperCommand) install() error {
 	if err := os.MkdirAll(c.State, 0o700); err != nil {
 		return err
 	}
-	if err := roots.Alone(c.State); err != nil { // what is there is executed
+	if err := roots.RootOnly(c.State); err != nil { // these files will be executed
 		return err
 	}
 	for name, data := range map[string][]byte{daemon.Program: program, daemon.Agent: agent} {

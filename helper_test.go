@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/config/quantity"
 )
 
-// parseHelper returns what a command line of rockpool helper comes to.
+// parseHelper returns the command of a command line of rockpool helper.
 func parseHelper(t *testing.T, arguments ...string) (helperCommand, error) {
 	t.Helper()
 	var all commands

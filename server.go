@@ -32,7 +32,7 @@ func (serveCommand) Help() string {
 
 On first start it creates an environment for each language that it finds on this machine: shell, and python, node and c if they are installed. On Nomad it creates none. When the first runner is ready, it prints a line to stdout. Everything else is logged to stderr.
 
-Runners keep running when the server ends, for whatever reason. The next start on the same data takes over idle and claimed runners. To remove all runners, start the server with --on-stop=remove and stop it.
+Runners keep running when the server ends, for whatever reason, unless it is stopped with --on-stop=remove. The next start on the same data takes over idle and claimed runners. To remove all runners, start the server with --on-stop=remove and stop it.
 
 With --cluster=nomad, runners are jobs of a Nomad cluster. docs/guides/nomad.md shows how to set it up.
 
@@ -50,7 +50,7 @@ Exit codes:
     125  it couldn't start, a setting is out of range, or it failed; stderr says why`
 }
 
-// BeforeResolve reads the settings file, for kong.
+// BeforeResolve reads the settings file; kong calls it.
 func (c *serveCommand) BeforeResolve(parsed *kong.Context) error {
 	serve := parsed.Selected()
 	named := ""
@@ -67,7 +67,7 @@ func (c *serveCommand) BeforeResolve(parsed *kong.Context) error {
 	return nil
 }
 
-// Run serves.
+// Run serves until a signal.
 func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 	if err := c.Check(); err != nil {
 		var wrong *config.Error
@@ -89,7 +89,7 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 	ctx, stop := stopOnSignals(context.Background(), s, c.StopWithin, leftover(c.OnStop))
 	defer stop()
 	if c.EndWithStdin {
-		go func() { // until the program ends: the read can't be cancelled
+		go func() { // never waited for: a read from stdin can't be cancelled
 			_, _ = io.Copy(io.Discard, s.In)
 			_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
 		}()
@@ -97,9 +97,10 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 	return server.Serve(ctx, c.Config, logger, s.Out)
 }
 
-// stopOnSignals returns a context that the first SIGINT or SIGTERM cancels. A second signal, or the time within
-// after the first one, ends the program, which then prints left. If within is 0, the first signal ends the program
-// immediately, and the context isn't cancelled.
+// stopOnSignals returns a context that the first SIGINT or SIGTERM ends. A second signal, or the
+// time within after the first, ends the program, which then prints left. If within is 0, the first
+// signal ends the program immediately, and nothing is stopped. The returned function ends the
+// watch, and waits for its goroutine.
 func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, left string) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)
@@ -109,7 +110,7 @@ func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, 
 	group.Go(func() {
 		select {
 		case <-signals:
-			if within > 0 { // otherwise nothing stops
+			if within > 0 { // with 0 nothing is stopped
 				cancel(server.ErrStopping)
 			}
 		case <-done:
@@ -121,7 +122,7 @@ func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, 
 		case <-time.After(within):
 			why := "stopping took too long"
 			if within == 0 {
-				why = "ended immediately, because --stop-within is 0"
+				why = "ended immediately because of --stop-within 0s"
 			}
 			_, _ = fmt.Fprintf(s.Err, "rockpool: %s; %s\n", why, left)
 		case <-done:
@@ -137,10 +138,10 @@ func stopOnSignals(parent context.Context, s cli.Streams, within time.Duration, 
 	}
 }
 
-// leftover describes what happens to runners if the server ends before it has stopped.
+// leftover says what happens to runners when the server ends before it has stopped.
 func leftover(onStop string) string {
 	if onStop == config.StopRemoves {
-		return "the runners that it hasn't removed keep running. To end them, start the server with --on-stop remove again, and then stop it"
+		return "runners that it hasn't removed keep running. To remove them, start the server with --on-stop remove again, and stop it"
 	}
-	return "the next start takes over the runners"
+	return "the next start takes over its runners"
 }

@@ -123,7 +123,7 @@ func wrongServers(file, token string, write func(name, text string) string) []wr
 		{"log format", func(c *Config) { c.LogFormat = "xml" }, "console or json"},
 		{"data is a file", func(c *Config) { c.Data = file }, "--data"},
 		{"a token that is short", func(c *Config) { c.TokenFile = write("short", "123456789012345\n") }, "--token-file"},
-		{"no languages' file", func(c *Config) { c.Languages = "/nonesuch" }, `--languages is "/nonesuch", but must be a file of languages: can't be read: no such file`},
+		{"no languages' file", func(c *Config) { c.Languages = "/nonesuch" }, `--languages is "/nonesuch", but must be a file of languages: is unreadable: no such file`},
 		{"a language without a command", func(c *Config) { c.Languages = write("languages", "languages: [{id: zig, fileName: a.zig}]") }, "a file of languages: language zig: run must be a command"},
 		{"a token of two words", func(c *Config) { c.TokenFile = write("words", "1234567890 1234567890") }, "--token-file"},
 		{"no token's file", func(c *Config) { c.TokenFile = "/nonesuch" }, `--token-file is "/nonesuch", but must be a file that can be read: no such file`},

@@ -132,7 +132,7 @@ func TestJudgeShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := fmt.Sprintf("its processes, and %d more.\n", spec.AgentRoomThreads+4); !strings.Contains(string(text), want) {
+	if want := fmt.Sprintf("its process limit plus %d.\n", spec.AgentRoomThreads+4); !strings.Contains(string(text), want) {
 		t.Errorf("the file for sysctl doesn't say %q", want)
 	}
 	if !strings.Contains(string(text), "\nnet.core.high_order_alloc_disable = 1\n") {

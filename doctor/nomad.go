@@ -22,7 +22,7 @@ func examineNomad(ctx context.Context, settings config.Config, tell func(...find
 		return
 	}
 	if version, err := store.Examine(ctx, settings.Database); err != nil {
-		tell(finding.Failure("database", "see docs/nomad.md, Several servers", "%v", err))
+		tell(finding.Failure("database", "see docs/guides/nomad.md, \"Several servers\"", "%v", err))
 	} else {
 		tell(finding.Fine("database", "PostgreSQL %s", version))
 	}

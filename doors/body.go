@@ -16,7 +16,7 @@ type holdKey struct{}
 
 // holding returns a context whose request takes of its caller's bounds, and what it has taken.
 func (h Host) holding(ctx context.Context) (context.Context, *peers.Hold) {
-	p := access.Of(ctx)
+	p := access.FromContext(ctx)
 	shown := peers.Credential{Token: p.ID}
 	if p.Grant != nil {
 		shown.Grant = p.Grant.ID

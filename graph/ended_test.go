@@ -227,7 +227,7 @@ func (h holder) expires(t *testing.T, says string, lasting func(life time.Durati
 // When the first token is created, callers without one lose their access.
 func TestFirstTokenEndsAnonymousAccess(t *testing.T) {
 	h := newHolder(t, "")
-	h.endsWith("", "needs tokens now", []string{watching}, func() {
+	h.endsWith("", "requires tokens", []string{watching}, func() {
 		_, _, err := h.book.CreateToken(t.Context(), access.Anonymous(), identity.NewToken{Kind: access.KindToken, Name: "first", Role: access.Admin, AllTenants: true})
 		if err != nil {
 			t.Error(err)

@@ -56,7 +56,7 @@ func (x *examination) leader(ctx context.Context) {
 	x.unreachable = leader == ""
 }
 
-const policyAdvice = "give the token the policy of docs/nomad.md"
+const policyAdvice = "give the token the policy of docs/guides/nomad.md"
 
 // policy tries what changes nothing.
 func (x *examination) policy(ctx context.Context) {
@@ -132,7 +132,7 @@ func (x *examination) workspace(context.Context) {
 	case allowing == taking && taking > 0:
 		x.add(finding.Warning(name, "set --nomad-workspace volume, which all nodes allow", "programs that are made in /workspace and /tmp can't be executed by their own name"))
 	default:
-		x.add(finding.Warning(name, "where that matters set "+setting+", and --nomad-workspace volume (docs/nomad.md has the price)",
+		x.add(finding.Warning(name, "where that matters set "+setting+", and --nomad-workspace volume (docs/guides/nomad.md has the price)",
 			"programs that are made in /workspace and /tmp can't be executed by their own name"))
 	}
 }
@@ -169,7 +169,7 @@ func (x *examination) connections(ctx context.Context) {
 	limit, known := x.limit(ctx)
 	switch {
 	case !known:
-		x.add(finding.Warning(name, `add agent { policy = "read" } to the token's policy (docs/nomad.md), and see again; or `+raise,
+		x.add(finding.Warning(name, `add agent { policy = "read" } to the token's policy (docs/guides/nomad.md), and see again; or `+raise,
 			"%d are wanted, and this token can't see how many Nomad takes of one address: %d, unless its http_max_conns_per_client says otherwise", wanted, usualConnections))
 	case limit > 0 && wanted > limit:
 		x.add(finding.Failure(name, "set --nomad-bridges lower, or "+raise, "Nomad takes %d of one address, and %d are wanted: --nomad-bridges and --nomad-calls together", limit, wanted))

@@ -27,7 +27,7 @@ import (
 // are seen by nobody else, and gone with it.
 const alone = "ROCKPOOL_TEST_ALONE"
 
-// The networks that docs/nomad.md describes do what it says: ports are reached
+// The networks that docs/guides/nomad.md describes do what it says: ports are reached
 // from outside, and a runner reaches neither private networks, nor its node, nor
 // another runner.
 func TestNetworks(t *testing.T) {
@@ -41,13 +41,13 @@ func TestNetworks(t *testing.T) {
 		}
 		return
 	}
-	guide, err := os.ReadFile("../docs/nomad.md")
+	guide, err := os.ReadFile("../docs/guides/nomad.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, chapter, _ := strings.Cut(string(guide), "## Networks")
 	makeNetworks(t)
-	script(t, "", block(t, chapter, "```sh\n"))
+	script(t, "", block(t, chapter, "```sh"))
 	node := httptest.NewUnstartedServer(http.NotFoundHandler())
 	if node.Listener, err = net.Listen("tcp", "0.0.0.0:0"); err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestNetworks(t *testing.T) {
 
 	agents = newAgentServer() // in these networks
 	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"exec", "docker"}, Programs: []string{"busybox"}, Networks: map[string]string{
-		"runners.conflist": block(t, chapter, "```json\n"),
+		"runners.conflist": block(t, chapter, "```json"),
 		"none.conflist":    `{"cniVersion": "1.0.0", "name": "none", "plugins": [{"type": "loopback"}]}`,
 	}})
 	t.Run("bridge", func(t *testing.T) {
@@ -221,9 +221,10 @@ func (b bed) dialPort(id runtime.RunnerID) (string, error) {
 func block(t *testing.T, text, begin string) string {
 	t.Helper()
 	_, rest, found := strings.Cut(text, begin)
+	_, rest, _ = strings.Cut(rest, "\n") // what follows the language says how test/pages treats the block
 	inside, _, _ := strings.Cut(rest, "```")
 	if !found {
-		t.Fatal("docs/nomad.md has no such block")
+		t.Fatal("docs/guides/nomad.md has no such block")
 	}
 	return inside
 }

@@ -230,7 +230,7 @@ func TestADrainedNodesRunnersAreReplacedOnAnother(t *testing.T) {
 	if err := n.AddClient(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// As docs/nomad.md has it: a job's own spread counts that job's allocations, and a runner is a job.
+	// As docs/guides/nomad.md says: a job's own spread counts that job's allocations, and a runner is a job.
 	spread := &api.SchedulerConfiguration{SchedulerAlgorithm: api.SchedulerAlgorithmSpread}
 	if _, _, err := n.API().Operator().SchedulerSetConfiguration(spread, nil); err != nil {
 		t.Fatal(err)

@@ -104,7 +104,7 @@ func (d *door) Register(host doors.Host, routes *doors.Routes) {
 // health reports the caller's pools that have too few idle runners. A caller without a token learns only whether the server has
 // such a pool: its environment is a tenant's.
 func (d *door) health(w http.ResponseWriter, r *http.Request) {
-	ctx, known := r.Context(), access.Of(r.Context()).Kind != ""
+	ctx, known := r.Context(), access.FromContext(r.Context()).Kind != ""
 	if !known {
 		ctx = access.With(ctx, access.Server())
 	}

@@ -168,7 +168,7 @@ func (a *Admission) Guard(next http.Handler) http.Handler {
 // For serves callers that may use an operation with next.
 func (a *Admission) For(op access.Operation, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := access.Of(r.Context()).Allow(op); err != nil {
+		if err := access.FromContext(r.Context()).Allow(op); err != nil {
 			presenter.RefuseTyped(w, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden, "%s", err.Error()))
 			return
 		}

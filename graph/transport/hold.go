@@ -43,7 +43,7 @@ type hold struct {
 
 // holdOf returns a hold for the peer of a request or WebSocket.
 func (s Settings) holdOf(ctx context.Context) *hold {
-	return &hold{Hold: s.Peers.Hold(ctx, credentialOf(access.Of(ctx)))}
+	return &hold{Hold: s.Peers.Hold(ctx, credentialOf(access.FromContext(ctx)))}
 }
 
 // credentialOf returns a caller's credential.

@@ -129,7 +129,7 @@ func (c *Client) Explain(what string, err error) error {
 	err = c.Redact(err)
 	switch code, _ := Status(err); {
 	case code == http.StatusForbidden:
-		return runtime.Wrap(runtime.CodeClusterUnavailable, err, "%s: Nomad refuses it: the server's token lacks a permission (docs/nomad.md has the policy)", what)
+		return runtime.Wrap(runtime.CodeClusterUnavailable, err, "%s: Nomad refuses it: the server's token lacks a permission (docs/guides/nomad.md has the policy)", what)
 	case code == 0 || Transient(err):
 		return runtime.Wrap(runtime.CodeClusterUnavailable, err, "%s: Nomad doesn't answer", what)
 	default:

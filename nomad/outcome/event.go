@@ -93,7 +93,7 @@ func exit(event *api.TaskEvent) string {
 	case strconv.Itoa(agent.ExitNotRoot):
 		return "since it must be root in its task, and isn't: see --nomad-user, and the user of an own template"
 	case strconv.Itoa(agent.ExitNoNamespaces):
-		return "since its node lets it make no user namespace, in which what programs write has a bound: see the driver exec in docs/nomad.md"
+		return "since its node lets it make no user namespace, in which what programs write has a bound: see the driver exec in docs/guides/nomad.md"
 	}
 	return "with exit code " + code
 }

@@ -24,7 +24,7 @@ func http2Frame(kind, flags byte, stream uint32, payload []byte) []byte {
 // TestResetRequestsEndTheirConnection: a client that begins requests and cancels them at once has as many handlers as one
 // that waits for its answers, and four times as many requests that wait for one. Their number bounds what a flood takes.
 func TestResetRequestsEndTheirConnection(t *testing.T) {
-	const most = 10 // as docs/operations.md says
+	const most = 10 // as docs/guides/securing.md says
 	end := make(chan struct{})
 	var handlers atomic.Int64
 	b := serve(t, setup{}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {

@@ -21,7 +21,7 @@ import (
 	"github.com/rockpool/rockpool/test/repository"
 )
 
-// What the example in docs/operations.md sets up.
+// What the example in docs/guides/securing.md sets up.
 const (
 	ClientID     = "rockpool"
 	ClientSecret = "change-me-rockpool"
@@ -30,7 +30,7 @@ const (
 	MockGroup    = "authors" // of the person whom the connector "mock" always signs in
 )
 
-// A Server is a Dex of the caller's own, on loopback. It has the settings of the example in docs/operations.md, and the
+// A Server is a Dex of the caller's own, on loopback. It has the settings of the example in docs/guides/securing.md, and the
 // connector "mock", which signs in the same person without asking. One goroutine uses it.
 type Server struct {
 	Issuer string
@@ -89,13 +89,13 @@ var example = regexp.MustCompile("(?s)```yaml\n(issuer: .*?)```")
 
 // settings returns the example's for an address.
 func settings(root, address, redirectURL string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(root, "docs/operations.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs/guides/securing.md"))
 	if err != nil {
 		return "", err
 	}
 	found := example.FindSubmatch(text)
 	if found == nil {
-		return "", errors.New("docs/operations.md has no settings of Dex")
+		return "", errors.New("docs/guides/securing.md has no settings of Dex")
 	}
 	replaced := strings.NewReplacer("127.0.0.1:5556", address, "http://127.0.0.1:8080/auth/callback", redirectURL).Replace(string(found[1]))
 	if !strings.Contains(replaced, address) || !strings.Contains(replaced, redirectURL) {

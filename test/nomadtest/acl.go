@@ -12,7 +12,7 @@ import (
 )
 
 // Policy is what Rockpool needs to be allowed, in the namespace default: the
-// policy of docs/nomad.md.
+// policy of docs/guides/nomad.md.
 //
 //go:embed policy.hcl
 var Policy string

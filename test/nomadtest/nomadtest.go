@@ -45,7 +45,7 @@ const ConfiguredImage = "rockpool-test-configured:1"
 type Options struct {
 	// Drivers are those that are on: raw_exec, exec, docker. Default: raw_exec.
 	Drivers []string
-	// ACL has Nomad demand tokens; Token is one with the policy of docs/nomad.md.
+	// ACL has Nomad demand tokens; Token is one with the policy of docs/guides/nomad.md.
 	ACL bool
 	// TLS has Nomad demand certificates, of an authority of its own.
 	TLS bool

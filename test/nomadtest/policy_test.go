@@ -7,11 +7,11 @@ import (
 )
 
 func TestThePolicyIsThatOfTheDocumentation(t *testing.T) {
-	text, err := os.ReadFile("../../docs/nomad.md")
+	text, err := os.ReadFile("../../docs/guides/nomad.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(text), "```hcl\n"+Policy+"```\n") {
-		t.Error("docs/nomad.md hasn't the policy that the tests use, policy.hcl")
+		t.Error("docs/guides/nomad.md hasn't the policy that the tests use, policy.hcl")
 	}
 }

@@ -1,4 +1,4 @@
-// A real Dex, a provider of OpenID Connect, with the settings of the example in docs/operations.md.
+// A real Dex, a provider of OpenID Connect, with the settings of the example in docs/guides/securing.md.
 import { execFile, spawn } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
@@ -26,7 +26,7 @@ export async function freeAddress() {
 export async function startDex(server) {
   const { stdout } = await promisify(execFile)(path.join(root, "scripts/dex"));
   const address = await freeAddress();
-  const example = /```yaml\n(issuer: .*?)```/s.exec(await readFile(path.join(root, "docs/operations.md"), "utf8"))[1];
+  const example = /```yaml\n(issuer: .*?)```/s.exec(await readFile(path.join(root, "docs/guides/securing.md"), "utf8"))[1];
   const directory = await mkdtemp(path.join(tmpdir(), "rockpool-dex-"));
   const settings = path.join(directory, "dex.yaml");
   await writeFile(settings, example.replaceAll("127.0.0.1:5556", address).replaceAll("127.0.0.1:8080", server));

@@ -9,7 +9,7 @@ import (
 	"github.com/rockpool/rockpool/test/e2e/bed"
 )
 
-// TestE2EBackupComesBack backs a server up while it runs, as docs/operations.md
+// TestE2EBackupComesBack backs a server up while it runs, as docs/guides/operating.md
 // says, and starts another one with that.
 func TestE2EBackupComesBack(t *testing.T) {
 	t.Parallel()

@@ -31,7 +31,7 @@ func TestE2EStopThatTakesTooLongEndsTheServer(t *testing.T) {
 	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--stop-within", "0s")
 	runner := p.ClaimLoosely(t, "shell")
 	p.End(t, syscall.SIGINT, false)
-	if code := p.Cmd.ProcessState.ExitCode(); code != cli.CodeOurs || !strings.Contains(p.Stderr.String(), "as --stop-within says") {
+	if code := p.Cmd.ProcessState.ExitCode(); code != cli.CodeOurs || !strings.Contains(p.Stderr.String(), "because of --stop-within") {
 		t.Errorf("exit %d: %s", code, p.Stderr.String())
 	}
 	p = bed.ServeBinary(t, data)

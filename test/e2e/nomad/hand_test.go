@@ -12,19 +12,20 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// documented returns the block of docs/nomad.md, in a language, that has a text.
+// documented returns the block of docs/guides/nomad.md, in a language, that has a text.
 func documented(t *testing.T, language, has string) string {
 	t.Helper()
-	page, err := os.ReadFile("../../../docs/nomad.md")
+	page, err := os.ReadFile("../../../docs/guides/nomad.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for block := range strings.SplitSeq(string(page), "```"+language+"\n") {
+	for block := range strings.SplitSeq(string(page), "\n```"+language) {
+		_, block, _ = strings.Cut(block, "\n") // what follows the language says how test/pages treats it
 		if block, _, _ = strings.Cut(block, "```\n"); strings.Contains(block, has) {
 			return block
 		}
 	}
-	t.Fatalf("docs/nomad.md has no block with %q", has)
+	t.Fatalf("docs/guides/nomad.md has no block with %q", has)
 	return ""
 }
 

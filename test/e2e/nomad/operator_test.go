@@ -22,7 +22,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// An operator does what docs/nomad.md says, as it stands there, on another address and in another directory.
+// An operator does what docs/guides/nomad.md says, as it stands there, on another address and in another directory.
 type operator struct {
 	t     *testing.T
 	dir   string            // where /etc/rockpool is, and what is started
@@ -112,7 +112,7 @@ func programs(t *testing.T) (dir string) {
 }
 
 // TestE2ENomadTheOperatorsWalk goes from an empty Nomad with users and certificates to a program that runs,
-// by the lines of docs/nomad.md.
+// by the lines of docs/guides/nomad.md.
 func TestE2ENomadTheOperatorsWalk(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"docker"}, ACL: true, TLS: true})
 	registry := imagetest.NewRegistry(t, nil)

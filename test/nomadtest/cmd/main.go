@@ -63,7 +63,7 @@ func run() error {
 	fmt.Printf("A Nomad runs at %s, until ^C. For its own command (scripts/nomad says where it is):\n\n", n.Address())
 	fmt.Printf("  export NOMAD_ADDR=%s\n", n.Address())
 	if n.Token() != "" {
-		fmt.Printf("  export NOMAD_TOKEN=%s   # with the policy of docs/nomad.md\n", n.Token())
+		fmt.Printf("  export NOMAD_TOKEN=%s   # with the policy of docs/guides/nomad.md\n", n.Token())
 		fmt.Printf("  export NOMAD_TOKEN=%s   # for everything\n", n.ManagementToken())
 	}
 	if ca, cert, key := n.TLS(); ca != "" {
