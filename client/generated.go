@@ -997,7 +997,7 @@ type CreateTokenResponse struct {
 	// rights than it has.
 	//
 	// A server without tokens accepts every caller. Its first token must have the role ADMIN, for all tenants,
-	// without `expiresIn`. From then on the server requires tokens.
+	// without `expiresIn`. After that the server requires tokens.
 	//
 	// Errors: INVALID_INPUT. FORBIDDEN. LIMIT_EXCEEDED.
 	//
@@ -1092,9 +1092,9 @@ type DownloadableFile struct {
 	// ETag. A single Range is supported. A download is complete or the connection breaks. Null for all but
 	// regular files.
 	//
-	// Errors are returned as in the API: RUNNER_GONE (410). FILE_ERROR (404) if the file doesn't exist any
-	// more, isn't regular, or has more than 1 GiB of holes. FORBIDDEN (410 for an expired path, 403 for a
-	// wrong signature).
+	// Errors are returned as in the API: RUNNER_GONE (410). FILE_ERROR (404) if the file no longer exists,
+	// isn't regular, or has more than 1 GiB of holes. FORBIDDEN (410 for an expired path, 403 for a wrong
+	// signature).
 	//
 	// Access: OBSERVER, or a grant with FILES_READ.
 	DownloadUrl *string `json:"downloadUrl"`
@@ -1267,8 +1267,7 @@ func (v *Ending) GetMessage() string { return v.Message }
 // Environment includes the GraphQL fields of Environment requested by the fragment Environment.
 // The GraphQL type's documentation follows.
 //
-// The description of which runners are made: image, limits, network and pool size. Every change makes a new
-// revision.
+// The template of runners: image, limits, network and pool size. Every change makes a new revision.
 type Environment struct {
 	// Its id, chosen by its creator, for example `10` or `python`.
 	Id string `json:"id"`
@@ -1402,8 +1401,8 @@ type EnvironmentPoolPoolStatus struct {
 	// Claims that wait for a runner.
 	Waiting int `json:"waiting"`
 	// Why the pool has fewer idle runners than its `size`, or none. It is set when starts have been blocked
-	// for 2 s (for example because there is no room), or when one start takes more than 60 s without a known
-	// reason. Otherwise null, also while runners are starting.
+	// for 2 s, for example because there is no room. It is also set when one start takes more than 60 s
+	// without a known reason. Otherwise null, also while runners are starting.
 	Reason *string `json:"reason"`
 }
 
@@ -1492,11 +1491,11 @@ func (v *EnvironmentWarm) GetModules() []string { return v.Modules }
 // The values of `extensions.code` in an error. `extensions.retryable` says whether the same request can
 // succeed later without a change.
 //
-// QUOTA_EXCEEDED for a quota of the caller's tenant, or for the tenant's share of a server-wide limit, has
-// more extensions: `quota` (the name in `Quotas`; for a share `batches`, `tickets` or `waiting`), `limit`
-// and `used`. For `runners` it also has `pending`: claims that reserved a runner and wait for it. `used`
-// doesn't include them, and `pending` is missing if 0. If known, it has `retryAfter` in seconds, which is
-// also the header Retry-After.
+// QUOTA_EXCEEDED is about a quota of the caller's tenant, or about the tenant's share of a server-wide
+// limit. It has more extensions: `quota`, `limit` and `used`. `quota` is the name in `Quotas`, or for a
+// share `batches`, `tickets` or `waiting`. For `runners` it also has `pending`: claims that reserved a
+// runner and wait for it. `used` doesn't include them, and `pending` is missing if 0. If known, it has
+// `retryAfter` in seconds, which is also the header Retry-After.
 type ErrorCode string
 
 const (
@@ -2270,7 +2269,7 @@ func (v *GetClusterResponse) GetCluster() Cluster { return v.Cluster }
 //
 // One command in one runner, with its state and outcome.
 type GetCursorExecution struct {
-	// What it has printed so far, from the beginning or from a cursor. The call doesn't wait for more.
+	// Its output so far, from the beginning or from a cursor. The call doesn't wait for more.
 	//
 	// Errors: INVALID_INPUT if the cursor belongs to another execution, or `maxBytes` is out of range.
 	//
@@ -2493,8 +2492,9 @@ type GetExecutionsResponse struct {
 	// Executions, oldest first unless `newestFirst` is true. Ended executions are included for as long as they
 	// are kept.
 	//
-	// After an upgrade from a server without the filters `outcomes`, `failed`, `labels`, `command`, `text`,
-	// `from` and `to`, these find the older executions some time after the start: minutes for a million.
+	// Some servers of earlier versions lacked the filters `outcomes`, `failed`, `labels`, `command`, `text`,
+	// `from` and `to`. After an upgrade from such a server these find its executions some time after the
+	// start: minutes for a million.
 	//
 	// Errors: INVALID_INPUT if `labels`, `command`, `text`, `to`, `first` or `after` is invalid.
 	//
@@ -2626,8 +2626,8 @@ func (v *GetLanguagesWithVersionsResponse) GetLanguages() []LanguageWithVersion 
 //
 // One command in one runner, with its state and outcome.
 type GetLinesExecution struct {
-	// What it has printed so far as numbered lines, starting at any line, or only the lines that contain a
-	// text. The call doesn't wait for more.
+	// Its output so far as numbered lines, starting at any line, or only the lines that contain a text. The
+	// call doesn't wait for more.
 	//
 	// A line belongs to one stream. It ends at its newline, where bytes are lost, where the output ends, and
 	// where the other stream has printed more than 65536 bytes since the line began. Lines are numbered from
@@ -2661,8 +2661,7 @@ func (v *GetLinesResponse) GetExecution() GetLinesExecution { return v.Execution
 // GetPoolEnvironment includes the requested fields of the GraphQL type Environment.
 // The GraphQL type's documentation follows.
 //
-// The description of which runners are made: image, limits, network and pool size. Every change makes a new
-// revision.
+// The template of runners: image, limits, network and pool size. Every change makes a new revision.
 type GetPoolEnvironment struct {
 	// The present state of its pool.
 	Pool Pool `json:"pool"`
@@ -2759,8 +2758,9 @@ type GetRunningResponse struct {
 	// Executions, oldest first unless `newestFirst` is true. Ended executions are included for as long as they
 	// are kept.
 	//
-	// After an upgrade from a server without the filters `outcomes`, `failed`, `labels`, `command`, `text`,
-	// `from` and `to`, these find the older executions some time after the start: minutes for a million.
+	// Some servers of earlier versions lacked the filters `outcomes`, `failed`, `labels`, `command`, `text`,
+	// `from` and `to`. After an upgrade from such a server these find its executions some time after the
+	// start: minutes for a million.
 	//
 	// Errors: INVALID_INPUT if `labels`, `command`, `text`, `to`, `first` or `after` is invalid.
 	//
@@ -2907,10 +2907,12 @@ func (v *Health) GetComponents() []HealthComponentsComponentHealth { return v.Co
 //
 // The health of one part.
 type HealthComponentsComponentHealth struct {
-	// The part: `cluster`; `store` (the database); `output` (the output logs); `orphaned output` if there are
-	// output logs that the database doesn't know; `restore`; `audit log` (with the number of waiting entries,
-	// if they can't be stored); `retention` after it failed; `attacks` after attacks were run; or `pool` with
-	// an environment's id.
+	// The part: `cluster`, `store` (the database), `output` (the output logs), `restore`, `audit log`, or
+	// `pool` with an environment's id. If entries of the audit log can't be stored, its message has their
+	// number.
+	//
+	// Only if there is something to report: `orphaned output` (output logs that the database doesn't know),
+	// `retention` (it failed), `attacks` (they were run).
 	Name string `json:"name"`
 	// The part's status.
 	Status HealthStatus `json:"status"`
@@ -3007,13 +3009,13 @@ func (v *LabelInput) GetValue() string { return v.Value }
 //
 // A language: how its programs are built and run.
 //
-// `build` and `run` are templates: lists of arguments, without a shell. These placeholders become one
-// argument, or a part of one: `{file}` (the source file's path), `{stem}` (that path without its extension),
-// `{directory}` (the source file's directory), `{program}` (the built program: the source file's path with
-// `.out` appended, always with a `/`), `{class}` (the source file's name without directory and extension).
+// `build` and `run` are templates: lists of arguments, without a shell. A placeholder becomes one argument,
+// or a part of one. `{file}` is the source file's path, `{stem}` that path without its extension, and
+// `{directory}` its directory. `{program}` is the built program: the source file's path with `.out`
+// appended, always with a `/`. `{class}` is the source file's name without directory and extension.
 //
-// These become any number of arguments: `{buildArgs}`, `{linkArgs}`, `{interpreterArgs}`, and `{args}` (the
-// program's own).
+// Other placeholders become any number of arguments: `{buildArgs}`, `{linkArgs}`, `{interpreterArgs}`, and
+// `{args}` (the program's own).
 type Language struct {
 	// Its id, for example `python3`.
 	Id string `json:"id"`
@@ -3104,13 +3106,13 @@ func (v *LanguageLimits) GetTimeLimit() int { return v.TimeLimit }
 //
 // A language: how its programs are built and run.
 //
-// `build` and `run` are templates: lists of arguments, without a shell. These placeholders become one
-// argument, or a part of one: `{file}` (the source file's path), `{stem}` (that path without its extension),
-// `{directory}` (the source file's directory), `{program}` (the built program: the source file's path with
-// `.out` appended, always with a `/`), `{class}` (the source file's name without directory and extension).
+// `build` and `run` are templates: lists of arguments, without a shell. A placeholder becomes one argument,
+// or a part of one. `{file}` is the source file's path, `{stem}` that path without its extension, and
+// `{directory}` its directory. `{program}` is the built program: the source file's path with `.out`
+// appended, always with a `/`. `{class}` is the source file's name without directory and extension.
 //
-// These become any number of arguments: `{buildArgs}`, `{linkArgs}`, `{interpreterArgs}`, and `{args}` (the
-// program's own).
+// Other placeholders become any number of arguments: `{buildArgs}`, `{linkArgs}`, `{interpreterArgs}`, and
+// `{args}` (the program's own).
 type LanguageWithVersion struct {
 	Language `json:"-"`
 	// The language's version in `environmentId`, as its own command prints it.
@@ -3908,8 +3910,8 @@ type Pool struct {
 	// Runners that are being removed.
 	Stopping int `json:"stopping"`
 	// Why the pool has fewer idle runners than its `size`, or none. It is set when starts have been blocked
-	// for 2 s (for example because there is no room), or when one start takes more than 60 s without a known
-	// reason. Otherwise null, also while runners are starting.
+	// for 2 s, for example because there is no room. It is also set when one start takes more than 60 s
+	// without a known reason. Otherwise null, also while runners are starting.
 	Reason string `json:"reason"`
 	// How much of this revision's pinned image the machine has. Until it is READY, the pool uses the previous
 	// revision. On Nomad it is always READY: nodes pull the image by its digest. Null for `host`, and for an
@@ -4305,7 +4307,7 @@ type Result struct {
 	Ending `json:"-"`
 	// The resources that it used. Null until it is FINISHED.
 	Usage *Usage `json:"usage"`
-	// What it has printed so far, from the beginning or from a cursor. The call doesn't wait for more.
+	// Its output so far, from the beginning or from a cursor. The call doesn't wait for more.
 	//
 	// Errors: INVALID_INPUT if the cursor belongs to another execution, or `maxBytes` is out of range.
 	//

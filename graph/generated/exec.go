@@ -5042,8 +5042,9 @@ type Query {
   Executions, oldest first unless ` + "`" + `newestFirst` + "`" + ` is true. Ended executions are included for as long as they
   are kept.
 
-  After an upgrade from a server without the filters ` + "`" + `outcomes` + "`" + `, ` + "`" + `failed` + "`" + `, ` + "`" + `labels` + "`" + `, ` + "`" + `command` + "`" + `, ` + "`" + `text` + "`" + `,
-  ` + "`" + `from` + "`" + ` and ` + "`" + `to` + "`" + `, these find the older executions some time after the start: minutes for a million.
+  Some servers of earlier versions lacked the filters ` + "`" + `outcomes` + "`" + `, ` + "`" + `failed` + "`" + `, ` + "`" + `labels` + "`" + `, ` + "`" + `command` + "`" + `, ` + "`" + `text` + "`" + `,
+  ` + "`" + `from` + "`" + ` and ` + "`" + `to` + "`" + `. After an upgrade from such a server these find its executions some time after the
+  start: minutes for a million.
 
   Errors: INVALID_INPUT if ` + "`" + `labels` + "`" + `, ` + "`" + `command` + "`" + `, ` + "`" + `text` + "`" + `, ` + "`" + `to` + "`" + `, ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` is invalid.
 
@@ -5571,7 +5572,7 @@ type Mutation {
   rights than it has.
 
   A server without tokens accepts every caller. Its first token must have the role ADMIN, for all tenants,
-  without ` + "`" + `expiresIn` + "`" + `. From then on the server requires tokens.
+  without ` + "`" + `expiresIn` + "`" + `. After that the server requires tokens.
 
   Errors: INVALID_INPUT. FORBIDDEN. LIMIT_EXCEEDED.
 
@@ -6012,10 +6013,7 @@ type Quotas {
   subscriptions: Int
 }
 
-"""
-The description of which runners are made: image, limits, network and pool size. Every change makes a new
-revision.
-"""
+"The template of runners: image, limits, network and pool size. Every change makes a new revision."
 type Environment {
   "Its id, chosen by its creator, for example ` + "`" + `10` + "`" + ` or ` + "`" + `python` + "`" + `."
   id: ID!
@@ -6089,13 +6087,13 @@ enum Interpreter {
 """
 A language: how its programs are built and run.
 
-` + "`" + `build` + "`" + ` and ` + "`" + `run` + "`" + ` are templates: lists of arguments, without a shell. These placeholders become one
-argument, or a part of one: ` + "`" + `{file}` + "`" + ` (the source file's path), ` + "`" + `{stem}` + "`" + ` (that path without its extension),
-` + "`" + `{directory}` + "`" + ` (the source file's directory), ` + "`" + `{program}` + "`" + ` (the built program: the source file's path with
-` + "`" + `.out` + "`" + ` appended, always with a ` + "`" + `/` + "`" + `), ` + "`" + `{class}` + "`" + ` (the source file's name without directory and extension).
+` + "`" + `build` + "`" + ` and ` + "`" + `run` + "`" + ` are templates: lists of arguments, without a shell. A placeholder becomes one argument,
+or a part of one. ` + "`" + `{file}` + "`" + ` is the source file's path, ` + "`" + `{stem}` + "`" + ` that path without its extension, and
+` + "`" + `{directory}` + "`" + ` its directory. ` + "`" + `{program}` + "`" + ` is the built program: the source file's path with ` + "`" + `.out` + "`" + `
+appended, always with a ` + "`" + `/` + "`" + `. ` + "`" + `{class}` + "`" + ` is the source file's name without directory and extension.
 
-These become any number of arguments: ` + "`" + `{buildArgs}` + "`" + `, ` + "`" + `{linkArgs}` + "`" + `, ` + "`" + `{interpreterArgs}` + "`" + `, and ` + "`" + `{args}` + "`" + ` (the
-program's own).
+Other placeholders become any number of arguments: ` + "`" + `{buildArgs}` + "`" + `, ` + "`" + `{linkArgs}` + "`" + `, ` + "`" + `{interpreterArgs}` + "`" + `, and
+` + "`" + `{args}` + "`" + ` (the program's own).
 """
 type Language {
   "Its id, for example ` + "`" + `python3` + "`" + `."
@@ -6257,8 +6255,8 @@ type PoolStatus {
   waiting: Int!
   """
   Why the pool has fewer idle runners than its ` + "`" + `size` + "`" + `, or none. It is set when starts have been blocked
-  for 2 s (for example because there is no room), or when one start takes more than 60 s without a known
-  reason. Otherwise null, also while runners are starting.
+  for 2 s, for example because there is no room. It is also set when one start takes more than 60 s
+  without a known reason. Otherwise null, also while runners are starting.
   """
   reason: String
   "Whether the environment was deleted. This is then the pool's last status."
@@ -6502,7 +6500,7 @@ enum TaskEventKind {
   FORCED
   "A part of it couldn't be removed. The server tries again."
   REMOVAL_FAILED
-  "No process of it runs any more."
+  "Its last process has ended."
   ENDED
   "Another event; see its message."
   OTHER
@@ -6666,7 +6664,7 @@ enum Dimension {
   WORKSPACE
 }
 
-"A runner's place on a machine. It uses capacity until no process of the runner runs any more."
+"A runner's place on a machine. It uses capacity until the last process of the runner has ended."
 type Allocation {
   """
   Its id. Ids sort by the time of their creation. If an earlier server process made it, it has the
@@ -7067,9 +7065,9 @@ type File {
   ETag. A single Range is supported. A download is complete or the connection breaks. Null for all but
   regular files.
 
-  Errors are returned as in the API: RUNNER_GONE (410). FILE_ERROR (404) if the file doesn't exist any
-  more, isn't regular, or has more than 1 GiB of holes. FORBIDDEN (410 for an expired path, 403 for a
-  wrong signature).
+  Errors are returned as in the API: RUNNER_GONE (410). FILE_ERROR (404) if the file no longer exists,
+  isn't regular, or has more than 1 GiB of holes. FORBIDDEN (410 for an expired path, 403 for a wrong
+  signature).
 
   Access: OBSERVER, or a grant with FILES_READ.
   """
@@ -7219,7 +7217,7 @@ type Execution {
   "The times of its events."
   marks: Marks!
   """
-  What it has printed so far, from the beginning or from a cursor. The call doesn't wait for more.
+  Its output so far, from the beginning or from a cursor. The call doesn't wait for more.
 
   Errors: INVALID_INPUT if the cursor belongs to another execution, or ` + "`" + `maxBytes` + "`" + ` is out of range.
 
@@ -7235,8 +7233,8 @@ type Execution {
     maxBytes: Int
   ): OutputPage!
   """
-  What it has printed so far as numbered lines, starting at any line, or only the lines that contain a
-  text. The call doesn't wait for more.
+  Its output so far as numbered lines, starting at any line, or only the lines that contain a text. The
+  call doesn't wait for more.
 
   A line belongs to one stream. It ends at its newline, where bytes are lost, where the output ends, and
   where the other stream has printed more than 65536 bytes since the line began. Lines are numbered from
@@ -8626,10 +8624,12 @@ enum HealthStatus {
 "The health of one part."
 type ComponentHealth {
   """
-  The part: ` + "`" + `cluster` + "`" + `; ` + "`" + `store` + "`" + ` (the database); ` + "`" + `output` + "`" + ` (the output logs); ` + "`" + `orphaned output` + "`" + ` if there are
-  output logs that the database doesn't know; ` + "`" + `restore` + "`" + `; ` + "`" + `audit log` + "`" + ` (with the number of waiting entries,
-  if they can't be stored); ` + "`" + `retention` + "`" + ` after it failed; ` + "`" + `attacks` + "`" + ` after attacks were run; or ` + "`" + `pool` + "`" + ` with
-  an environment's id.
+  The part: ` + "`" + `cluster` + "`" + `, ` + "`" + `store` + "`" + ` (the database), ` + "`" + `output` + "`" + ` (the output logs), ` + "`" + `restore` + "`" + `, ` + "`" + `audit log` + "`" + `, or
+  ` + "`" + `pool` + "`" + ` with an environment's id. If entries of the audit log can't be stored, its message has their
+  number.
+
+  Only if there is something to report: ` + "`" + `orphaned output` + "`" + ` (output logs that the database doesn't know),
+  ` + "`" + `retention` + "`" + ` (it failed), ` + "`" + `attacks` + "`" + ` (they were run).
   """
   name: String!
   "The part's status."
@@ -8644,11 +8644,11 @@ type ComponentHealth {
 The values of ` + "`" + `extensions.code` + "`" + ` in an error. ` + "`" + `extensions.retryable` + "`" + ` says whether the same request can
 succeed later without a change.
 
-QUOTA_EXCEEDED for a quota of the caller's tenant, or for the tenant's share of a server-wide limit, has
-more extensions: ` + "`" + `quota` + "`" + ` (the name in ` + "`" + `Quotas` + "`" + `; for a share ` + "`" + `batches` + "`" + `, ` + "`" + `tickets` + "`" + ` or ` + "`" + `waiting` + "`" + `), ` + "`" + `limit` + "`" + `
-and ` + "`" + `used` + "`" + `. For ` + "`" + `runners` + "`" + ` it also has ` + "`" + `pending` + "`" + `: claims that reserved a runner and wait for it. ` + "`" + `used` + "`" + `
-doesn't include them, and ` + "`" + `pending` + "`" + ` is missing if 0. If known, it has ` + "`" + `retryAfter` + "`" + ` in seconds, which is
-also the header Retry-After.
+QUOTA_EXCEEDED is about a quota of the caller's tenant, or about the tenant's share of a server-wide
+limit. It has more extensions: ` + "`" + `quota` + "`" + `, ` + "`" + `limit` + "`" + ` and ` + "`" + `used` + "`" + `. ` + "`" + `quota` + "`" + ` is the name in ` + "`" + `Quotas` + "`" + `, or for a
+share ` + "`" + `batches` + "`" + `, ` + "`" + `tickets` + "`" + ` or ` + "`" + `waiting` + "`" + `. For ` + "`" + `runners` + "`" + ` it also has ` + "`" + `pending` + "`" + `: claims that reserved a
+runner and wait for it. ` + "`" + `used` + "`" + ` doesn't include them, and ` + "`" + `pending` + "`" + ` is missing if 0. If known, it has
+` + "`" + `retryAfter` + "`" + ` in seconds, which is also the header Retry-After.
 """
 enum ErrorCode {
   """
