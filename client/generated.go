@@ -3976,8 +3976,9 @@ type PutEnvironmentInput struct {
 	// `registry.example.org/x@sha256:…`, or `file:NAME`. The latter is an archive (from `docker save`, or of
 	// an OCI layout), or a directory with an OCI layout, among the server's image files. Add `#TAG` if it has
 	// several images. Programs run with uid 1000. If the image has a non-root USER, it is mapped to uid 1000,
-	// so programs own its files. Programs get the image's variables, except HOME, USER and LOGNAME. The file
-	// system is read-only except /workspace, /tmp and /dev/shm. The image's entry point isn't used.
+	// so programs own its files. Programs get the image's variables, except HOME, USER and LOGNAME, which
+	// Rockpool sets. The file system is read-only except /workspace, /tmp and /dev/shm. The image's entry
+	// point isn't used.
 	//
 	// On Nomad, with the drivers docker and podman, it is a container image's reference. The server asks the
 	// registry for its digest. If the registry doesn't know the image, nodes use their own image of that name,
@@ -4415,8 +4416,8 @@ type RevokeTokenResponse struct {
 	// Revokes a token or a session immediately. Its subscriptions, WebSockets, downloads and grants end.
 	// Tokens that were created with it stay valid, unless `alsoMade` is true. Safe to repeat.
 	//
-	// The token of `--token-file` ends only when the server starts with another one. With `alsoMade`, the
-	// tokens created with it end, also afterwards.
+	// The token of `--token-file` ends only when the server starts with another one. Its id with `alsoMade`
+	// revokes the tokens that were created with it, also after that.
 	//
 	// Errors: INVALID_INPUT if the caller doesn't manage the token. With `alsoMade` it is enough that it
 	// manages tokens that were created with it.

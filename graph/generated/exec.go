@@ -5587,8 +5587,8 @@ type Mutation {
   Revokes a token or a session immediately. Its subscriptions, WebSockets, downloads and grants end.
   Tokens that were created with it stay valid, unless ` + "`" + `alsoMade` + "`" + ` is true. Safe to repeat.
 
-  The token of ` + "`" + `--token-file` + "`" + ` ends only when the server starts with another one. With ` + "`" + `alsoMade` + "`" + `, the
-  tokens created with it end, also afterwards.
+  The token of ` + "`" + `--token-file` + "`" + ` ends only when the server starts with another one. Its id with ` + "`" + `alsoMade` + "`" + `
+  revokes the tokens that were created with it, also after that.
 
   Errors: INVALID_INPUT if the caller doesn't manage the token. With ` + "`" + `alsoMade` + "`" + ` it is enough that it
   manages tokens that were created with it.
@@ -6519,8 +6519,8 @@ type Draining {
 }
 
 """
-The scheduler's work on one change: a runner shall get its place, or lose it. A runner has one evaluation
-after the other.
+The scheduler's work on one change: to give a runner its place on a machine, or to remove it from there. A
+runner has one evaluation after the other.
 """
 type Evaluation {
   "Its id. Ids sort by the time of their creation."
@@ -6589,11 +6589,11 @@ type Evaluation {
 
 "The goal of an evaluation."
 enum EvaluationType {
-  "A runner shall get its place."
+  "Give a runner its place on a machine."
   PLACE
-  "A runner that is no longer wanted shall lose its place."
+  "Remove a runner that is no longer wanted."
   STOP
-  "The records of what has ended shall be deleted."
+  "Delete the records of what has ended."
   COLLECT
 }
 
@@ -6679,7 +6679,7 @@ type Allocation {
   evaluationId: ID
   "The resources that are reserved for the runner."
   resources: Resources!
-  "Whether it shall run or stop."
+  "Whether it should run or stop."
   desired: DesiredState!
   "Its state."
   status: AllocationStatus!
@@ -6695,9 +6695,9 @@ type Allocation {
 
 "The desired state of an allocation."
 enum DesiredState {
-  "It shall run."
+  "It should run."
   RUN
-  "It shall end, if it hasn't."
+  "It should end, if it hasn't."
   STOP
 }
 
@@ -7751,8 +7751,9 @@ input PutEnvironmentInput {
   ` + "`" + `registry.example.org/x@sha256:…` + "`" + `, or ` + "`" + `file:NAME` + "`" + `. The latter is an archive (from ` + "`" + `docker save` + "`" + `, or of
   an OCI layout), or a directory with an OCI layout, among the server's image files. Add ` + "`" + `#TAG` + "`" + ` if it has
   several images. Programs run with uid 1000. If the image has a non-root USER, it is mapped to uid 1000,
-  so programs own its files. Programs get the image's variables, except HOME, USER and LOGNAME. The file
-  system is read-only except /workspace, /tmp and /dev/shm. The image's entry point isn't used.
+  so programs own its files. Programs get the image's variables, except HOME, USER and LOGNAME, which
+  Rockpool sets. The file system is read-only except /workspace, /tmp and /dev/shm. The image's entry
+  point isn't used.
 
   On Nomad, with the drivers docker and podman, it is a container image's reference. The server asks the
   registry for its digest. If the registry doesn't know the image, nodes use their own image of that name,
