@@ -145,6 +145,7 @@ func (r subscription) BatchEvents(ctx context.Context, id string, after *string)
 	return out, nil
 }
 
+// sendBatchEvents sends events until they end, can't be read, or ctx ends.
 func sendBatchEvents(ctx context.Context, events *batch.Reader, out chan<- model.BatchEvent) {
 	for {
 		event, err := events.Next(ctx)

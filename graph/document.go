@@ -68,6 +68,7 @@ func defers(doc *ast.QueryDocument) bool {
 		slices.ContainsFunc(doc.Fragments, func(f *ast.FragmentDefinition) bool { return deferring(f.SelectionSet) })
 }
 
+// deferring reports whether a selection has @defer.
 func deferring(set ast.SelectionSet) bool {
 	return slices.ContainsFunc(set, func(selection ast.Selection) bool {
 		switch s := selection.(type) {
@@ -115,6 +116,7 @@ func hasLongName(text string) bool {
 	return false
 }
 
+// lengthUntil returns the number of bytes before end, or those of the whole text.
 func lengthUntil(text, end string) int {
 	if i := strings.Index(text, end); i >= 0 {
 		return i
@@ -160,12 +162,14 @@ func measure(doc *ast.QueryDocument) string {
 	return ""
 }
 
+// A meter counts what the fragments and operations of a document have.
 type meter struct {
 	fields, aliases, directives int
 	fragments                   map[string]ast.SelectionSet
 	measured                    map[string]extent // of fragments; one that is being measured has an empty extent
 }
 
+// An extent is the size of a selection, with its fragments.
 type extent struct{ fields, levels int }
 
 // count adds a selection as it is written.

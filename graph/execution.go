@@ -193,6 +193,7 @@ func (r subscription) ExecutionEvents(ctx context.Context, id string, after *str
 	return out, nil
 }
 
+// sendEvents sends events until they end, can't be read, or ctx ends.
 func sendEvents(ctx context.Context, events *events.Reader, out chan<- model.ExecutionEvent) {
 	for {
 		event, err := events.Next(ctx)
@@ -217,6 +218,7 @@ const (
 // A pageCost counts the fields that are selected of each chunk or line, including aliases.
 type pageCost struct{ names, fields, texts, base64s int64 }
 
+// costOfPage returns the cost of the page that ctx's field selects.
 func costOfPage(ctx context.Context) (c pageCost) {
 	op := graphql.GetOperationContext(ctx)
 	for _, field := range graphql.CollectFieldsCtx(ctx, nil) {
@@ -260,6 +262,7 @@ func (r execution) Output(ctx context.Context, of *runtime.Execution, after *str
 	return model.NewOutputPage(chunks, cursor, end), err
 }
 
+// defaultLines is the default number of lines in a page.
 const defaultLines = 100
 
 func (r execution) Lines(ctx context.Context, of *runtime.Execution, from, skip *int64, last *bool, maxLines *int, stream *runtime.Stream, containing *string, matchCase *bool) (model.OutputLinePage, error) {

@@ -92,6 +92,8 @@ func (s followedSubscription) ExecutionEvents(context.Context, string, *string, 
 	return s.events, nil
 }
 
+// followArguments returns the arguments of executionEvents. The cursor resume has precedence over
+// the argument after.
 func followArguments(args map[string]any, resume string) (id runtime.ExecutionID, after string, err error) {
 	id, err = model.UnmarshalExecutionID(args["executionId"])
 	if err != nil {

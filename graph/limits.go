@@ -139,6 +139,7 @@ const scanning = 20_000
 // uploading is the cost of an upload without its bytes, whose rate the request limits.
 const uploading = 100
 
+// page returns the cost of a page of entries that each cost child.
 func page(child int, first *int) int {
 	entries := pagination.DefaultFirst
 	if first != nil {

@@ -50,7 +50,7 @@ func TestEveryListHasACost(t *testing.T) {
 			none := !cost.IsValid() || cost.IsNil() // gqlgen.yml may give it another name
 			switch _, bounded := left[at]; {
 			case !none && bounded:
-				t.Errorf("%s has a cost: strike it from boundedLists", at)
+				t.Errorf("%s has a cost: remove it from boundedLists", at)
 			case none && !bounded:
 				t.Errorf("%s has no cost in limits.go: give it one, or name its bound in boundedLists", at)
 			}

@@ -150,7 +150,7 @@ func (w *world) operations() (all []operation) {
 			name := root.Name + "." + field.Name
 			op, ok := known[name]
 			if !ok {
-				w.t.Errorf("say in known how %s is asked for", name)
+				w.t.Errorf("add %s to known", name)
 				continue
 			}
 			op.name, op.rules = name, ops(access.Operation(field.Name))

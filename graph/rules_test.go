@@ -67,9 +67,9 @@ func TestEveryFieldHasARule(t *testing.T) {
 		rule, _ := access.RuleOf(op)
 		switch at := notFields[op]; {
 		case at == "" && !fields[op]:
-			t.Errorf("the rule of %s is of no field; name in notFields what asks for it", op)
+			t.Errorf("the rule of %s belongs to no field: add the operation to notFields", op)
 		case at != "" && fields[op]:
-			t.Errorf("%s is a field: strike it from notFields", op)
+			t.Errorf("%s is a field: remove it from notFields", op)
 		}
 		if !slices.Contains(access.Roles(), rule.Role) {
 			t.Errorf("the rule of %s has no role", op)
@@ -93,7 +93,7 @@ func TestEveryTypeIsGuarded(t *testing.T) {
 		delete(left, d.Name)
 		wraps := strings.HasSuffix(d.Name, "Payload") || strings.HasSuffix(d.Name, "Connection") || strings.HasSuffix(d.Name, "Edge")
 		if !listed && !wraps {
-			t.Errorf("say in reachedBy what guards the fields of %s", d.Name)
+			t.Errorf("add %s to reachedBy, with what guards its fields", d.Name)
 		}
 		for _, field := range d.Fields {
 			at := d.Name + "." + field.Name
@@ -103,7 +103,7 @@ func TestEveryTypeIsGuarded(t *testing.T) {
 				t.Errorf("%s is guarded by %s, which has no rule", at, rule)
 			}
 			if len(field.Arguments) > 0 && !ok && at != "Batch.cases" { // of a batch that the caller has already
-				t.Errorf("%s has arguments, so it reads more than is there: say in guardedFields which rule it asks", at)
+				t.Errorf("%s has arguments, so it reads more data: add its rule to guardedFields", at)
 			}
 		}
 	}

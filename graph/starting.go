@@ -64,6 +64,8 @@ func (s starting) isOver() bool {
 	}
 }
 
+// wait waits for the end of the start, at most startingPatience. It returns CLUSTER_UNAVAILABLE if
+// that comes later, or ctx ends.
 func (s starting) wait(ctx context.Context) *runtime.Error {
 	if s.isOver() {
 		return nil

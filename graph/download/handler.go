@@ -233,10 +233,12 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// refuse responds with an error and its status.
 func (h Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	h.Refuse(w, r, statusOf(err), err)
 }
 
+// statusOf returns the HTTP status of an error.
 func statusOf(err error) int {
 	if errors.Is(err, errExpired) {
 		return http.StatusGone

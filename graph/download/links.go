@@ -52,6 +52,7 @@ func (l *Links) Output(by access.Principal, id runtime.ExecutionID) string {
 	return "/outputs/" + url.PathEscape(string(id)) + "?" + l.sign(by, "output", string(id)).Encode()
 }
 
+// sign returns the parameters of a signed address. It expires after Life, or earlier with a grant.
 func (l *Links) sign(by access.Principal, what ...string) url.Values {
 	until := time.Now().Add(Life)
 	if by.Grant != nil && by.Grant.Expires.Before(until) {

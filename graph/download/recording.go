@@ -143,6 +143,7 @@ func (c *cast) lost(bytes int64) error {
 	return err
 }
 
+// event writes one event, with the time since the start.
 func (c *cast) event(kind, data string) error {
 	return c.encoder.Encode([]any{c.at.Seconds(), kind, data})
 }

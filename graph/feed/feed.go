@@ -109,6 +109,8 @@ func newFeed(feeds *Feeds, source Source, cursor string, encode func(events.Even
 	return f
 }
 
+// run reads events and appends them to the list, until ctx ends or an error is appended. It closes
+// the source.
 func (f *feed) run(ctx context.Context) {
 	defer close(f.done)
 	defer f.source.Close()
@@ -165,6 +167,8 @@ func (f *feed) pause(ctx context.Context) {
 	}
 }
 
+// append adds a node at the end of the list, wakes the waiting members, and drops the oldest nodes
+// beyond the limits of memory.
 func (f *feed) append(next *node) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -383,6 +387,7 @@ func (w *Watcher) leave() {
 	}
 }
 
+// hint sends without blocking: a pending hint is enough.
 func hint(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

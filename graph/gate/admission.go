@@ -25,6 +25,7 @@ type Admission struct {
 	Failed func(address netip.Addr, err error)
 }
 
+// failed reports an unknown credential to Failed.
 func (a *Admission) failed(ctx context.Context, err error) {
 	if a.Failed != nil {
 		a.Failed(peers.ClientAddress(ctx), err)

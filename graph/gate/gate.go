@@ -53,6 +53,8 @@ func CheckOrigin(allowed []string, next http.Handler) http.Handler {
 	})
 }
 
+// sameOrigin reports whether an origin has this host. The schemes may differ, because a proxy may
+// end TLS.
 func sameOrigin(origin, host string) bool {
 	u, err := url.Parse(origin)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(u.Host, host)

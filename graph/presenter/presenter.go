@@ -59,7 +59,7 @@ func (p Presenter) Present(ctx context.Context, err error) *gqlerror.Error {
 	if typed.Code == runtime.CodeInternal {
 		id := uuid.NewString()
 		out.Extensions["id"] = id
-		out.Message = "the server failed; its log has the detail under id " + id
+		out.Message = "the server failed; its log has the details under id " + id
 		p.Logger.Error("request failed", zap.String("id", id), zap.Stringer("path", out.Path), zap.Error(typed))
 	} else if typed.Code == runtime.CodeClusterUnavailable && typed.Err != nil {
 		p.Logger.Warn("cluster unavailable", zap.Stringer("path", out.Path), zap.Error(typed))
@@ -73,6 +73,7 @@ func (p Presenter) Present(ctx context.Context, err error) *gqlerror.Error {
 // be long.
 const maxMessage = 500
 
+// shorten cuts text after most bytes, at a whole character.
 func shorten(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -132,6 +133,7 @@ type presentedError struct{ gql *gqlerror.Error }
 
 func (e *presentedError) Error() string { return e.gql.Message }
 
+// extensions returns the extensions of an error: its code, whether it is retryable, and more facts.
 func extensions(err *runtime.Error) map[string]any {
 	out := map[string]any{"code": err.Code, "retryable": err.Code.Retryable()}
 	if err.Code == runtime.CodeInvalidInput && err.Field != "" {

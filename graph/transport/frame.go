@@ -31,6 +31,7 @@ type batch struct {
 	mark    int // where the part of scratch begins that isn't in buffers yet
 }
 
+// reset empties the batch, and keeps its memory.
 func (b *batch) reset() {
 	clear(b.buffers)
 	b.buffers, b.scratch, b.mark = b.buffers[:0], b.scratch[:0], 0
@@ -61,6 +62,7 @@ func (b *batch) add(p parcel) {
 	b.scratch = append(b.scratch, '}')
 }
 
+// flush moves the new part of scratch to buffers.
 func (b *batch) flush() {
 	if b.mark < len(b.scratch) {
 		b.buffers = append(b.buffers, b.scratch[b.mark:])

@@ -53,6 +53,7 @@ func accepted(r *http.Request, offered ...string) string {
 	return best
 }
 
+// wantsEvents reports whether a request prefers server-sent events.
 func wantsEvents(r *http.Request) bool {
 	return strings.Contains(strings.Join(r.Header.Values("Accept"), ","), typeEvents) &&
 		accepted(r, typeJSON, typeResponse, typeEvents) == typeEvents

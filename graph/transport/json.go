@@ -33,6 +33,7 @@ func unmarshal(text []byte, into any) error {
 	return nil
 }
 
+// malformed returns INVALID_INPUT for text that couldn't be decoded.
 func malformed(err error) error {
 	var kind *json.UnmarshalTypeError
 	if errors.As(err, &kind) {

@@ -53,6 +53,7 @@ const (
 	parcelComplete
 )
 
+// lane returns a new lane for an operation. It blocks its operation when budget bytes wait.
 func (b *outbox) lane(id string, budget int) *lane {
 	return &lane{box: b, budget: budget, envelope: newEnvelope(id), taken: make(chan struct{}, 1)}
 }
@@ -94,6 +95,7 @@ func (l *lane) waitForRoom(ctx context.Context, patience time.Duration) error {
 	}
 }
 
+// free reports whether the lane has less than its budget.
 func (l *lane) free() bool {
 	l.box.mu.Lock()
 	defer l.box.mu.Unlock()
@@ -123,6 +125,7 @@ func (l *lane) push(m Message) {
 	l.put(parcel{kind: parcelNext, payload: m.Payload, cursor: m.Cursor})
 }
 
+// put adds a parcel to the lane. It never blocks.
 func (l *lane) put(p parcel) {
 	p.lane = l
 	l.box.mu.Lock()
@@ -190,6 +193,7 @@ func (b *outbox) wrote(batch []parcel) {
 	}
 }
 
+// hint sends without blocking: a pending hint is enough.
 func hint(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

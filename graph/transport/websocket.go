@@ -118,6 +118,8 @@ type closing struct {
 
 func (c closing) Error() string { return c.reason }
 
+// serve runs the connection until it ends. It starts the reader, the writer and keep, and returns
+// when they and all operations have ended. The first of them to end gives the reason.
 func (c *connection) serve(parent context.Context) {
 	ctx, end := context.WithCancelCause(parent)
 	defer end(nil)
@@ -268,6 +270,7 @@ func (c *connection) operating(ctx context.Context) context.Context {
 	return ctx
 }
 
+// init processes connection_init: it authenticates the WebSocket, and acknowledges.
 func (c *connection) init(ctx context.Context, m message, h *hold) error {
 	if c.acting != nil {
 		return closing{closeTooManyInits, "Too many initialisation requests"}

@@ -96,6 +96,7 @@ func Refuse(refuse func(w http.ResponseWriter, status int, err *runtime.Error), 
 	})
 }
 
+// count returns the number of a head's fields.
 func count(header http.Header) (fields int) {
 	for _, values := range header {
 		fields += len(values)
@@ -175,6 +176,7 @@ func (f *Reader) scan(p []byte) int {
 // ones the version.
 const longLine = 128
 
+// keep adds a part to the unfinished line. Of a long line it keeps only the start and the end.
 func (f *Reader) keep(part []byte) {
 	f.line = append(f.line, part...)
 	if len(f.line) > 2*longLine {
@@ -250,6 +252,7 @@ func (f *Reader) field(line []byte) bool {
 	return true
 }
 
+// refuse ends the connection at this request, and gives net/http the end of its head.
 func (f *Reader) refuse(why Reason) bool {
 	f.Refused(why)
 	f.instead = fmt.Appendf(nil, ending, why)

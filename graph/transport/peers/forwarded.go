@@ -99,6 +99,7 @@ func forwardedByTLS(header http.Header) bool {
 	return strings.EqualFold(strings.TrimSpace(all[strings.LastIndexByte(all, ',')+1:]), "https")
 }
 
+// plain returns an address without a zone. An IPv4 address in an IPv6 one becomes IPv4.
 func plain(address netip.Addr) netip.Addr { return address.Unmap().WithZone("") }
 
 // addressOf returns the address of a connection's peer; zero for a Unix socket.
@@ -110,6 +111,7 @@ func addressOf(address net.Addr) netip.Addr {
 	return plain(tcp.AddrPort().Addr())
 }
 
+// trusts reports whether an address is a trusted proxy's.
 func (p *Peers) trusts(address netip.Addr) bool {
 	return slices.ContainsFunc(p.proxies, func(network netip.Prefix) bool { return network.Contains(address) })
 }

@@ -91,6 +91,8 @@ func (h *Hold) Subscribe() error {
 	return h.count(subscriptions, PeerSubscriptions, TokenSubscriptions, GrantSubscriptions)
 }
 
+// count counts h as one of a kind with each of its counters, or with none if a bound is reached. If
+// h counted as another kind, it no longer does.
 func (h *Hold) count(kind func(t *counters) *budget, ofPeer, ofToken, ofGrants Bound) error {
 	if h.peers == nil {
 		return nil
@@ -133,6 +135,7 @@ func (h *Hold) counted() (of [3]*counters) {
 	return of
 }
 
+// uncount ends what count counted.
 func (h *Hold) uncount() {
 	if h.one == nil {
 		return

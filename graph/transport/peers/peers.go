@@ -78,6 +78,7 @@ type budget struct {
 	used  atomic.Int64
 }
 
+// acquire takes n, or returns false and takes nothing.
 func (b *budget) acquire(n int64) bool {
 	for {
 		used := b.used.Load()
@@ -144,6 +145,7 @@ func (p *Peers) holdToken(name Credential) *token {
 	return of
 }
 
+// releaseToken ends a hold of holdToken. The last one forgets the token.
 func (p *Peers) releaseToken(of *token) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -196,6 +198,7 @@ func (p *Peers) holdPeer(address netip.Addr) *caller {
 	return of
 }
 
+// releasePeer ends a hold of holdPeer. The last one forgets the peer.
 func (p *Peers) releasePeer(of *caller) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -124,6 +124,7 @@ func BoundUnsent(tcp *net.TCPConn) {
 	}
 }
 
+// guard returns a Conn with patience for each write, and limits the connection's unsent bytes.
 func guard(conn net.Conn, patience time.Duration) *Conn {
 	c := &Conn{Conn: conn, Carrier: Carrier(conn), tcp: TCP(conn), to: conn, patience: patience}
 	if below, ok := Within[encrypted](conn); ok {
