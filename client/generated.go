@@ -3037,7 +3037,7 @@ type Language struct {
 	EnvironmentId *string `json:"environmentId"`
 	// A container image that has the language, for a new environment.
 	Image string `json:"image"`
-	// What the language needs beyond an environment's defaults.
+	// The needs of the language beyond an environment's defaults.
 	Limits LanguageLimits `json:"limits"`
 }
 
@@ -3077,7 +3077,7 @@ func (v *Language) GetLimits() LanguageLimits { return v.Limits }
 // LanguageLimits includes the requested fields of the GraphQL type LanguageLimits.
 // The GraphQL type's documentation follows.
 //
-// What a language needs beyond an environment's defaults.
+// The needs of a language beyond an environment's defaults.
 type LanguageLimits struct {
 	// Memory in MiB. 0: the default is enough.
 	MemoryMiB int `json:"memoryMiB"`
@@ -5006,7 +5006,7 @@ type Tenant struct {
 	Weight int `json:"weight"`
 	// When it was created. Null for the default tenant if it was never put.
 	CreatedAt *time.Time `json:"createdAt"`
-	// What it uses now.
+	// Its present use.
 	Use TenantUse `json:"use"`
 	// Its quotas.
 	Quotas TenantQuotas `json:"quotas"`
@@ -5074,7 +5074,7 @@ func (v *TenantQuotas) GetSubscriptions() *int { return v.Subscriptions }
 // TenantUse includes the requested fields of the GraphQL type TenantUse.
 // The GraphQL type's documentation follows.
 //
-// What a tenant uses now. Each field counts for the quota of the same name.
+// The present use of a tenant. Each field counts for the quota of the same name.
 type TenantUse struct {
 	// Runners that the tenant holds.
 	Runners int64 `json:"runners"`

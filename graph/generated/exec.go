@@ -5965,13 +5965,13 @@ type Tenant {
   weight: Int!
   "Its quotas."
   quotas: Quotas!
-  "What it uses now."
+  "Its present use."
   use: TenantUse!
   "When it was created. Null for the default tenant if it was never put."
   createdAt: Time
 }
 
-"What a tenant uses now. Each field counts for the quota of the same name."
+"The present use of a tenant. Each field counts for the quota of the same name."
 type TenantUse {
   "Runners that the tenant holds."
   runners: Int64!
@@ -6116,7 +6116,7 @@ type Language {
   environmentId: ID
   "A container image that has the language, for a new environment."
   image: String!
-  "What the language needs beyond an environment's defaults."
+  "The needs of the language beyond an environment's defaults."
   limits: LanguageLimits!
   """
   The language's version in ` + "`" + `environmentId` + "`" + `, as its own command prints it.
@@ -6129,7 +6129,7 @@ type Language {
   version: String
 }
 
-"What a language needs beyond an environment's defaults."
+"The needs of a language beyond an environment's defaults."
 type LanguageLimits {
   "Memory in MiB. 0: the default is enough."
   memoryMiB: Int!

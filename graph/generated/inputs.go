@@ -526,7 +526,7 @@ type StartExecutionPayload struct {
 type Subscription struct {
 }
 
-// What a tenant uses now. Each field counts for the quota of the same name.
+// The present use of a tenant. Each field counts for the quota of the same name.
 type TenantUse struct {
 	// Runners that the tenant holds.
 	Runners int64 `json:"runners"`
