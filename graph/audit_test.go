@@ -31,11 +31,11 @@ func TestChangesAreInTheAuditLog(t *testing.T) {
 	execution := started.Data["startExecution"].(in)["execution"].(in)["id"].(string)
 	asked(t, b, client, `mutation { updateFiles(input: {runnerId: "`+runner+`", write: [{path: "a", text: "`+canary+`"}]}) { written } }`)
 	asked(t, b, client, `mutation { deleteEnvironment(input: {id: "a"}) { deleted } }`) // FORBIDDEN
-	b.as(canary, `{ version }`)                                                         // UNAUTHENTICATED
+	b.sendAs(canary, `{ version }`)                                                     // UNAUTHENTICATED
 
 	type entry struct{ Tenant, ActorKind, ActorName, Role, Action, ObjectKind, ObjectID, Address, Outcome string }
 	var log struct{ AuditLog struct{ Nodes []entry } }
-	data, _ := json.Marshal(b.as(testToken, `{ auditLog { nodes { tenant actorKind actorName role action objectKind objectId address outcome } } }`).Data)
+	data, _ := json.Marshal(b.sendAs(testToken, `{ auditLog { nodes { tenant actorKind actorName role action objectKind objectId address outcome } } }`).Data)
 	if err := json.Unmarshal(data, &log); err != nil {
 		t.Fatal(err)
 	}
@@ -58,21 +58,21 @@ func TestChangesAreInTheAuditLog(t *testing.T) {
 		}
 	}
 	for filter, both := range map[string][2]bool{"failed: true": {false, true}, "failed: false": {true, false}, "failed: null": {true, true}} {
-		data, _ := json.Marshal(b.as(testToken, `{ auditLog(`+filter+`) { nodes { outcome } } }`).Data)
+		data, _ := json.Marshal(b.sendAs(testToken, `{ auditLog(`+filter+`) { nodes { outcome } } }`).Data)
 		if got := [2]bool{strings.Contains(string(data), `"OK"`), strings.Contains(string(data), `"FORBIDDEN"`)}; got != both {
 			t.Errorf("%s: %s", filter, data)
 		}
 	}
 	asked(t, b, client, `mutation { releaseRunner(id: "none") { released } }`)
-	b.as(testToken, `mutation { releaseRunner(id: "`+runner+`") { released } }`)
-	b.as(testToken, `mutation { putTenant(input: {id: "chemistry"}) { created } }`)
+	b.sendAs(testToken, `mutation { releaseRunner(id: "`+runner+`") { released } }`)
+	b.sendAs(testToken, `mutation { putTenant(input: {id: "chemistry"}) { created } }`)
 	admin := func(tenant runtime.TenantID) string {
 		t.Helper()
 		_, secret, err := b.book.CreateToken(t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "admin", Role: access.Admin, Tenant: tenant})
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, _ := json.Marshal(b.as(secret, `{ auditLog { nodes { actorName action objectId outcome } } }`).Data)
+		data, _ := json.Marshal(b.sendAs(secret, `{ auditLog { nodes { actorName action objectId outcome } } }`).Data)
 		return string(data)
 	}
 	const byServersAdmin = `{"action":"releaseRunner","actorName":"token file"`
@@ -94,40 +94,40 @@ func TestNewTenantSeesNothingOfADeletedNamesake(t *testing.T) {
 	asked(t, b, client, `mutation { releaseRunner(id: "none") { released } }`)
 	asked(t, b, client, claimA)
 	const put, del = `mutation { putTenant(input: {id: "physics"}) { created } }`, `mutation { deleteTenant(id: "physics") { deleted } }`
-	b.as(testToken, `mutation { deleteEnvironment(input: {id: "a", endClaimed: true}) { deleted } }`)
-	if a := b.as(testToken, del); a.code() != nil {
+	b.sendAs(testToken, `mutation { deleteEnvironment(input: {id: "a", endClaimed: true}) { deleted } }`)
+	if a := b.sendAs(testToken, del); a.code() != nil {
 		t.Fatalf("%+v", a.Errors)
 	}
 	deleted := time.Now()
 	wait.For(t, "the claimed runner and its replacement are removed", func() bool { return len(b.engine.Runners(engine.RunnerFilter{})) == 0 })
 	// The tenant's creation divides the log to the millisecond.
 	wait.For(t, "the next millisecond", func() bool { return time.Now().UnixMilli() > deleted.UnixMilli() })
-	if a := b.as(testToken, put); a.code() != nil {
+	if a := b.sendAs(testToken, put); a.code() != nil {
 		t.Fatalf("%+v", a.Errors)
 	}
 	_, secret, err := b.book.CreateToken(t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "admin", Role: access.Admin, Tenant: "physics"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.as(secret, `mutation { releaseRunner(id: "own") { released } }`)
+	b.sendAs(secret, `mutation { releaseRunner(id: "own") { released } }`)
 	for shown, old := range map[string]bool{secret: false, testToken: true} {
 		for _, filter := range []string{"", "(from: \"2020-01-01T00:00:00Z\")"} {
-			data, _ := json.Marshal(b.as(shown, `{ auditLog`+filter+` { nodes { objectId } } }`).Data)
+			data, _ := json.Marshal(b.sendAs(shown, `{ auditLog`+filter+` { nodes { objectId } } }`).Data)
 			if text := string(data); strings.Contains(text, `"none"`) != old || !strings.Contains(text, `"own"`) {
 				t.Errorf("with %.6s: %s", shown, text)
 			}
 		}
 	}
 	// Now the tenant leaves an execution.
-	b.as(testToken, `mutation { putEnvironment(input: {id: "a", tenant: "physics", poolSize: 1}) { created } }`)
-	if a := b.as(secret, `mutation { run(input: {environmentId: "a", waitFor: 60, command: ["true"]}) { execution { id } } }`); a.code() != nil {
+	b.sendAs(testToken, `mutation { putEnvironment(input: {id: "a", tenant: "physics", poolSize: 1}) { created } }`)
+	if a := b.sendAs(secret, `mutation { run(input: {environmentId: "a", waitFor: 60, command: ["true"]}) { execution { id } } }`); a.code() != nil {
 		t.Fatalf("%+v", a.Errors)
 	}
-	b.as(testToken, `mutation { deleteEnvironment(input: {id: "a", endClaimed: true}) { deleted } }`)
-	if a := b.as(testToken, del); a.code() != nil {
+	b.sendAs(testToken, `mutation { deleteEnvironment(input: {id: "a", endClaimed: true}) { deleted } }`)
+	if a := b.sendAs(testToken, del); a.code() != nil {
 		t.Fatalf("%+v", a.Errors)
 	}
-	if a := b.as(testToken, put); a.code() != "CONFLICT" || !strings.Contains(a.Errors[0].Message, "a deleted tenant physics") {
+	if a := b.sendAs(testToken, put); a.code() != "CONFLICT" || !strings.Contains(a.Errors[0].Message, "a deleted tenant physics") {
 		t.Errorf("%+v", a.Errors)
 	}
 }
@@ -138,7 +138,7 @@ func (b bed) audited(t *testing.T, action string) (all []auditEntryOf) {
 	var log struct {
 		AuditLog struct{ Nodes []auditEntryOf }
 	}
-	data, _ := json.Marshal(b.as(testToken, `{ auditLog(action: "`+action+`") { nodes { objectKind objectId outcome details { name value } } } }`).Data)
+	data, _ := json.Marshal(b.sendAs(testToken, `{ auditLog(action: "`+action+`") { nodes { objectKind objectId outcome details { name value } } } }`).Data)
 	if err := json.Unmarshal(data, &log); err != nil {
 		t.Fatalf("%s: %v", data, err)
 	}
@@ -176,7 +176,7 @@ func TestGrantsAreInTheAuditLogWithTheirRights(t *testing.T) {
 // A claim through a ticket names its runner, also if the runner comes later.
 func TestRunnersOfTicketsAreInTheAuditLog(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{})
-	b.as(testToken, `mutation { putEnvironment(input: {id: "empty", tenant: "physics", poolSize: 0}) { created } }`)
+	b.sendAs(testToken, `mutation { putEnvironment(input: {id: "empty", tenant: "physics", poolSize: 0}) { created } }`)
 	for _, environment := range []string{"a", "empty"} {
 		made := asked(t, b, client, `mutation { claimRunner(input: {environmentId: "`+environment+`", wait: TICKET}) { ticket { id } } }`)
 		ticket := made.Data["claimRunner"].(in)["ticket"].(in)["id"].(string)

@@ -110,9 +110,9 @@ func newBedWith(t testing.TB, cluster runtime.Cluster, fake *clustertest.Fake, o
 	return bed{t, server.URL, eng, options.Book}
 }
 
-// ask sends an operation with the variables "in" and "id", and decodes its data into out. It
+// send sends an operation with the variables "in" and "id", and decodes its data into out. It
 // returns the code and the field of the first error.
-func (b bed) ask(query string, variables map[string]any, out any) (code, field any) {
+func (b bed) send(query string, variables map[string]any, out any) (code, field any) {
 	b.t.Helper()
 	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
 	if err != nil {
@@ -139,7 +139,7 @@ type in = map[string]any
 func (b bed) environment(id string, size int) {
 	b.t.Helper()
 	var out struct{ PutEnvironment struct{ Created bool } }
-	b.ask(`mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, in{"in": in{"id": id, "poolSize": size}}, &out)
+	b.send(`mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, in{"in": in{"id": id, "poolSize": size}}, &out)
 	if !out.PutEnvironment.Created {
 		b.t.Fatalf("%s was there", id)
 	}
@@ -150,7 +150,7 @@ func (b bed) claim(environment string) string {
 	var out struct {
 		ClaimRunner struct{ Runner struct{ ID string } }
 	}
-	b.ask(`mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`, in{"in": in{"environmentId": environment, "waitFor": 30}}, &out)
+	b.send(`mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`, in{"in": in{"environmentId": environment, "waitFor": 30}}, &out)
 	return out.ClaimRunner.Runner.ID
 }
 
@@ -159,7 +159,7 @@ func (b bed) start(input in) string {
 	var out struct {
 		StartExecution struct{ Execution struct{ ID string } }
 	}
-	b.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, in{"in": input}, &out)
+	b.send(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, in{"in": input}, &out)
 	return out.StartExecution.Execution.ID
 }
 
@@ -195,6 +195,6 @@ func (c client) next(out any) {
 // limitless makes an environment with high limits for output and time.
 func (b bed) limitless(id string) {
 	b.t.Helper()
-	b.ask(`mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`,
+	b.send(`mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`,
 		in{"in": in{"id": id, "poolSize": 1, "outputLimit": "2147483648", "defaultTimeLimit": 600}}, &struct{}{})
 }

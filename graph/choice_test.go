@@ -58,13 +58,13 @@ func TestExactlyOneOfSeveralFieldsIsRequired(t *testing.T) {
 		{"writeStdin", stdin(in{"text": nil, "base64": "YQ=="}), nil},
 	} {
 		for form, request := range forms(test.mutation, test.input) {
-			code, field := b.ask(request.query, request.variables, nil)
+			code, field := b.send(request.query, request.variables, nil)
 			if test.field == nil && code != nil || test.field != nil && (code != "INVALID_INPUT" || field != test.field) {
 				t.Errorf("%s of %v, %s: %v for %v, want %v", test.mutation, test.input, form, code, field, test.field)
 			}
 		}
 	}
-	b.ask(`mutation($id: ID!) { cancelExecution(id: $id) { execution { id } } }`, in{"id": id}, &struct{}{})
+	b.send(`mutation($id: ID!) { cancelExecution(id: $id) { execution { id } } }`, in{"id": id}, &struct{}{})
 }
 
 type request struct {

@@ -75,9 +75,9 @@ const (
 	watching  = `subscription { runnerEvents { runner { id } } }`
 )
 
-// endsWith starts all long operations. When all are running, it calls end, and checks that all end
+// checkEnd starts all long operations. When all are running, it calls end, and checks that all end
 // with the reason.
-func (h holder) endsWith(shown, says string, queries []string, end func()) {
+func (h holder) checkEnd(shown, says string, queries []string, end func()) {
 	t := h.t
 	t.Helper()
 	var all sync.WaitGroup
@@ -152,7 +152,7 @@ func (h holder) endsWith(shown, says string, queries []string, end func()) {
 func TestRevokedTokenEndsItsOperations(t *testing.T) {
 	h := newHolder(t, testToken)
 	token, text := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
-	h.endsWith(text, "the token was revoked", []string{longPoll, following, claiming, watching}, func() {
+	h.checkEnd(text, "the token was revoked", []string{longPoll, following, claiming, watching}, func() {
 		if _, err := h.book.RevokeToken(t.Context(), access.Server(), token.ID, false); err != nil {
 			t.Error(err)
 		}
@@ -163,7 +163,7 @@ func TestRevokedTokenEndsItsOperations(t *testing.T) {
 func TestGrantEndsWithItsToken(t *testing.T) {
 	h := newHolder(t, testToken)
 	token, text := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
-	h.endsWith(h.granted(text, time.Hour), "the token was revoked", []string{longPoll, following}, func() {
+	h.checkEnd(h.granted(text, time.Hour), "the token was revoked", []string{longPoll, following}, func() {
 		if _, err := h.book.RevokeToken(t.Context(), access.Server(), token.ID, false); err != nil {
 			t.Error(err)
 		}
@@ -227,13 +227,13 @@ func (h holder) expires(t *testing.T, says string, lasting func(life time.Durati
 // When the first token is created, callers without one lose their access.
 func TestFirstTokenEndsAnonymousAccess(t *testing.T) {
 	h := newHolder(t, "")
-	h.endsWith("", "requires tokens", []string{watching}, func() {
+	h.checkEnd("", "requires tokens", []string{watching}, func() {
 		_, _, err := h.book.CreateToken(t.Context(), access.Anonymous(), identity.NewToken{Kind: access.KindToken, Name: "first", Role: access.Admin, AllTenants: true})
 		if err != nil {
 			t.Error(err)
 		}
 	})
-	if text := h.with("", "{ version }", nil); !strings.Contains(text, `"UNAUTHENTICATED"`) {
+	if text := h.sendAs("", "{ version }", nil); !strings.Contains(text, `"UNAUTHENTICATED"`) {
 		t.Error(text)
 	}
 }
@@ -244,7 +244,7 @@ func TestWrongTokensGetTheSameError(t *testing.T) {
 	_, good := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
 	_, other := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
 	const id = 4 + 21 // of the text: the prefix, and 126 of the 128 bits
-	want := h.with("rpt_garbage", "{ version }", nil)
+	want := h.sendAs("rpt_garbage", "{ version }", nil)
 	if !strings.Contains(want, `"UNAUTHENTICATED"`) {
 		t.Fatal(want)
 	}
@@ -252,7 +252,7 @@ func TestWrongTokensGetTheSameError(t *testing.T) {
 		"another's secret": good[:id+2] + other[id+2:], "an unknown id": "rpt_" + strings.Repeat("A", len(good)-4), "too short": good[:len(good)-1],
 		"another prefix": "rpx_" + good[4:], "the id": good[:id], "one bit": good[:len(good)-1] + string(good[len(good)-1]^1), "text": "password", "a newline": good + "%0A",
 	} {
-		if got := h.with(text, "{ version }", nil); got != want {
+		if got := h.sendAs(text, "{ version }", nil); got != want {
 			t.Errorf("%s: %s, not %s", what, got, want)
 		}
 	}
@@ -320,7 +320,7 @@ func TestSignedAddressEndsWithItsToken(t *testing.T) {
 		Execution struct{ OutputURL string }
 		Runner    struct{ File struct{ DownloadURL string } }
 	}
-	h.gives(text, `query($x: ID!, $r: ID!) { execution(id: $x) { outputUrl } runner(id: $r) { file(path: "a.txt") { downloadUrl } } }`, in{"x": h.execution, "r": h.own.runner}, &out)
+	h.mustSendAs(text, `query($x: ID!, $r: ID!) { execution(id: $x) { outputUrl } runner(id: $r) { file(path: "a.txt") { downloadUrl } } }`, in{"x": h.execution, "r": h.own.runner}, &out)
 	known, _ := h.book.Authenticate(other)
 	addresses := []string{out.Execution.OutputURL, out.Runner.File.DownloadURL}
 	status := func(address, shown string) int {
@@ -374,7 +374,7 @@ func TestSharedFeedsCheckAccess(t *testing.T) {
 	query := fmt.Sprintf(`subscription { executionEvents(executionId: %q) { __typename ... on ExecutionOutput { text } } }`, w.foreign.execution)
 	until := w.follow(theirs, query)
 	until("ExecutionStarted")
-	if text := w.with(testToken, fmt.Sprintf(`mutation { writeStdin(input: {executionId: %q, text: "canary"}) { offset } }`, w.foreign.execution), nil); !strings.Contains(text, "offset") {
+	if text := w.sendAs(testToken, fmt.Sprintf(`mutation { writeStdin(input: {executionId: %q, text: "canary"}) { offset } }`, w.foreign.execution), nil); !strings.Contains(text, "offset") {
 		t.Fatal(text)
 	}
 	until("canary") // the feed is open, and has the output

@@ -66,17 +66,17 @@ func TestGrantsReadNoLabels(t *testing.T) {
 	var claimed struct {
 		ClaimRunner struct{ Runner struct{ ID string } }
 	}
-	h.gives(testToken, `mutation { putEnvironment(input: {id: "a", poolSize: 1, tenant: "physics"}) { created } }`, nil, nil)
-	h.gives(token, `mutation { claimRunner(input: {environmentId: "a", waitFor: 60, labels: [{name: "user", value: "ada"}]}) { runner { id } } }`, nil, &claimed)
+	h.mustSendAs(testToken, `mutation { putEnvironment(input: {id: "a", poolSize: 1, tenant: "physics"}) { created } }`, nil, nil)
+	h.mustSendAs(token, `mutation { claimRunner(input: {environmentId: "a", waitFor: 60, labels: [{name: "user", value: "ada"}]}) { runner { id } } }`, nil, &claimed)
 	runner := claimed.ClaimRunner.Runner.ID
 	var started struct {
 		StartExecution struct{ Execution struct{ ID string } }
 	}
-	h.gives(token, `mutation($id: ID!) { startExecution(input: {runnerId: $id, command: ["true"], labels: [{name: "course", value: "ada"}]}) { execution { id } } }`, in{"id": runner}, &started)
+	h.mustSendAs(token, `mutation($id: ID!) { startExecution(input: {runnerId: $id, command: ["true"], labels: [{name: "course", value: "ada"}]}) { execution { id } } }`, in{"id": runner}, &started)
 	execution := started.StartExecution.Execution.ID
 	grant := func(object string) string {
 		var made struct{ CreateGrant struct{ Token string } }
-		h.gives(token, `mutation { createGrant(input: {`+object+`, rights: [WATCH]}) { token } }`, nil, &made)
+		h.mustSendAs(token, `mutation { createGrant(input: {`+object+`, rights: [WATCH]}) { token } }`, nil, &made)
 		return made.CreateGrant.Token
 	}
 	ofRunner := grant(`runnerId: "` + runner + `"`)
@@ -87,10 +87,10 @@ func TestGrantsReadNoLabels(t *testing.T) {
 		{ofRunner, `query($r: ID!) { runner(id: $r) { id claim { ` + labels + ` } } }`},
 	} {
 		ids := in{"x": execution, "r": runner}
-		if text := h.with(ask.grant, ask.query, ids); strings.Contains(text, "ada") || !strings.Contains(text, `"labels":[]`) {
+		if text := h.sendAs(ask.grant, ask.query, ids); strings.Contains(text, "ada") || !strings.Contains(text, `"labels":[]`) {
 			t.Errorf("%s: %s", ask.query, text)
 		}
-		if text := h.with(token, ask.query, ids); !strings.Contains(text, "ada") {
+		if text := h.sendAs(token, ask.query, ids); !strings.Contains(text, "ada") {
 			t.Errorf("the token reads none: %s", text)
 		}
 	}

@@ -32,7 +32,7 @@ const listLanguages = `{ languages { id name fileName build run extensions envir
 func TestLanguagesAreThoseOfTheRecipes(t *testing.T) {
 	b := newBed(t)
 	var out listedLanguages
-	if code, _ := b.ask(listLanguages, nil, &out); code != nil {
+	if code, _ := b.send(listLanguages, nil, &out); code != nil {
 		t.Fatal(code)
 	}
 	all := language.Default().All()
@@ -68,7 +68,7 @@ func TestLanguageHasTheVersionOfItsPreferredEnvironment(t *testing.T) {
 	}
 	wait.For(t, "the version is known", func() bool {
 		var out listedLanguages
-		if code, _ := b.ask(listLanguages, nil, &out); code != nil {
+		if code, _ := b.send(listLanguages, nil, &out); code != nil {
 			t.Fatal(code)
 		}
 		own, last := out.Languages[len(out.Languages)-2], out.Languages[len(out.Languages)-1]

@@ -31,12 +31,12 @@ func tenanted(t *testing.T, quotas runtime.Quotas) (b bed, client http.Header) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.as(testToken, `mutation { putEnvironment(input: {id: "a", tenant: "physics", poolSize: 3}) { created } }`)
+	b.sendAs(testToken, `mutation { putEnvironment(input: {id: "a", tenant: "physics", poolSize: 3}) { created } }`)
 	return b, http.Header{"Authorization": {"Bearer " + secret}}
 }
 
-// as sends a query with a token.
-func (b bed) as(token, query string) answer {
+// sendAs sends a query with a token.
+func (b bed) sendAs(token, query string) answer {
 	b.t.Helper()
 	body, _ := json.Marshal(in{"query": query})
 	return ask(b.t, "POST", b.url, string(body), http.Header{"Authorization": {"Bearer " + token}})
@@ -165,7 +165,7 @@ func TestClaimsCanHaveTickets(t *testing.T) {
 			Ticket struct{ ID, State string }
 		}
 	}
-	b.ask(`mutation { claimRunner(input: {environmentId: "a", wait: TICKET}) { runner { id } ticket { id state } } }`, nil, &out)
+	b.send(`mutation { claimRunner(input: {environmentId: "a", wait: TICKET}) { runner { id } ticket { id state } } }`, nil, &out)
 	if out.ClaimRunner.Runner != nil || out.ClaimRunner.Ticket.State != "WAITING" {
 		t.Fatalf("%+v", out)
 	}
@@ -206,9 +206,9 @@ func TestWaitingClaimsAreOfTheirTenant(t *testing.T) {
 		tenant := asked(t, b, client, `{ tenants { use { waiting } } }`).Data["tenants"].([]any)[0].(in)
 		use = tenant["use"].(in)["waiting"].(float64)
 	}
-	b.as(testToken, `mutation { deleteEnvironment(input: {id: "a"}) { deleted } }`)
-	b.as(testToken, `mutation { putTenant(input: {id: "chemistry"}) { created } }`)
-	if a := b.as(testToken, `mutation { putEnvironment(input: {id: "a", tenant: "chemistry", poolSize: 2}) { created } }`); a.code() != nil {
+	b.sendAs(testToken, `mutation { deleteEnvironment(input: {id: "a"}) { deleted } }`)
+	b.sendAs(testToken, `mutation { putTenant(input: {id: "chemistry"}) { created } }`)
+	if a := b.sendAs(testToken, `mutation { putEnvironment(input: {id: "a", tenant: "chemistry", poolSize: 2}) { created } }`); a.code() != nil {
 		t.Fatalf("%+v", a.Errors)
 	}
 	if a := asked(t, b, client, `mutation { releaseRunner(id: "`+first+`") { released } }`); a.code() != nil {
@@ -283,7 +283,7 @@ func TestListsFilterByTenant(t *testing.T) {
 	}
 	waiting := func(token, arguments string) (rows []any, total float64) {
 		t.Helper()
-		a := b.as(token, `{ waitingClaims`+arguments+` { nodes { tenant environmentId position } totalCount } }`)
+		a := b.sendAs(token, `{ waitingClaims`+arguments+` { nodes { tenant environmentId position } totalCount } }`)
 		if a.code() != nil {
 			t.Fatalf("%+v", a.Errors)
 		}
@@ -295,8 +295,8 @@ func TestListsFilterByTenant(t *testing.T) {
 			break
 		}
 	}
-	b.as(manager, `mutation { cancelTicket(id: "none") { ticket { id } } }`)
-	b.as(other, `mutation { cancelTicket(id: "none") { ticket { id } } }`)
+	b.sendAs(manager, `mutation { cancelTicket(id: "none") { ticket { id } } }`)
+	b.sendAs(other, `mutation { cancelTicket(id: "none") { ticket { id } } }`)
 	for _, test := range []struct {
 		token, arguments string
 		waits            int
@@ -320,7 +320,7 @@ func TestListsFilterByTenant(t *testing.T) {
 			t.Errorf("%+v: %v", test, rows)
 		}
 		var did []string
-		log := b.as(test.token, `{ auditLog(action: "cancelTicket"`+strings.Replace(strings.Trim(test.arguments, "()"), "tenant", ", tenant", 1)+`) { nodes { actorName } } }`)
+		log := b.sendAs(test.token, `{ auditLog(action: "cancelTicket"`+strings.Replace(strings.Trim(test.arguments, "()"), "tenant", ", tenant", 1)+`) { nodes { actorName } } }`)
 		for _, node := range log.Data["auditLog"].(in)["nodes"].([]any) {
 			did = append(did, node.(in)["actorName"].(string))
 		}
@@ -329,7 +329,7 @@ func TestListsFilterByTenant(t *testing.T) {
 		}
 	}
 	for _, list := range []string{"waitingClaims", "auditLog"} {
-		if a := b.as(testToken, `{ `+list+`(tenant: "No Name") { nodes { id } } }`); a.code() != "INVALID_INPUT" || a.Errors[0].Extensions["field"] != "tenant" {
+		if a := b.sendAs(testToken, `{ `+list+`(tenant: "No Name") { nodes { id } } }`); a.code() != "INVALID_INPUT" || a.Errors[0].Extensions["field"] != "tenant" {
 			t.Errorf("%s: %+v", list, a.Errors)
 		}
 	}

@@ -61,7 +61,7 @@ func TestSchedulingOfTheCluster(t *testing.T) {
 	}
 	b := newBedOver(t, c, c.Fake)
 	var got, want any
-	b.ask(schedulingQuery, nil, &got)
+	b.send(schedulingQuery, nil, &got)
 	stamp := func(ms int) string { return at(ms).UTC().Format(time.RFC3339Nano) }
 	text := fmt.Sprintf(`{"cluster": {
 		"evaluations": {"totalCount": 2, "pageInfo": {"hasNextPage": false}, "nodes": [
@@ -80,7 +80,7 @@ func TestSchedulingOfTheCluster(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	b.ask(schedulingQuery, in{"first": 1, "after": "eA"}, &got)
+	b.send(schedulingQuery, in{"first": 1, "after": "eA"}, &got)
 	if diff := cmp.Diff(runtime.EvaluationFilter{EnvironmentID: "a", RunnerID: "r", Statuses: []runtime.EvaluationStatus{"FAILED", "BLOCKED"}, After: "x", Limit: 2}, c.evaluationFilter); diff != "" {
 		t.Error(diff)
 	}
@@ -108,7 +108,7 @@ func TestRunnersHaveTheirEvents(t *testing.T) {
 			Told, Never []struct{ At, Kind, Message string }
 		}
 	}
-	b.ask(`{ cluster { told: taskEvents(runnerId: "x") { at kind message } never: taskEvents(runnerId: "y") { at } } }`, nil, &got)
+	b.send(`{ cluster { told: taskEvents(runnerId: "x") { at kind message } never: taskEvents(runnerId: "y") { at } } }`, nil, &got)
 	var told []string
 	for _, event := range got.Cluster.Told {
 		if at, err := time.Parse(time.RFC3339Nano, event.At); err == nil && time.Since(at) < time.Minute && event.Kind != "READY" {
@@ -131,7 +131,7 @@ func TestUnreportedSchedulingIsEmpty(t *testing.T) {
 			Nodes      []any
 		}
 	}
-	b.ask(schedulingQuery, nil, &got)
+	b.send(schedulingQuery, nil, &got)
 	for name, page := range got.Cluster {
 		if page.TotalCount == nil || *page.TotalCount != 0 || page.Nodes == nil || len(page.Nodes) != 0 {
 			t.Errorf("%s: %+v", name, page)
@@ -145,7 +145,7 @@ func TestUnreportedSchedulingIsEmpty(t *testing.T) {
 		"after":  `{ cluster { allocations(after: "?") { totalCount } } }`,
 		"status": `{ cluster { allocations(status: [LOOST]) { totalCount } } }`,
 	} {
-		if code, at := b.ask(query, nil, nil); code == nil || field != "status" && at != field {
+		if code, at := b.send(query, nil, nil); code == nil || field != "status" && at != field {
 			t.Errorf("%s: %v %v", query, code, at)
 		}
 	}
@@ -154,7 +154,7 @@ func TestUnreportedSchedulingIsEmpty(t *testing.T) {
 	for i := range numbers {
 		numbers[i] = i
 	}
-	if code, _ := b.ask(fmt.Sprintf(many, numbers...), nil, nil); code == nil {
+	if code, _ := b.send(fmt.Sprintf(many, numbers...), nil, nil); code == nil {
 		t.Error("looking through everything sixty times costs too little")
 	}
 }
@@ -176,7 +176,7 @@ func TestClusterHasTheLargestRunner(t *testing.T) {
 	} {
 		c.status = test.is
 		var got, want any
-		b.ask(`{ cluster { coreMHz largestRunner { cpuMHz memoryMiB } hostInterpreters } }`, nil, &got)
+		b.send(`{ cluster { coreMHz largestRunner { cpuMHz memoryMiB } hostInterpreters } }`, nil, &got)
 		if err := json.Unmarshal([]byte(test.want), &want); err != nil {
 			t.Fatal(err)
 		}

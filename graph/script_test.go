@@ -139,8 +139,8 @@ func TestStoredScriptsInNames(t *testing.T) {
 	if got := made["token"].(in)["name"]; got != name {
 		t.Errorf("%q", got)
 	}
-	b.as(made["secret"].(string), `mutation { releaseRunner(id: "none") { released } }`)
-	got, _ := json.Marshal(b.as(testToken, `{ auditLog(action: "releaseRunner") { nodes { actorName } } }`).Data)
+	b.sendAs(made["secret"].(string), `mutation { releaseRunner(id: "none") { released } }`)
+	got, _ := json.Marshal(b.sendAs(testToken, `{ auditLog(action: "releaseRunner") { nodes { actorName } } }`).Data)
 	var log struct {
 		AuditLog struct{ Nodes []struct{ ActorName string } }
 	}

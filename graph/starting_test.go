@@ -17,15 +17,15 @@ func TestStartingServerServesOnlyItsHealth(t *testing.T) {
 	started := make(chan struct{})
 	fake := clustertest.NewFake()
 	b := newBedWith(t, fake, fake, bedOptions{Options: Options{Started: started}})
-	if code, _ := b.ask(`{ health { status } version }`, nil, nil); code != nil {
+	if code, _ := b.send(`{ health { status } version }`, nil, nil); code != nil {
 		t.Errorf("health: %v", code)
 	}
 	answered := make(chan any, 1)
 	go func() {
-		code, _ := b.ask(`{ environments { id } }`, nil, nil)
+		code, _ := b.send(`{ environments { id } }`, nil, nil)
 		answered <- code
 	}()
-	if code, _ := b.ask(`{ health { status } }`, nil, nil); code != nil {
+	if code, _ := b.send(`{ health { status } }`, nil, nil); code != nil {
 		t.Errorf("health: %v", code)
 	}
 	select {
@@ -41,7 +41,7 @@ func TestStartingServerServesOnlyItsHealth(t *testing.T) {
 	if code := wait.Receive(t, answered, "an answer"); code != nil && code != string(runtime.CodeClusterUnavailable) {
 		t.Errorf("a request that waited: %v", code)
 	}
-	if code, _ := b.ask(`{ environments { id } }`, nil, nil); code != nil {
+	if code, _ := b.send(`{ environments { id } }`, nil, nil); code != nil {
 		t.Errorf("after the start: %v", code)
 	}
 }

@@ -150,8 +150,8 @@ type stream struct {
 
 func (s *stream) Close() error { s.source.closed++; return nil }
 
-// ask requests a file of the source.
-func (s *source) ask(t *testing.T, ranged string) (status int, body string, err error) {
+// get requests a file of the source.
+func (s *source) get(t *testing.T, ranged string) (status int, body string, err error) {
 	t.Helper()
 	links := NewLinks(nil)
 	mux := http.NewServeMux()
@@ -200,7 +200,7 @@ func TestDownloadsAreCompleteOrBreak(t *testing.T) {
 		"another version":       {source{versions: []string{long, long + "x"}}, "bytes=5-9", "", 2},
 		"many ranges, one file": {source{versions: []string{"0123456789"}}, "bytes=0-1,3-4", "0123456789", 1},
 	} {
-		_, got, err := test.source.ask(t, test.ranged)
+		_, got, err := test.source.get(t, test.ranged)
 		if (err == nil) != (test.want != "") || err == nil && got != test.want {
 			t.Errorf("%s: %d bytes, %v", name, len(got), err)
 		}
@@ -216,7 +216,7 @@ func TestRefusalsHaveTheirStatus(t *testing.T) {
 		runtime.CodeConflict: 409, runtime.CodeClusterUnavailable: 503, runtime.CodeLimitExceeded: 429, runtime.CodeInternal: 500,
 	} {
 		s := source{err: runtime.Errorf(code, "no")}
-		if status, body, err := s.ask(t, ""); err != nil || status != want || strings.TrimSpace(body) != string(code) {
+		if status, body, err := s.get(t, ""); err != nil || status != want || strings.TrimSpace(body) != string(code) {
 			t.Errorf("%s: %d %q, %v", code, status, body, err)
 		}
 	}

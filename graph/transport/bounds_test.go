@@ -253,7 +253,7 @@ func TestOperationsAndSubscriptionsAreBounded(t *testing.T) {
 		if got := p.read(); !strings.Contains(got, `"id":"3","type":"error"`) || !strings.Contains(got, test.subscription) {
 			t.Errorf("the third subscription: %s", got)
 		}
-		status, answer, header := b.askEvents(t, "subscription silent { x }")
+		status, answer, header := b.getEvents(t, "subscription silent { x }")
 		if status != http.StatusTooManyRequests || !strings.Contains(answer, test.subscription) || header.Get("Retry-After") == "" {
 			t.Errorf("a subscription by events: %d %s %v", status, answer, header)
 		}
@@ -291,8 +291,8 @@ func TestOperationsAndSubscriptionsAreBounded(t *testing.T) {
 	}
 }
 
-// askEvents sends a request for server-sent events, and returns a response that has none.
-func (b *bed) askEvents(t testing.TB, query string) (status int, text string, header http.Header) {
+// getEvents sends a request for server-sent events, and returns a response that has none.
+func (b *bed) getEvents(t testing.TB, query string) (status int, text string, header http.Header) {
 	t.Helper()
 	body, err := json.Marshal(map[string]string{"query": query})
 	if err != nil {

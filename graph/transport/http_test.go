@@ -156,7 +156,7 @@ func TestOperationsAreReported(t *testing.T) {
 	b.do(t, http.MethodGet, "?query="+url.QueryEscape("{ x }"), "")
 	want("query ")
 	post("{")
-	_, _, _ = b.askEvents(t, "subscription three { x }")
+	_, _, _ = b.getEvents(t, "subscription three { x }")
 	want("subscription three")
 	p := b.hello(t)
 	p.subscribe("1", "silent")

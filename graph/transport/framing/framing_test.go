@@ -66,9 +66,9 @@ func framed(t testing.TB) (address string, refused *refusals) {
 	return server.Listener.Addr().String(), refused
 }
 
-// ask sends text in pieces of this size; 0: in one piece. It returns the responses until the server
+// exchange sends text in pieces of this size; 0: in one piece. It returns the responses until the server
 // ends the connection, or until there are enough.
-func ask(t *testing.T, address, text string, piece, answers int) (got []string, ended bool) {
+func exchange(t *testing.T, address, text string, piece, answers int) (got []string, ended bool) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -150,7 +150,7 @@ func TestRequestsWithTwoLengthsAreRefused(t *testing.T) {
 		"names that only contain": {at("a") + "X-Content-Length: 5\r\n" + chunked, []string{"200 /a 5 <nil>"}},
 	} {
 		for _, piece := range []int{0, 1, 7} {
-			got, ended := ask(t, address, test.text, piece, len(test.want))
+			got, ended := exchange(t, address, test.text, piece, len(test.want))
 			if strings.Join(got, ", ") != strings.Join(test.want, ", ") {
 				t.Errorf("%s, pieces of %d: %q, not %q", name, piece, got, test.want)
 			}
@@ -178,7 +178,7 @@ func TestHeadsWithManyFieldsAreRefused(t *testing.T) {
 		return text
 	}
 	text := "GET /a HTTP/1.1\r\n" + fields(maxFields) + "\r\n" + "GET /b HTTP/1.1\r\n" + fields(maxFields+1) + "\r\n"
-	got, ended := ask(t, address, text, 0, 2)
+	got, ended := exchange(t, address, text, 0, 2)
 	if want := []string{"200 /a 0 <nil>", "431"}; !slices.Equal(got, want) || !ended {
 		t.Errorf("%q, not %q; the connection has ended: %v", got, want, ended)
 	}
