@@ -188,9 +188,9 @@ func (c *Client) MakeRequest(ctx context.Context, operation *graphql.Request, an
 // returns another.
 type Sender = graphql.Client
 
-// Around returns a Sender that calls around for each operation, for example to retry. around may
-// call send any number of times; each call sends the operation once. around returns the error
-// of the operation.
+// Around returns a Sender that calls the given function for each operation, for example to retry. That
+// function may call send any number of times. Each call sends the operation once. The function returns
+// the error of the operation.
 func (c *Client) Around(around func(ctx context.Context, send func(context.Context) error) error) Sender {
 	return surrounded{c, around}
 }

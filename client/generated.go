@@ -18,7 +18,7 @@ import (
 //
 // An entry in a page.
 type AuditEdge struct {
-	// Its position.
+	// Its cursor: pass it as `after` to get what follows it.
 	Cursor string `json:"cursor"`
 	// The entry.
 	Node AuditEntry `json:"node"`
@@ -33,33 +33,38 @@ func (v *AuditEdge) GetNode() AuditEntry { return v.Node }
 // AuditEntry includes the GraphQL fields of AuditEntry requested by the fragment AuditEntry.
 // The GraphQL type's documentation follows.
 //
-// An entry of the audit log: who did what to which object, from where, with which outcome.
+// An entry of the audit log: which caller did what to which object, from where, with which outcome.
 type AuditEntry struct {
-	// Its id; ids sort by the time at which they were made.
+	// Its id. Ids sort by the time of their creation.
 	Id string `json:"id"`
-	// When it was.
+	// When the action happened.
 	At time.Time `json:"at"`
-	// The tenant of the object, or of the caller if that acts for one tenant; null: it is about the whole server.
+	// The tenant of the object, or of the caller if the caller acts for one tenant. Null: the action is about
+	// the whole server.
 	Tenant *string `json:"tenant"`
-	// How the caller identified itself: a `CallerKind`, or UNKNOWN.
+	// How the caller identified itself: a value of `CallerKind`, or UNKNOWN.
 	ActorKind string `json:"actorKind"`
-	// The id of the token, session or grant; empty: it has none.
+	// The id of the caller's token, session or grant. Empty if it has none.
 	ActorId string `json:"actorId"`
-	// Its name, for people.
+	// The caller's name, for people.
 	ActorName string `json:"actorName"`
-	// The caller's role; empty for a grant.
+	// The caller's role. Empty for a grant.
 	Role string `json:"role"`
-	// What was done: the operation's name, or signIn, signOut or authenticate.
+	// The operation's name, or signIn, signOut or authenticate.
 	Action string `json:"action"`
-	// The kind of the object, for example RUNNER; empty: there is none.
+	// The kind of the object, for example RUNNER. Empty if there is no object.
 	ObjectKind string `json:"objectKind"`
-	// The object's id; empty: there is none, or it was never made.
+	// The object's id. Empty if there is no object, or it was never created.
 	ObjectId string `json:"objectId"`
-	// The caller's address; null if it isn't known, for example on a Unix socket.
+	// The caller's address. Null if it isn't known, for example on a Unix socket.
 	Address *string `json:"address"`
-	// OK, the code of the error (see `ErrorCode`), CANCELLED if the caller left or cancelled the request before the answer, or UNREADABLE if the stored entry is damaged.
+	// OK, or the error's code (see `ErrorCode`). CANCELLED: the caller disconnected or cancelled the request
+	// before the response. UNREADABLE: the stored entry is damaged.
 	Outcome string `json:"outcome"`
-	// More facts, sorted by name. createGrant: `execution` or `runner`, `rights`, `expiresAt`. claimRunner: `resumed` where another claim for the `holder` got the runner; with a ticket, `ticket` in the entry about the runner.
+	// More facts, sorted by name.
+	//
+	// createGrant has `execution` or `runner`, `rights` and `expiresAt`. claimRunner has `resumed` if another
+	// claim for the `holder` got the runner. With a ticket, the entry about the runner has `ticket`.
 	Details []AuditEntryDetailsAuditDetail `json:"details"`
 }
 
@@ -107,9 +112,9 @@ func (v *AuditEntry) GetDetails() []AuditEntryDetailsAuditDetail { return v.Deta
 //
 // A fact about an action: an id, a time, or words of the API.
 type AuditEntryDetailsAuditDetail struct {
-	// What it is about.
+	// The fact's name.
 	Name string `json:"name"`
-	// The fact.
+	// The fact's value.
 	Value string `json:"value"`
 }
 
@@ -121,27 +126,27 @@ func (v *AuditEntryDetailsAuditDetail) GetValue() string { return v.Value }
 
 // Fields that don't apply are zero.
 type Batch struct {
-	// Its id; ids sort by the time at which they were made.
+	// Its id. Ids sort by the time of their creation.
 	Id string `json:"id"`
-	// Whether it goes on.
+	// Its state.
 	State runtime.BatchState `json:"state"`
-	// How it ended; null until it is FINISHED.
+	// How it ended. Null until it is FINISHED.
 	Outcome runtime.BatchOutcome `json:"outcome"`
-	// Its outcome in words; null until it is FINISHED.
+	// Its outcome in a sentence. Null until it is FINISHED.
 	Message string `json:"message"`
-	// The runner that all of it runs or ran in; null: each case has a runner of its own.
+	// The runner in which all of it runs. Null: each case has its own runner.
 	RunnerId string `json:"runnerId"`
 	// The environment of its runners.
 	EnvironmentId string `json:"environmentId"`
-	// Whether a build comes before the cases.
+	// Whether a build runs before the cases.
 	HasBuild bool `json:"hasBuild"`
-	// How many cases it has.
+	// Number of cases.
 	CaseCount int `json:"caseCount"`
-	// How many of them have ended.
+	// Number of cases that have ended.
 	EndedCount int `json:"endedCount"`
-	// How many of those failed: they ended otherwise than by exit status 0.
+	// Number of ended cases that failed: they didn't exit with 0.
 	FailedCount int `json:"failedCount"`
-	// How many never began, and won't: the last ones. 0 until it is FINISHED.
+	// Number of cases that never began, and won't: the last ones. 0 until the batch is FINISHED.
 	SkippedCount int `json:"skippedCount"`
 }
 
@@ -183,11 +188,12 @@ func (v *Batch) GetSkippedCount() int { return v.SkippedCount }
 //
 // One case of a batch.
 type BatchCase struct {
-	// Its place among the cases, from 0 on.
+	// Its index among the cases, starting at 0.
 	Index int `json:"index"`
-	// What became of it.
+	// Its state.
 	State runtime.CaseState `json:"state"`
-	// Its execution, with limits, outcome and output of its own; null: it hasn't one, or that was collected.
+	// Its execution, with its own limits, outcome and output. Null if it has none, or the execution is no
+	// longer kept.
 	Execution *BatchCaseExecution `json:"execution"`
 }
 
@@ -203,10 +209,10 @@ func (v *BatchCase) GetExecution() *BatchCaseExecution { return v.Execution }
 // BatchCaseExecution includes the requested fields of the GraphQL type Execution.
 // The GraphQL type's documentation follows.
 //
-// One command in one runner, and what became of it.
+// One command in one runner, with its state and outcome.
 type BatchCaseExecution struct {
 	Ending `json:"-"`
-	// What it used; null until it is FINISHED.
+	// The resources that it used. Null until it is FINISHED.
 	Usage *BatchCaseExecutionUsage `json:"usage"`
 }
 
@@ -296,7 +302,7 @@ func (v *BatchCaseExecution) __premarshalJSON() (*__premarshalBatchCaseExecution
 // BatchCaseExecutionUsage includes the requested fields of the GraphQL type Usage.
 // The GraphQL type's documentation follows.
 //
-// What an execution used.
+// The resources that an execution used.
 type BatchCaseExecutionUsage struct {
 	// Milliseconds from its start to its end.
 	WallMs int64 `json:"wallMs"`
@@ -305,15 +311,16 @@ type BatchCaseExecutionUsage struct {
 // GetWallMs returns BatchCaseExecutionUsage.WallMs, and is useful for accessing the field via an interface.
 func (v *BatchCaseExecutionUsage) GetWallMs() int64 { return v.WallMs }
 
-// What a batch runs first. Exactly one of `command` and `shell` is given. Variables and the working directory are the batch's.
+// The command that a batch runs first. Exactly one of `command` and `shell` is required. It gets the batch's
+// variables and working directory.
 type BuildInput struct {
-	// Program and arguments, each passed on verbatim.
+	// The program and its arguments. Each is passed verbatim.
 	Command []string `json:"command"`
-	// A command line, passed as one argument to the image's shell.
+	// A command line. It is passed as one argument to the image's shell.
 	Shell *string `json:"shell"`
-	// Seconds that it may run, 0 to 86400; 0: without limit. Default: the environment's.
+	// The time limit in seconds, 0 to 86400. 0: no limit. Default: the environment's.
 	TimeLimit *int `json:"timeLimit"`
-	// Further limits of it.
+	// More limits of the build.
 	Limits *LimitsInput `json:"limits"`
 }
 
@@ -336,13 +343,13 @@ func (v *BuildInput) GetLimits() *LimitsInput { return v.Limits }
 type Caller struct {
 	// How the caller identified itself.
 	Kind CallerKind `json:"kind"`
-	// The name of the token, or of the token that made the grant.
+	// The name of the token, or of the token that created the grant.
 	Name string `json:"name"`
-	// The tenant for which the caller acts; null: for all.
+	// The tenant for which the caller acts. Null: for all tenants.
 	Tenant *string `json:"tenant"`
-	// What the token may do; null for a grant.
+	// The token's role. Null for a grant.
 	Role *Role `json:"role"`
-	// What the grant is for; null for a token.
+	// The grant. Null for a token.
 	Grant *CallerGrant `json:"grant"`
 }
 
@@ -364,15 +371,15 @@ func (v *Caller) GetGrant() *CallerGrant { return v.Grant }
 // CallerGrant includes the requested fields of the GraphQL type Grant.
 // The GraphQL type's documentation follows.
 //
-// A signed right to one object. Exactly one of `executionId` and `runnerId` is set.
+// A signed right to one object. Either `executionId` or `runnerId` is set.
 type CallerGrant struct {
-	// Its id, which the audit log names.
+	// Its id, as in the audit log.
 	Id string `json:"id"`
-	// The execution that it is for; null: a runner.
+	// The execution to which it gives rights. Null for a runner's grant.
 	ExecutionId *string `json:"executionId"`
-	// The runner that it is for, with all executions in it; null: an execution.
+	// The runner to which it gives rights, with all executions in it. Null for an execution's grant.
 	RunnerId *string `json:"runnerId"`
-	// What it allows.
+	// The rights that it gives.
 	Rights []GrantRight `json:"rights"`
 	// When it ends.
 	ExpiresAt time.Time `json:"expiresAt"`
@@ -397,13 +404,13 @@ func (v *CallerGrant) GetExpiresAt() time.Time { return v.ExpiresAt }
 type CallerKind string
 
 const (
-	// A token.
+	// By a token.
 	CallerKindToken CallerKind = "TOKEN"
-	// A token that signing in with a browser made.
+	// By a token that signing in with a browser created.
 	CallerKindSession CallerKind = "SESSION"
-	// A grant.
+	// By a grant.
 	CallerKindGrant CallerKind = "GRANT"
-	// Nothing: the server needs no token.
+	// Not at all: the server requires no token.
 	CallerKindAnonymous CallerKind = "ANONYMOUS"
 	// The server itself.
 	CallerKindServer CallerKind = "SERVER"
@@ -420,9 +427,9 @@ var AllCallerKind = []CallerKind{
 // CancelBatchCancelBatchCancelBatchPayload includes the requested fields of the GraphQL type CancelBatchPayload.
 // The GraphQL type's documentation follows.
 //
-// What cancelBatch did.
+// The result of cancelBatch.
 type CancelBatchCancelBatchCancelBatchPayload struct {
-	// The batch; ended, or about to.
+	// The batch, which has ended or is about to end.
 	Batch CancelBatchCancelBatchCancelBatchPayloadBatch `json:"batch"`
 }
 
@@ -434,9 +441,10 @@ func (v *CancelBatchCancelBatchCancelBatchPayload) GetBatch() CancelBatchCancelB
 // CancelBatchCancelBatchCancelBatchPayloadBatch includes the requested fields of the GraphQL type Batch.
 // The GraphQL type's documentation follows.
 //
-// One command that is run with many inputs, one after the other, perhaps after a build. Each run is an execution of its own, a case.
+// One command that runs with many inputs, one after the other, optionally after a build. Each run is an
+// execution: a case.
 type CancelBatchCancelBatchCancelBatchPayloadBatch struct {
-	// Its id; ids sort by the time at which they were made.
+	// Its id. Ids sort by the time of their creation.
 	Id string `json:"id"`
 }
 
@@ -445,7 +453,12 @@ func (v *CancelBatchCancelBatchCancelBatchPayloadBatch) GetId() string { return 
 
 // CancelBatchResponse is returned by CancelBatch on success.
 type CancelBatchResponse struct {
-	// Ends a batch: the execution that runs ends with CANCELLED, and the later cases are skipped. The runner stays usable, unless the batch came of `run`. Safe to repeat; a batch that has ended stays as it is. BATCH_NOT_FOUND.
+	// Ends a batch. The running execution ends with CANCELLED, and the later cases are skipped. The runner
+	// stays usable, unless `run` started the batch. An ended batch doesn't change. Safe to repeat.
+	//
+	// Errors: BATCH_NOT_FOUND.
+	//
+	// Access: CLIENT, or a grant with CANCEL.
 	CancelBatch CancelBatchCancelBatchCancelBatchPayload `json:"cancelBatch"`
 }
 
@@ -457,9 +470,9 @@ func (v *CancelBatchResponse) GetCancelBatch() CancelBatchCancelBatchCancelBatch
 // CancelExecutionCancelExecutionCancelExecutionPayload includes the requested fields of the GraphQL type CancelExecutionPayload.
 // The GraphQL type's documentation follows.
 //
-// What cancelExecution did.
+// The result of cancelExecution.
 type CancelExecutionCancelExecutionCancelExecutionPayload struct {
-	// The execution; ended, or about to.
+	// The execution, which has ended or is about to end.
 	Execution CancelExecutionCancelExecutionCancelExecutionPayloadExecution `json:"execution"`
 }
 
@@ -471,9 +484,9 @@ func (v *CancelExecutionCancelExecutionCancelExecutionPayload) GetExecution() Ca
 // CancelExecutionCancelExecutionCancelExecutionPayloadExecution includes the requested fields of the GraphQL type Execution.
 // The GraphQL type's documentation follows.
 //
-// One command in one runner, and what became of it.
+// One command in one runner, with its state and outcome.
 type CancelExecutionCancelExecutionCancelExecutionPayloadExecution struct {
-	// Where it is in its life.
+	// Its state.
 	State  runtime.ExecutionState `json:"state"`
 	Ending `json:"-"`
 }
@@ -577,7 +590,12 @@ func (v *CancelExecutionCancelExecutionCancelExecutionPayloadExecution) __premar
 
 // CancelExecutionResponse is returned by CancelExecution on success.
 type CancelExecutionResponse struct {
-	// Ends an execution and every process that it started; its outcome is CANCELLED unless it had ended already. The runner stays usable. Safe to repeat. EXECUTION_NOT_FOUND.
+	// Ends an execution and every process that it started. Its outcome is CANCELLED, unless it had ended
+	// before. The runner stays usable. Safe to repeat.
+	//
+	// Errors: EXECUTION_NOT_FOUND.
+	//
+	// Access: CLIENT, or a grant with CANCEL.
 	CancelExecution CancelExecutionCancelExecutionCancelExecutionPayload `json:"cancelExecution"`
 }
 
@@ -589,9 +607,9 @@ func (v *CancelExecutionResponse) GetCancelExecution() CancelExecutionCancelExec
 // CancelTicketCancelTicketCancelTicketPayload includes the requested fields of the GraphQL type CancelTicketPayload.
 // The GraphQL type's documentation follows.
 //
-// What cancelTicket did.
+// The result of cancelTicket.
 type CancelTicketCancelTicketCancelTicketPayload struct {
-	// The ticket as it is now.
+	// The ticket's present state.
 	Ticket Ticket `json:"ticket"`
 }
 
@@ -600,7 +618,12 @@ func (v *CancelTicketCancelTicketCancelTicketPayload) GetTicket() Ticket { retur
 
 // CancelTicketResponse is returned by CancelTicket on success.
 type CancelTicketResponse struct {
-	// Cancels a waiting ticket. If it has a runner that nobody has seen, the runner is released, unless it was claimed for a `holder`. Safe to repeat; an ended ticket doesn't change. CLIENT. TICKET_NOT_FOUND.
+	// Cancels a waiting ticket. If the ticket has a runner that no caller has seen, the runner is released,
+	// unless it was claimed for a `holder`. An ended ticket doesn't change. Safe to repeat.
+	//
+	// Errors: TICKET_NOT_FOUND.
+	//
+	// Access: CLIENT.
 	CancelTicket CancelTicketCancelTicketCancelTicketPayload `json:"cancelTicket"`
 }
 
@@ -609,17 +632,17 @@ func (v *CancelTicketResponse) GetCancelTicket() CancelTicketCancelTicketCancelT
 	return v.CancelTicket
 }
 
-// One case of a batch: what its execution has of its own.
+// One case of a batch.
 type CaseInput struct {
-	// Arguments after those of the command; for a `shell` they are $1 and so on.
+	// Arguments to append to the command. With `shell` they are $1 and so on.
 	Args []string `json:"args"`
 	// Text for its standard input, which ends after it. Default: none. All cases together may have 16 MiB.
 	Stdin *string `json:"stdin"`
-	// The same as bytes. At most one of `stdin` and `stdinBase64` is given.
+	// Bytes for its standard input. Not with `stdin`.
 	StdinBase64 []byte `json:"stdinBase64"`
-	// Seconds that it may run, 0 to 86400; 0: without limit. Default: the batch's, else the environment's.
+	// The time limit in seconds, 0 to 86400. 0: no limit. Default: the batch's, or else the environment's.
 	TimeLimit *int `json:"timeLimit"`
-	// Further limits of it. What is null is as the batch has it.
+	// More limits of the case. A null limit is that of the batch.
 	Limits *LimitsInput `json:"limits"`
 }
 
@@ -643,11 +666,11 @@ func (v *CaseInput) GetLimits() *LimitsInput { return v.Limits }
 //
 // A piece of output of one stream.
 type Chunk struct {
-	// Which stream it was printed on.
+	// The stream on which it was printed.
 	Stream OutputStream `json:"stream"`
-	// The bytes as text, with U+FFFD where they aren't UTF-8.
+	// The bytes as text. Bytes that aren't UTF-8 are replaced with U+FFFD.
 	Text string `json:"text"`
-	// The bytes, exactly.
+	// The exact bytes.
 	Base64 []byte `json:"base64"`
 }
 
@@ -663,11 +686,12 @@ func (v *Chunk) GetBase64() []byte { return v.Base64 }
 // ClaimRunnerClaimRunnerClaimRunnerPayload includes the requested fields of the GraphQL type ClaimRunnerPayload.
 // The GraphQL type's documentation follows.
 //
-// What claimRunner gave.
+// The result of claimRunner.
 type ClaimRunnerClaimRunnerClaimRunnerPayload struct {
-	// The runner, which is now the caller's; null with a ticket that waits, which only `wait: TICKET` gives.
+	// The claimed runner. Null if `ticket` waits for it.
 	Runner *ClaimRunnerClaimRunnerClaimRunnerPayloadRunner `json:"runner"`
-	// Whether another claim for this `holder` got the runner, or waits for it with the same ticket. Always false without a `holder`. A ticket that waits has its own `resumed` once it is CLAIMED.
+	// Whether another claim for this `holder` got the runner, or waits for it with the same ticket. Always
+	// false without a `holder`. For a waiting ticket see its own `resumed` once it is CLAIMED.
 	Resumed bool `json:"resumed"`
 }
 
@@ -682,30 +706,35 @@ func (v *ClaimRunnerClaimRunnerClaimRunnerPayload) GetResumed() bool { return v.
 // ClaimRunnerClaimRunnerClaimRunnerPayloadRunner includes the requested fields of the GraphQL type Runner.
 // The GraphQL type's documentation follows.
 //
-// One isolated place in which commands run. It serves at most one claim in its life.
+// An isolated place in which commands run. A runner serves at most one claim in its life.
 type ClaimRunnerClaimRunnerClaimRunnerPayloadRunner struct {
-	// Its id; ids sort by the time at which they were made, and none is ever used again.
+	// Its id. Ids sort by the time of their creation, and none is used twice.
 	Id string `json:"id"`
 }
 
 // GetId returns ClaimRunnerClaimRunnerClaimRunnerPayloadRunner.Id, and is useful for accessing the field via an interface.
 func (v *ClaimRunnerClaimRunnerClaimRunnerPayloadRunner) GetId() string { return v.Id }
 
-// What kind of runner is wanted, and for how long.
+// The environment of the wanted runner, and how to claim it.
 type ClaimRunnerInput struct {
-	// The environment that it is to be made from.
+	// The environment from which to claim a runner.
 	EnvironmentId string `json:"environmentId"`
-	// Seconds without use after which it is released by itself, 0 to 2592000; 0: never. Default: 600.
+	// Seconds without use after which the runner is released automatically, 0 to 2592000. 0: never. Default:
+	// 600.
 	InactivityTimeout *int `json:"inactivityTimeout"`
-	// Seconds to wait for a runner where none is idle, 0 to 3600; callers that wait take turns (see `claimRunner`). Default: 0, fail at once.
+	// Seconds to wait for a runner if none is idle, 0 to 3600. Waiting callers take turns (see `claimRunner`).
+	// Default: 0, the call fails immediately. With `wait: TICKET` the default is 3600.
 	WaitFor *int `json:"waitFor"`
-	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this claim only.
+	// Makes the call safe to repeat: a text of up to 255 bytes that the caller uses only for this claim.
+	// Empty: none.
 	IdempotencyKey *string `json:"idempotencyKey"`
-	// The caller's own name for what holds the runner, for example a user and a task: the same holder gets the same runner while that lives, and a new one afterwards. 1 to 200 bytes without control characters; not with `idempotencyKey`. Default: none, a new runner for each claim.
+	// The caller's own name for the user of the runner, for example a user and a task. The same holder gets
+	// the same runner while that lives, and a new one afterwards. 1 to 200 bytes without control characters.
+	// Not with `idempotencyKey`. Default: none, each claim gets a new runner.
 	Holder *string `json:"holder"`
-	// Names and values to find the claim again by, at most 32.
+	// Names and values by which to find the claim, at most 32.
 	Labels []LabelInput `json:"labels"`
-	// RUNNER: the answer contains the runner. TICKET: the server answers at once, and `waitFor` is 3600 by default. Default: RUNNER.
+	// RUNNER: the call returns when it has a runner. TICKET: the call returns immediately. Default: RUNNER.
 	Wait *ClaimWait `json:"wait"`
 }
 
@@ -732,15 +761,40 @@ func (v *ClaimRunnerInput) GetWait() *ClaimWait { return v.Wait }
 
 // ClaimRunnerResponse is returned by ClaimRunner on success.
 type ClaimRunnerResponse struct {
-	// Claims an idle runner: it is the caller's alone until it is released or expires, and is never given to anybody else. The claim is durable before it is answered.
-	// ENVIRONMENT_NOT_FOUND; NO_RUNNER_AVAILABLE when none is idle and none became so within `waitFor`. With an `idempotencyKey` safe to repeat: the same key gives the same runner while that lives,
-	// RUNNER_GONE for a day afterwards, and CONFLICT with another input. Each tenant has its own keys, and so have all callers for all tenants together.
-	// With a `holder` the same holder gets the same runner while that lives, and a new one afterwards; `resumed` says which. Each such claim starts the inactivity timeout anew, as a use does; timeout and labels stay as the first claim gave them. Each tenant has its own holders in each environment, and so have all callers for all tenants together. Claims for one holder that come at once join one claim, and each waits for its own `waitFor`; but with `wait: TICKET` all get the ticket that waits already, and share its wait and its cancellation.
-	// QUOTA_EXCEEDED also when the tenant has its share of the 20,000 claims that may wait: as many as are left for all. One tenant alone can have 10,000.
-	// With `wait: TICKET` it is answered at once: with the runner where one is idle, else with a ticket that waits for one in the background.
-	// Tenants whose claims wait in the pool take turns by their weight, and within a tenant its callers do: between two claims of one caller, every other waiting caller of the tenant is served once. The claims of one caller are served in the order in which they came; those of `run` are in the same queue.
-	// A shared environment's last idle runner is kept for a second at most, while another one is made, from a tenant that has several claims waiting: a tenant that comes then needn't wait.
-	// A caller is a WebSocket, or all plain HTTP requests of one address together. A client that claims for many users behind one address gets a turn for each user by using one WebSocket for each.
+	// Claims an idle runner. The runner then belongs to the caller alone until it is released or expires. It
+	// is never given to another caller. The claim is stored durably before the call returns.
+	//
+	// Errors: ENVIRONMENT_NOT_FOUND. NO_RUNNER_AVAILABLE if no runner was idle, and none became idle within
+	// `waitFor`. QUOTA_EXCEEDED if a quota of the tenant is used up, or the tenant has its share of the
+	// waiting claims.
+	//
+	// With an `idempotencyKey` the call is safe to repeat. The same key returns the same runner while that
+	// runner lives, and RUNNER_GONE for a day afterwards. The same key with another input returns CONFLICT.
+	// Each tenant has its own keys. All callers for all tenants share one set.
+	//
+	// With a `holder` the same holder gets the same runner while that runner lives, and a new one afterwards.
+	// `resumed` says which. Each such claim restarts the inactivity timeout, as a use does. Timeout and labels
+	// stay as the first claim set them. Each tenant has its own holders in each environment. All callers for
+	// all tenants share one set. Concurrent claims for one holder join one claim, and each waits for its own
+	// `waitFor`. With `wait: TICKET` they all get the ticket that waits already, and share its wait and its
+	// cancellation.
+	//
+	// With `wait: TICKET` the call returns immediately: with a runner if one is idle, else with a ticket that
+	// waits in the background.
+	//
+	// Order of waiting claims: tenants take turns by their weight, and the callers within a tenant take turns
+	// too. Between two claims of one caller, each other waiting caller of the tenant is served once. The
+	// claims of one caller, including those of `run`, are served in the order in which they arrived. A caller
+	// is one WebSocket, or all plain HTTP requests of one address together. A client that claims for many
+	// users from one address gets a turn for each user if it uses one WebSocket per user.
+	//
+	// The last idle runner of a shared environment isn't given to a tenant with several waiting claims while
+	// another runner is being made, for at most one second. So a tenant that comes then needn't wait.
+	//
+	// At most 20,000 claims wait. A tenant gets a place only while it uses fewer places than are still free.
+	// So one tenant alone can use 10,000.
+	//
+	// Access: CLIENT.
 	ClaimRunner ClaimRunnerClaimRunnerClaimRunnerPayload `json:"claimRunner"`
 }
 
@@ -752,9 +806,9 @@ func (v *ClaimRunnerResponse) GetClaimRunner() ClaimRunnerClaimRunnerClaimRunner
 // ClaimTicketClaimRunnerClaimRunnerPayload includes the requested fields of the GraphQL type ClaimRunnerPayload.
 // The GraphQL type's documentation follows.
 //
-// What claimRunner gave.
+// The result of claimRunner.
 type ClaimTicketClaimRunnerClaimRunnerPayload struct {
-	// The ticket; null unless `wait: TICKET` asked for one.
+	// The ticket. Null unless the input has `wait: TICKET`.
 	Ticket Ticket `json:"ticket"`
 }
 
@@ -763,15 +817,40 @@ func (v *ClaimTicketClaimRunnerClaimRunnerPayload) GetTicket() Ticket { return v
 
 // ClaimTicketResponse is returned by ClaimTicket on success.
 type ClaimTicketResponse struct {
-	// Claims an idle runner: it is the caller's alone until it is released or expires, and is never given to anybody else. The claim is durable before it is answered.
-	// ENVIRONMENT_NOT_FOUND; NO_RUNNER_AVAILABLE when none is idle and none became so within `waitFor`. With an `idempotencyKey` safe to repeat: the same key gives the same runner while that lives,
-	// RUNNER_GONE for a day afterwards, and CONFLICT with another input. Each tenant has its own keys, and so have all callers for all tenants together.
-	// With a `holder` the same holder gets the same runner while that lives, and a new one afterwards; `resumed` says which. Each such claim starts the inactivity timeout anew, as a use does; timeout and labels stay as the first claim gave them. Each tenant has its own holders in each environment, and so have all callers for all tenants together. Claims for one holder that come at once join one claim, and each waits for its own `waitFor`; but with `wait: TICKET` all get the ticket that waits already, and share its wait and its cancellation.
-	// QUOTA_EXCEEDED also when the tenant has its share of the 20,000 claims that may wait: as many as are left for all. One tenant alone can have 10,000.
-	// With `wait: TICKET` it is answered at once: with the runner where one is idle, else with a ticket that waits for one in the background.
-	// Tenants whose claims wait in the pool take turns by their weight, and within a tenant its callers do: between two claims of one caller, every other waiting caller of the tenant is served once. The claims of one caller are served in the order in which they came; those of `run` are in the same queue.
-	// A shared environment's last idle runner is kept for a second at most, while another one is made, from a tenant that has several claims waiting: a tenant that comes then needn't wait.
-	// A caller is a WebSocket, or all plain HTTP requests of one address together. A client that claims for many users behind one address gets a turn for each user by using one WebSocket for each.
+	// Claims an idle runner. The runner then belongs to the caller alone until it is released or expires. It
+	// is never given to another caller. The claim is stored durably before the call returns.
+	//
+	// Errors: ENVIRONMENT_NOT_FOUND. NO_RUNNER_AVAILABLE if no runner was idle, and none became idle within
+	// `waitFor`. QUOTA_EXCEEDED if a quota of the tenant is used up, or the tenant has its share of the
+	// waiting claims.
+	//
+	// With an `idempotencyKey` the call is safe to repeat. The same key returns the same runner while that
+	// runner lives, and RUNNER_GONE for a day afterwards. The same key with another input returns CONFLICT.
+	// Each tenant has its own keys. All callers for all tenants share one set.
+	//
+	// With a `holder` the same holder gets the same runner while that runner lives, and a new one afterwards.
+	// `resumed` says which. Each such claim restarts the inactivity timeout, as a use does. Timeout and labels
+	// stay as the first claim set them. Each tenant has its own holders in each environment. All callers for
+	// all tenants share one set. Concurrent claims for one holder join one claim, and each waits for its own
+	// `waitFor`. With `wait: TICKET` they all get the ticket that waits already, and share its wait and its
+	// cancellation.
+	//
+	// With `wait: TICKET` the call returns immediately: with a runner if one is idle, else with a ticket that
+	// waits in the background.
+	//
+	// Order of waiting claims: tenants take turns by their weight, and the callers within a tenant take turns
+	// too. Between two claims of one caller, each other waiting caller of the tenant is served once. The
+	// claims of one caller, including those of `run`, are served in the order in which they arrived. A caller
+	// is one WebSocket, or all plain HTTP requests of one address together. A client that claims for many
+	// users from one address gets a turn for each user if it uses one WebSocket per user.
+	//
+	// The last idle runner of a shared environment isn't given to a tenant with several waiting claims while
+	// another runner is being made, for at most one second. So a tenant that comes then needn't wait.
+	//
+	// At most 20,000 claims wait. A tenant gets a place only while it uses fewer places than are still free.
+	// So one tenant alone can use 10,000.
+	//
+	// Access: CLIENT.
 	ClaimRunner ClaimTicketClaimRunnerClaimRunnerPayload `json:"claimRunner"`
 }
 
@@ -780,13 +859,13 @@ func (v *ClaimTicketResponse) GetClaimRunner() ClaimTicketClaimRunnerClaimRunner
 	return v.ClaimRunner
 }
 
-// What a claim waits for.
+// When a claim returns.
 type ClaimWait string
 
 const (
-	// The answer has the runner.
+	// When there is a runner, or `waitFor` is over.
 	ClaimWaitRunner ClaimWait = "RUNNER"
-	// The answer has a ticket, unless a runner was idle.
+	// Immediately: with a runner if one is idle, else with a ticket.
 	ClaimWaitTicket ClaimWait = "TICKET"
 )
 
@@ -798,9 +877,9 @@ var AllClaimWait = []ClaimWait{
 // Cluster includes the GraphQL fields of Cluster requested by the fragment Cluster.
 // The GraphQL type's documentation follows.
 //
-// Where runners live.
+// The machine or the Nomad cluster on which runners live.
 type Cluster struct {
-	// How far its draining has come; null unless it is being drained. See drainCluster.
+	// The progress of the drain. Null unless the cluster is drained. See `drainCluster`.
 	Draining *Draining `json:"draining"`
 }
 
@@ -810,11 +889,11 @@ func (v *Cluster) GetDraining() *Draining { return v.Draining }
 // CreateGrantCreateGrantCreateGrantPayload includes the requested fields of the GraphQL type CreateGrantPayload.
 // The GraphQL type's documentation follows.
 //
-// What createGrant made.
+// The result of createGrant.
 type CreateGrantCreateGrantCreateGrantPayload struct {
-	// Its text: use it as a token, or on a download address as `?grant=TEXT`.
+	// The grant's text. Send it like a token, or as `?grant=TEXT` in a download address.
 	Token string `json:"token"`
-	// What it is.
+	// The grant.
 	Grant MadeGrant `json:"grant"`
 }
 
@@ -824,13 +903,13 @@ func (v *CreateGrantCreateGrantCreateGrantPayload) GetToken() string { return v.
 // GetGrant returns CreateGrantCreateGrantCreateGrantPayload.Grant, and is useful for accessing the field via an interface.
 func (v *CreateGrantCreateGrantCreateGrantPayload) GetGrant() MadeGrant { return v.Grant }
 
-// To what a grant is a right. Exactly one of `executionId` and `runnerId` is given.
+// The object and the rights of the new grant. Exactly one of `executionId` and `runnerId` is required.
 type CreateGrantInput struct {
 	// The execution.
 	ExecutionId *string `json:"executionId"`
-	// The runner, and all executions in it.
+	// The runner, with all executions in it.
 	RunnerId *string `json:"runnerId"`
-	// What it allows, at least one right. FILES_READ, FILES_WRITE and EXECUTE need a runner.
+	// The rights, at least one. FILES_READ, FILES_WRITE and EXECUTE need a runner.
 	Rights []GrantRight `json:"rights"`
 	// Seconds until it ends, 1 to 2592000. Default: 3600.
 	ExpiresIn *int `json:"expiresIn"`
@@ -850,8 +929,18 @@ func (v *CreateGrantInput) GetExpiresIn() *int { return v.ExpiresIn }
 
 // CreateGrantResponse is returned by CreateGrant on success.
 type CreateGrantResponse struct {
-	// Makes a grant: a signed, short-lived right to one execution, or to one runner and the executions in it, to hand to a browser. It is used as a token is, and on download addresses as `?grant=`. A grant to watch, feed, cancel or start executions also reads their records; every grant to a runner reads that. None reads labels. It can do nothing else.
-	// It survives restarts of the server. It ends with its time, with its object, or with the token that made it. CLIENT. EXECUTION_NOT_FOUND; RUNNER_GONE; INVALID_INPUT.
+	// Creates a grant: a signed, short-lived right to one execution, or to one runner and the executions in
+	// it. Give it to a browser. Send it like a token, or as `?grant=` in download addresses.
+	//
+	// A grant with WATCH, STDIN, CANCEL or EXECUTE also reads the records of its executions. Every grant to a
+	// runner reads the runner's record. No grant reads labels. A grant can do nothing else.
+	//
+	// A grant survives restarts of the server. It ends when its time is over, or its object or the token that
+	// created it ends.
+	//
+	// Errors: EXECUTION_NOT_FOUND. RUNNER_GONE. INVALID_INPUT.
+	//
+	// Access: CLIENT.
 	CreateGrant CreateGrantCreateGrantCreateGrantPayload `json:"createGrant"`
 }
 
@@ -863,9 +952,9 @@ func (v *CreateGrantResponse) GetCreateGrant() CreateGrantCreateGrantCreateGrant
 // CreateTokenCreateTokenCreateTokenPayload includes the requested fields of the GraphQL type CreateTokenPayload.
 // The GraphQL type's documentation follows.
 //
-// What createToken made.
+// The result of createToken.
 type CreateTokenCreateTokenCreateTokenPayload struct {
-	// Its text, which is shown here and never again: send it as `Authorization: Bearer TEXT`.
+	// The token's text. It is returned only here. Send it as `Authorization: Bearer TEXT`.
 	Secret string `json:"secret"`
 	// The token.
 	Token Token `json:"token"`
@@ -877,15 +966,16 @@ func (v *CreateTokenCreateTokenCreateTokenPayload) GetSecret() string { return v
 // GetToken returns CreateTokenCreateTokenCreateTokenPayload.Token, and is useful for accessing the field via an interface.
 func (v *CreateTokenCreateTokenCreateTokenPayload) GetToken() Token { return v.Token }
 
-// What a token is for.
+// The properties of the new token.
 type CreateTokenInput struct {
 	// A name for people, 1 to 128 bytes, for example `codeocean`.
 	Name string `json:"name"`
-	// What its callers may do.
+	// The token's role.
 	Role Role `json:"role"`
-	// The tenant of its callers. Default: the caller's own; a caller for all tenants makes a token for all tenants, except for the role CLIENT, which needs a tenant.
+	// The tenant of its callers. Default: the caller's own. A caller for all tenants creates a token for all
+	// tenants by default. The role CLIENT requires a tenant.
 	Tenant *string `json:"tenant"`
-	// Seconds until it ends by itself, 1 to 315360000. Default: never.
+	// Seconds until it expires, 1 to 315360000. Default: never.
 	ExpiresIn *int `json:"expiresIn"`
 }
 
@@ -903,8 +993,15 @@ func (v *CreateTokenInput) GetExpiresIn() *int { return v.ExpiresIn }
 
 // CreateTokenResponse is returned by CreateToken on success.
 type CreateTokenResponse struct {
-	// Makes a token, and returns its text once: the server keeps only a hash. ADMIN. A caller gives no more than it has.
-	// The first token of a server that needs none must be an ADMIN's, for all tenants, without `expiresIn`: from then on the server needs tokens. INVALID_INPUT; FORBIDDEN; LIMIT_EXCEEDED.
+	// Creates a token, and returns its text once: the server keeps only a hash. A caller can't give more
+	// rights than it has.
+	//
+	// A server without tokens accepts every caller. Its first token must have the role ADMIN, for all tenants,
+	// without `expiresIn`. After that the server requires tokens.
+	//
+	// Errors: INVALID_INPUT. FORBIDDEN. LIMIT_EXCEEDED.
+	//
+	// Access: ADMIN.
 	CreateToken CreateTokenCreateTokenCreateTokenPayload `json:"createToken"`
 }
 
@@ -916,9 +1013,9 @@ func (v *CreateTokenResponse) GetCreateToken() CreateTokenCreateTokenCreateToken
 // DeleteEnvironmentDeleteEnvironmentDeleteEnvironmentPayload includes the requested fields of the GraphQL type DeleteEnvironmentPayload.
 // The GraphQL type's documentation follows.
 //
-// What deleteEnvironment did.
+// The result of deleteEnvironment.
 type DeleteEnvironmentDeleteEnvironmentDeleteEnvironmentPayload struct {
-	// Whether there was one.
+	// Whether the environment existed.
 	Deleted bool `json:"deleted"`
 }
 
@@ -927,11 +1024,11 @@ func (v *DeleteEnvironmentDeleteEnvironmentDeleteEnvironmentPayload) GetDeleted(
 	return v.Deleted
 }
 
-// Which environment to delete, and how.
+// The environment to delete.
 type DeleteEnvironmentInput struct {
 	// The environment's id.
 	Id string `json:"id"`
-	// Whether to end its claimed runners as well. Default: false.
+	// Whether to end its claimed runners too. Default: false.
 	EndClaimed *bool `json:"endClaimed"`
 }
 
@@ -943,7 +1040,10 @@ func (v *DeleteEnvironmentInput) GetEndClaimed() *bool { return v.EndClaimed }
 
 // DeleteEnvironmentResponse is returned by DeleteEnvironment on success.
 type DeleteEnvironmentResponse struct {
-	// Deletes an environment. Its idle runners go at once; claimed ones end as they would, unless `endClaimed` says otherwise. Safe to repeat.
+	// Deletes an environment. Its idle runners end immediately. Claimed runners continue until their claim
+	// ends, unless `endClaimed` is true. Safe to repeat.
+	//
+	// Access: OPERATOR.
 	DeleteEnvironment DeleteEnvironmentDeleteEnvironmentDeleteEnvironmentPayload `json:"deleteEnvironment"`
 }
 
@@ -955,9 +1055,9 @@ func (v *DeleteEnvironmentResponse) GetDeleteEnvironment() DeleteEnvironmentDele
 // DeleteTenantDeleteTenantDeleteTenantPayload includes the requested fields of the GraphQL type DeleteTenantPayload.
 // The GraphQL type's documentation follows.
 //
-// What deleteTenant did.
+// The result of deleteTenant.
 type DeleteTenantDeleteTenantDeleteTenantPayload struct {
-	// Whether there was one.
+	// Whether the tenant existed.
 	Deleted bool `json:"deleted"`
 }
 
@@ -966,7 +1066,12 @@ func (v *DeleteTenantDeleteTenantDeleteTenantPayload) GetDeleted() bool { return
 
 // DeleteTenantResponse is returned by DeleteTenant on success.
 type DeleteTenantResponse struct {
-	// Deletes a tenant that has no environments, and revokes its tokens. Its executions are kept as long as others; until then the name can't be used again. ADMIN for all tenants. Safe to repeat. CONFLICT while it has environments; INVALID_INPUT for the default tenant.
+	// Deletes a tenant that has no environments, and revokes its tokens. Its executions are kept as long as
+	// others. The name can be used again when they are gone. Safe to repeat.
+	//
+	// Errors: CONFLICT while the tenant has environments. INVALID_INPUT for the default tenant.
+	//
+	// Access: ADMIN for all tenants.
 	DeleteTenant DeleteTenantDeleteTenantDeleteTenantPayload `json:"deleteTenant"`
 }
 
@@ -981,8 +1086,17 @@ func (v *DeleteTenantResponse) GetDeleteTenant() DeleteTenantDeleteTenantDeleteT
 // An entry of a runner's file system.
 type DownloadableFile struct {
 	File `json:"-"`
-	// Where its bytes are, as they are when they are asked for: a path on this server, for example `/files/…?path=…`, for a GET or HEAD by whoever has it, within 10 minutes. It answers with Content-Length, the file's name and a tag, and to a Range (one) with that part. What is promised comes, or the connection breaks.
-	// Refused with an error as here: RUNNER_GONE (410), FILE_ERROR (404: not there any more, no regular file, or one with more than 1 GiB of holes), FORBIDDEN (410: expired; 403: not ours). Null for anything but a regular file.
+	// The path on this server from which to download the file, for example `/files/…?path=…`. Send GET or HEAD
+	// within 10 minutes, and while the token or grant that requested it is valid. No token is sent, so treat
+	// the path as a secret. The response has the file's present content, its Content-Length, its name and an
+	// ETag. A single Range is supported. A download is complete or the connection breaks. Null for all but
+	// regular files.
+	//
+	// Errors are returned as in the API: RUNNER_GONE (410). FILE_ERROR (404) if the file no longer exists,
+	// isn't regular, or has more than 1 GiB of holes. FORBIDDEN (410 for an expired path, 403 for a wrong
+	// signature).
+	//
+	// Access: OBSERVER, or a grant with FILES_READ.
 	DownloadUrl *string `json:"downloadUrl"`
 }
 
@@ -1060,9 +1174,9 @@ func (v *DownloadableFile) __premarshalJSON() (*__premarshalDownloadableFile, er
 // DrainClusterDrainClusterDrainClusterPayload includes the requested fields of the GraphQL type DrainClusterPayload.
 // The GraphQL type's documentation follows.
 //
-// What drainCluster did.
+// The result of drainCluster.
 type DrainClusterDrainClusterDrainClusterPayload struct {
-	// The cluster, and how far its draining has come.
+	// The cluster, with the progress of its drain.
 	Cluster Cluster `json:"cluster"`
 }
 
@@ -1071,8 +1185,16 @@ func (v *DrainClusterDrainClusterDrainClusterPayload) GetCluster() Cluster { ret
 
 // DrainClusterResponse is returned by DrainCluster on success.
 type DrainClusterResponse struct {
-	// Drains the cluster before maintenance, or ends that. While it drains no runner starts, and nobody new gets one: claims wait as long as they said, then end with NO_RUNNER_AVAILABLE. Idle runners go, with DRAINED; claimed ones, and what runs in them, end as they would.
-	// It lasts, over restarts of the server too, until it is ended; then the pools fill by themselves. Safe to repeat. INVALID_INPUT where the cluster is drained by other means; CLUSTER_UNAVAILABLE; STORAGE_FULL.
+	// Drains the cluster before maintenance, or ends the drain. While the cluster is drained, no runner starts
+	// and no new claim gets one. Claims wait for their `waitFor`, then end with NO_RUNNER_AVAILABLE. Idle
+	// runners end with DRAINED. Claimed runners, and the programs in them, continue until their claim ends.
+	//
+	// The drain continues after a restart of the server, until you end it. Then the pools fill again. Safe to
+	// repeat.
+	//
+	// Errors: INVALID_INPUT if another tool drains the cluster. CLUSTER_UNAVAILABLE. STORAGE_FULL.
+	//
+	// Access: OPERATOR for all tenants.
 	DrainCluster DrainClusterDrainClusterDrainClusterPayload `json:"drainCluster"`
 }
 
@@ -1084,13 +1206,13 @@ func (v *DrainClusterResponse) GetDrainCluster() DrainClusterDrainClusterDrainCl
 // Draining includes the requested fields of the GraphQL type Draining.
 // The GraphQL type's documentation follows.
 //
-// How far a draining has come. It is done when all three counts are 0.
+// The progress of a drain. It is complete when all three numbers are 0.
 type Draining struct {
-	// When it was begun.
+	// When the drain began.
 	Since time.Time `json:"since"`
-	// Runners that somebody still holds.
+	// Runners that are still claimed.
 	Claimed int `json:"claimed"`
-	// Other runners that aren't gone yet; they go by themselves.
+	// Other runners that still exist. They end on their own.
 	Leaving int `json:"leaving"`
 	// Executions that haven't ended.
 	Executions int `json:"executions"`
@@ -1110,17 +1232,17 @@ func (v *Draining) GetExecutions() int { return v.Executions }
 
 // Fields that don't apply are zero. The exit code is nullable, since 0 is an exit code.
 type Ending struct {
-	// Its id; ids sort by the time at which they were made.
+	// Its id. Ids sort by the time of their creation.
 	Id string `json:"id"`
-	// How it ended; null until it is FINISHED.
+	// How it ended. Null until it is FINISHED.
 	Outcome runtime.Outcome `json:"outcome"`
-	// The exit status, 0 to 255; null unless its outcome is EXITED.
+	// The exit status, 0 to 255. Null unless its outcome is EXITED.
 	ExitCode *int `json:"exitCode"`
-	// The signal that ended it, for example `SIGKILL`; null unless its outcome is SIGNALED.
+	// The signal that ended it, for example `SIGKILL`. Null unless its outcome is SIGNALED.
 	Signal string `json:"signal"`
-	// Why its runner went; null unless its outcome is RUNNER_GONE.
+	// Why its runner ended. Null unless its outcome is RUNNER_GONE.
 	GoneReason runtime.GoneReason `json:"goneReason"`
-	// Its outcome in words; null until it is FINISHED.
+	// Its outcome in a sentence. Null until it is FINISHED.
 	Message string `json:"message"`
 }
 
@@ -1145,37 +1267,40 @@ func (v *Ending) GetMessage() string { return v.Message }
 // Environment includes the GraphQL fields of Environment requested by the fragment Environment.
 // The GraphQL type's documentation follows.
 //
-// What runners are made from. Every change makes a new revision.
+// The template of runners: image, limits, network and pool size. Every change makes a new revision.
 type Environment struct {
-	// Its id, chosen by whoever put it, for example `10` or `python`.
+	// Its id, chosen by its creator, for example `10` or `python`.
 	Id string `json:"id"`
 	// The tenant that it belongs to.
 	Tenant string `json:"tenant"`
 	// Whether every tenant may see it and claim its runners.
 	Shared bool `json:"shared"`
-	// Counts the changes: 1 for the first.
+	// The number of its revision. The first is 1, and each change adds 1.
 	Revision int `json:"revision"`
-	// The file system that runners start with. `host`: this machine's own programs, read-only. Else the container image that was named; which bytes that was then is pinned, and in `pool.image`.
+	// The file system that runners start with. `host`: the server machine's own programs, read-only. Otherwise
+	// the name of a container image. The image's digest is pinned when it is named; `pool.image` has it.
 	Image string `json:"image"`
-	// How many idle runners are kept warm. 0: one is started when a claim waits for it.
+	// How many idle runners are kept ready. 0: a runner is started only when a claim waits for it.
 	PoolSize int `json:"poolSize"`
-	// The limits of one runner, shared by all that runs in it.
+	// The limits of one runner. All programs in it share them.
 	Resources EnvironmentResources `json:"resources"`
-	// What a runner can reach, and where it can be reached.
+	// The network access of its runners, and their exposed ports.
 	Network EnvironmentNetwork `json:"network"`
-	// How a runner is kept apart from the machine.
+	// The isolation tier of its runners.
 	Isolation runtime.Isolation `json:"isolation"`
-	// Which of the server's runtimes (its setting oci-runtimes) makes the sandboxes. Empty: the isolation's own.
+	// The name of the server's runtime (setting `oci-runtimes`) that makes the sandboxes. Empty: the isolation
+	// tier's own.
 	Runtime string `json:"runtime"`
-	// Environment variables of every command, unless the command sets them itself.
+	// Environment variables of every command. A command's own variables replace them.
 	Variables []EnvironmentVariablesVariable `json:"variables"`
-	// The interpreter that each runner has loaded before it is idle; null: none.
+	// The interpreter that each runner loads before it is idle. Null: none.
 	Warm *EnvironmentWarm `json:"warm"`
-	// Seconds that an execution may run if it names no limit itself. 0: without limit.
+	// The time limit in seconds of an execution that sets none. 0: no limit.
 	DefaultTimeLimit int `json:"defaultTimeLimit"`
-	// Bytes that an execution may print, standard output and standard error together, before it ends with OUTPUT_LIMIT.
+	// The bytes that an execution may print, standard output and standard error together. An execution that
+	// prints more ends with OUTPUT_LIMIT.
 	OutputLimit int64 `json:"outputLimit"`
-	// How its runners are now.
+	// The present state of its pool.
 	Pool EnvironmentPoolPoolStatus `json:"pool"`
 }
 
@@ -1227,17 +1352,19 @@ func (v *Environment) GetPool() EnvironmentPoolPoolStatus { return v.Pool }
 // EnvironmentNetwork includes the requested fields of the GraphQL type Network.
 // The GraphQL type's documentation follows.
 //
-// What a runner can reach, and where it can be reached.
+// The network access of a runner, and its exposed ports.
 type EnvironmentNetwork struct {
-	// Whether programs can reach the network: its public part, as far as `allow` and `allowNames` don't narrow it.
+	// Whether programs can reach public networks. `allow` and `allowNames` can restrict this.
 	Access bool `json:"access"`
-	// Ports of the runner that are mapped to the outside, 1 to 65535.
+	// Ports of the runner that are reachable from outside, 1 to 65535.
 	ExposedPorts []int `json:"exposedPorts"`
-	// Networks and addresses that access is kept to, together with `allowNames`. Both empty: all that is public.
+	// The networks and addresses that programs may reach, in addition to `allowNames`. If both are empty, they
+	// may reach all that is public.
 	Allow []string `json:"allow"`
-	// Names whose addresses access is kept to, together with `allow`; no others are resolved.
+	// The host names that programs may reach, in addition to `allow`. Other names are not resolved.
 	AllowNames []string `json:"allowNames"`
-	// Megabits a second that one runner may send, and as many that it may receive. 0: as much as the cluster gives.
+	// Megabits per second that one runner may send, and the same that it may receive. 0: the cluster's own
+	// limit.
 	BandwidthMbit int `json:"bandwidthMbit"`
 }
 
@@ -1259,21 +1386,23 @@ func (v *EnvironmentNetwork) GetBandwidthMbit() int { return v.BandwidthMbit }
 // EnvironmentPoolPoolStatus includes the requested fields of the GraphQL type PoolStatus.
 // The GraphQL type's documentation follows.
 //
-// A pool's runners, counted at one moment.
+// The state of a pool at one moment.
 type EnvironmentPoolPoolStatus struct {
-	// Idle runners wanted.
+	// How many idle runners the pool should have.
 	Size int `json:"size"`
-	// Runners that a claim would get at once.
+	// Runners that can be claimed immediately.
 	Idle int `json:"idle"`
 	// Runners whose agent hasn't answered yet.
 	Starting int `json:"starting"`
-	// Runners that somebody holds.
+	// Claimed runners.
 	Claimed int `json:"claimed"`
 	// Runners that are being removed.
 	Stopping int `json:"stopping"`
 	// Claims that wait for a runner.
 	Waiting int `json:"waiting"`
-	// Why no runner is available, or why the pool stays short of its `size`, also while some runners are idle. Set when starts have been blocked for 2 s (for example: no room), or when one has taken 60 s without a reason. Else null, also while runners are just starting.
+	// Why the pool has fewer idle runners than its `size`, or none. It is set when starts have been blocked
+	// for 2 s, for example because there is no room. It is also set when one start takes more than 60 s
+	// without a known reason. Otherwise null, also while runners are starting.
 	Reason *string `json:"reason"`
 }
 
@@ -1301,15 +1430,15 @@ func (v *EnvironmentPoolPoolStatus) GetReason() *string { return v.Reason }
 // EnvironmentResources includes the requested fields of the GraphQL type Resources.
 // The GraphQL type's documentation follows.
 //
-// The limits of one runner. They hold for all of its processes together.
+// The limits of one runner. They apply to all of its processes together.
 type EnvironmentResources struct {
-	// CPU share in MHz, as Nomad counts: a tenth of a core's clock is a tenth of that core.
+	// CPU share in MHz, as Nomad counts it: a tenth of a core's clock is a tenth of that core.
 	CpuMHz int `json:"cpuMHz"`
-	// Memory in MiB, without swap. What lies in the workspace counts too.
+	// Memory in MiB, without swap. Files in the workspace count too.
 	MemoryMiB int `json:"memoryMiB"`
-	// Processes and threads at once.
+	// Maximum number of processes and threads.
 	Processes int `json:"processes"`
-	// Room for files in /workspace, in MiB, and as much again in /tmp.
+	// Space for files in /workspace, in MiB. /tmp has the same amount in addition.
 	WorkspaceMiB int `json:"workspaceMiB"`
 }
 
@@ -1330,9 +1459,9 @@ func (v *EnvironmentResources) GetWorkspaceMiB() int { return v.WorkspaceMiB }
 //
 // An environment variable.
 type EnvironmentVariablesVariable struct {
-	// Letters, digits and underscores, not beginning with a digit.
+	// Letters, digits and underscores. The first character isn't a digit.
 	Name string `json:"name"`
-	// Any text without NUL. It reaches the program verbatim: nothing in it is expanded or run.
+	// Any text without NUL. Programs get it verbatim: nothing in it is expanded or run.
 	Value string `json:"value"`
 }
 
@@ -1345,11 +1474,11 @@ func (v *EnvironmentVariablesVariable) GetValue() string { return v.Value }
 // EnvironmentWarm includes the requested fields of the GraphQL type Warm.
 // The GraphQL type's documentation follows.
 //
-// The interpreter that runners have loaded.
+// The interpreter that runners load before they are idle.
 type EnvironmentWarm struct {
 	// The interpreter.
 	Interpreter runtime.Interpreter `json:"interpreter"`
-	// The modules that it has imported.
+	// The modules that it imports.
 	Modules []string `json:"modules"`
 }
 
@@ -1361,11 +1490,12 @@ func (v *EnvironmentWarm) GetModules() []string { return v.Modules }
 
 // The values of `extensions.code` in an error. `extensions.retryable` says whether the same request can
 // succeed later without a change.
-// QUOTA_EXCEEDED for a quota of the caller's tenant, or for the tenant's share of a server-wide limit, has
-// further extensions: `quota` (the name in `Quotas`; for a share `batches`, `tickets` or `waiting`),
-// `limit` and `used`. For `runners` it also has `pending`: claims that reserved a runner and wait for it.
-// `used` doesn't include them, and `pending` is missing if 0. If known, it has `retryAfter` in seconds,
-// which is also the header Retry-After.
+//
+// QUOTA_EXCEEDED is about a quota of the caller's tenant, or about the tenant's share of a server-wide
+// limit. It has more extensions: `quota`, `limit` and `used`. `quota` is the name in `Quotas`, or for a
+// share `batches`, `tickets` or `waiting`. For `runners` it also has `pending`: claims that reserved a
+// runner and wait for it. `used` doesn't include them, and `pending` is missing if 0. If known, it has
+// `retryAfter` in seconds, which is also the header Retry-After.
 type ErrorCode string
 
 const (
@@ -1382,11 +1512,11 @@ const (
 	ErrorCodeRunnerGone ErrorCode = "RUNNER_GONE"
 	// No ticket has this id, it ended more than 5 minutes ago, or the server restarted. Claim again.
 	ErrorCodeTicketNotFound ErrorCode = "TICKET_NOT_FOUND"
-	// No runner was idle, and none became idle while the caller waited. Try again, wait longer with
-	// `waitFor`, or make the pool larger.
+	// No runner was idle, and none became idle while the caller waited. Try again, wait longer with `waitFor`,
+	// or make the pool larger.
 	ErrorCodeNoRunnerAvailable ErrorCode = "NO_RUNNER_AVAILABLE"
-	// The stored state differs from the one that the caller expects, for example another revision, an id
-	// that is taken, or an idempotency key with another input. Read the current state, then decide.
+	// The stored state differs from the one that the caller expects, for example another revision, an id that
+	// is taken, or an idempotency key with another input. Read the current state, then decide.
 	ErrorCodeConflict ErrorCode = "CONFLICT"
 	// A file doesn't exist, has the wrong type, or can't be used; the message names it. Correct the path.
 	ErrorCodeFileError ErrorCode = "FILE_ERROR"
@@ -1403,8 +1533,8 @@ const (
 	ErrorCodeSlowConsumer ErrorCode = "SLOW_CONSUMER"
 	// The request has no valid token. Send one as `Authorization: Bearer …`.
 	ErrorCodeUnauthenticated ErrorCode = "UNAUTHENTICATED"
-	// The caller may not do this: its token lacks the role, the tenant or the right, or a web page of
-	// another site sent the request. The message says which.
+	// The caller may not do this: its token lacks the role, the tenant or the right, or a web page of another
+	// site sent the request. The message says which.
 	ErrorCodeForbidden ErrorCode = "FORBIDDEN"
 	// The cluster, the runner's agent or the database doesn't answer, or the server is stopping. Try again
 	// later; `health` says more.
@@ -1437,45 +1567,49 @@ var AllErrorCode = []ErrorCode{
 // Execution includes the requested fields of the GraphQL type Execution.
 // The GraphQL type's documentation follows.
 //
-// One command in one runner, and what became of it.
+// One command in one runner, with its state and outcome.
 type Execution struct {
-	// Its id; ids sort by the time at which they were made.
+	// Its id. Ids sort by the time of their creation.
 	Id string `json:"id"`
-	// The runner that it runs or ran in.
+	// The id of its runner.
 	RunnerId string `json:"runnerId"`
-	// The environment of that runner.
+	// The environment of its runner.
 	EnvironmentId string `json:"environmentId"`
 	// The tenant that it belongs to.
 	Tenant string `json:"tenant"`
-	// The batch that it is part of; null: none.
+	// The batch that it is a case or the build of. Null if it is part of none.
 	BatchId *string `json:"batchId"`
-	// Which case of its batch it is, from 0 on; null for a build, and outside of batches.
+	// The index of its case in its batch, starting at 0. Null for a build, and outside of batches.
 	CaseIndex *int `json:"caseIndex"`
 	// The command as it is run: program and arguments.
 	Command []string `json:"command"`
-	// The command as its caller gave it: the input's `commandLine`, else `shell` verbatim, or `command` quoted as a shell needs it.
+	// The command as its caller gave it: the input's `commandLine`, or `shell` verbatim, or `command` quoted
+	// for a shell.
 	CommandLine string `json:"commandLine"`
-	// The labels of its runner's claim when it was started, and its own. Its own replace the claim's of the same name. Empty for a caller with a grant.
+	// Its own labels, and those that its runner's claim had when it started. Its own replace those of the same
+	// name. Empty for a caller with a grant.
 	Labels []Label `json:"labels"`
-	// Where it is in its life.
+	// Its state.
 	State runtime.ExecutionState `json:"state"`
-	// How it ended; null until it is FINISHED.
+	// How it ended. Null until it is FINISHED.
 	Outcome *runtime.Outcome `json:"outcome"`
-	// The exit status, 0 to 255; null unless its outcome is EXITED.
+	// The exit status, 0 to 255. Null unless its outcome is EXITED.
 	ExitCode *int `json:"exitCode"`
-	// The signal that ended it, for example `SIGKILL`; null unless its outcome is SIGNALED.
+	// The signal that ended it, for example `SIGKILL`. Null unless its outcome is SIGNALED.
 	Signal *string `json:"signal"`
-	// Why its runner went; null unless its outcome is RUNNER_GONE.
+	// Why its runner ended. Null unless its outcome is RUNNER_GONE.
 	GoneReason *runtime.GoneReason `json:"goneReason"`
-	// Its outcome in words; null until it is FINISHED.
+	// Its outcome in a sentence. Null until it is FINISHED.
 	Message *string `json:"message"`
-	// Whether it was started from the interpreter that its runner has loaded (`warm` of the environment). Null until it has started, and where the runner has none.
+	// Whether it was started from the interpreter that its runner has loaded (`Environment.warm`). Null until
+	// it has started, and if the runner has loaded none.
 	StartedWarm *bool `json:"startedWarm"`
-	// Why it was started cold where `startedWarm` is false, for people: for example another program, or an option that only a new interpreter can have. Null otherwise.
+	// Why it wasn't started from the loaded interpreter, for example because it runs another program or has an
+	// option that needs a new interpreter. Null unless `startedWarm` is false.
 	ColdReason *string `json:"coldReason"`
-	// What it used; null until it is FINISHED.
+	// The resources that it used. Null until it is FINISHED.
 	Usage *ExecutionUsage `json:"usage"`
-	// When what happened.
+	// The times of its events.
 	Marks ExecutionMarks `json:"marks"`
 }
 
@@ -1539,15 +1673,15 @@ func (v *Execution) GetMarks() ExecutionMarks { return v.Marks }
 // ExecutionMarks includes the requested fields of the GraphQL type Marks.
 // The GraphQL type's documentation follows.
 //
-// The times of what happened to an execution; null: not yet, or never.
+// The times of an execution's events. Null: it didn't happen, or not yet.
 type ExecutionMarks struct {
-	// It was asked for.
+	// When the execution was requested.
 	QueuedAt time.Time `json:"queuedAt"`
-	// It was started.
+	// When it started.
 	StartedAt *time.Time `json:"startedAt"`
-	// It printed its first byte.
+	// When it printed its first byte.
 	FirstOutputAt *time.Time `json:"firstOutputAt"`
-	// It ended.
+	// When it ended.
 	FinishedAt *time.Time `json:"finishedAt"`
 }
 
@@ -1566,7 +1700,7 @@ func (v *ExecutionMarks) GetFinishedAt() *time.Time { return v.FinishedAt }
 // ExecutionUsage includes the requested fields of the GraphQL type Usage.
 // The GraphQL type's documentation follows.
 //
-// What an execution used.
+// The resources that an execution used.
 type ExecutionUsage struct {
 	// Milliseconds from its start to its end.
 	WallMs int64 `json:"wallMs"`
@@ -1574,13 +1708,17 @@ type ExecutionUsage struct {
 	UserMs int64 `json:"userMs"`
 	// Milliseconds of CPU time in the kernel.
 	SystemMs int64 `json:"systemMs"`
-	// The most memory that it held at once, in bytes, all of its processes together with the files in memory that they wrote, where the machine tells that; else that of its largest process. Null where nobody could tell.
+	// Its maximum memory in bytes: all of its processes together, with the files in memory that they wrote. If
+	// the machine doesn't measure that, it is the maximum of its largest process. Null if it can't be
+	// measured.
 	PeakMemory *int64 `json:"peakMemory"`
-	// The most processes and threads that it was seen with at once; what lived for less than a tenth of a second may be missing. Null where nobody could tell.
+	// The maximum number of processes and threads that was observed. Those that lived for less than 0.1 s may
+	// be missing. Null if it can't be measured.
 	PeakProcesses *int `json:"peakProcesses"`
-	// Bytes that were read for it from disks: not what was in memory already, and not from its workspace, which is there. Null where nobody could tell.
+	// Bytes read from disks. Bytes that were in memory already aren't counted. The workspace is in memory, so
+	// its files aren't counted either. Null if it can't be measured.
 	BytesRead *int64 `json:"bytesRead"`
-	// Bytes that it wrote to disks. Null where nobody could tell.
+	// Bytes written to disks. Null if it can't be measured.
 	BytesWritten *int64 `json:"bytesWritten"`
 	// Bytes that it printed, standard output and standard error together.
 	OutputBytes int64 `json:"outputBytes"`
@@ -1615,9 +1753,10 @@ func (v *ExecutionUsage) GetOutputBytes() int64 { return v.OutputBytes }
 //
 // An entry of a runner's file system.
 type File struct {
-	// Its path: below the directory that was asked for, or as it was asked for. Bytes that aren't UTF-8 show as U+FFFD.
+	// Its path: as requested, or below the requested directory. Bytes that aren't UTF-8 are replaced with
+	// U+FFFD.
 	Path string `json:"path"`
-	// What it is.
+	// The type of the entry.
 	Type FileType `json:"type"`
 	// Permission bits in octal with four digits, for example `0744` or `1777`.
 	Mode string `json:"mode"`
@@ -1637,19 +1776,20 @@ func (v *File) GetMode() string { return v.Mode }
 // GetSize returns File.Size, and is useful for accessing the field via an interface.
 func (v *File) GetSize() int64 { return v.Size }
 
-// What happened to an entry.
+// The kinds of changes.
 type FileChangeType string
 
 const (
-	// It comes first: all that happens from now on is reported. Now is the time to list the directory.
+	// The first event. All changes from now on are reported. List the directory now.
 	FileChangeTypeBegan FileChangeType = "BEGAN"
-	// It was made, or moved here, perhaps in place of another one. A directory comes with all that is below it.
+	// The entry was created, or moved here. It may have replaced another one. A directory comes with all that
+	// is below it.
 	FileChangeTypeCreated FileChangeType = "CREATED"
 	// Its content, mode or owner changed.
 	FileChangeTypeChanged FileChangeType = "CHANGED"
-	// It was deleted or moved away, with all below it.
+	// It was deleted or moved away, with all that was below it.
 	FileChangeTypeRemoved FileChangeType = "REMOVED"
-	// There were too many changes, and those before this one are lost: list the directory.
+	// There were too many changes, and those before this event are lost. List the directory again.
 	FileChangeTypeLost FileChangeType = "LOST"
 )
 
@@ -1661,9 +1801,9 @@ var AllFileChangeType = []FileChangeType{
 	FileChangeTypeLost,
 }
 
-// A file or directory to be written. Exactly one of `text` and `base64` is given for a file, and neither for a directory.
+// A file or directory to write. A file needs exactly one of `text` and `base64`. A directory needs neither.
 type FileInput struct {
-	// Absolute inside the runner, or below /workspace. Missing parents are made.
+	// The path, absolute in the runner or relative to /workspace. Missing parent directories are created.
 	Path string `json:"path"`
 	// The content as text.
 	Text *string `json:"text"`
@@ -1671,7 +1811,8 @@ type FileInput struct {
 	Base64 []byte `json:"base64"`
 	// Whether it is a directory. Default: false.
 	Directory *bool `json:"directory"`
-	// Permission bits in octal, for example `0644`. Default: `0744`, and `0755` for a directory. The owner is root.
+	// Permission bits in octal, for example `0644`. Default: `0744`, and `0755` for a directory. The owner is
+	// root.
 	Mode *string `json:"mode"`
 }
 
@@ -1693,13 +1834,13 @@ func (v *FileInput) GetMode() *string { return v.Mode }
 // FileMatch includes the requested fields of the GraphQL type FileMatch.
 // The GraphQL type's documentation follows.
 //
-// An entry that a search found, or a line of one.
+// An entry that a search found, or a line of it.
 type FileMatch struct {
-	// The entry. Its path is below the directory that was searched.
+	// The entry. Its path is below the searched directory.
 	File File `json:"file"`
-	// The line's number, from 1 on; null without `containing`.
+	// The line's number, starting at 1. Null without `containing`.
 	Line *int `json:"line"`
-	// The line, or of a long one 512 bytes that have the text; null without `containing`.
+	// The line. Of a long line, 512 bytes that include the text. Null without `containing`.
 	Text *string `json:"text"`
 }
 
@@ -1715,13 +1856,14 @@ func (v *FileMatch) GetText() *string { return v.Text }
 // FileSearch includes the requested fields of the GraphQL type FileSearch.
 // The GraphQL type's documentation follows.
 //
-// What a search of files found.
+// The result of a file search.
 type FileSearch struct {
-	// What was found, sorted by path, element by element, then by line.
+	// The matches, sorted by the elements of their paths, then by line.
 	Matches []FileMatch `json:"matches"`
-	// The bound at which the search ended early; null: all was searched.
+	// The bound at which the search ended early. Null: everything was searched.
 	Limit *FileSearchLimit `json:"limit"`
-	// How many files and directories weren't searched, or not to their end, for another reason: binary, unreadable, or views of the kernel.
+	// Number of files and directories that weren't searched completely for another reason: they are binary,
+	// unreadable, or views of the kernel.
 	Skipped int `json:"skipped"`
 }
 
@@ -1738,15 +1880,16 @@ func (v *FileSearch) GetSkipped() int { return v.Skipped }
 type FileSearchLimit string
 
 const (
-	// `maxMatches`, or as many as an answer of 700 KiB holds.
+	// It found `maxMatches`, or as many matches as fit in a response of 700 KiB.
 	FileSearchLimitMatches FileSearchLimit = "MATCHES"
-	// 65536 entries of directories.
+	// It visited 65536 directory entries.
 	FileSearchLimitEntries FileSearchLimit = "ENTRIES"
-	// 64 MiB that were read.
+	// It read 64 MiB.
 	FileSearchLimitBytes FileSearchLimit = "BYTES"
-	// 5 seconds.
+	// It ran for 5 seconds.
 	FileSearchLimitTime FileSearchLimit = "TIME"
-	// Directories more than 128 deep, or with a path of more than 4096 bytes, weren't searched. All others were.
+	// Directories more than 128 deep, or with a path of more than 4096 bytes, weren't searched. All others
+	// were.
 	FileSearchLimitDepth FileSearchLimit = "DEPTH"
 )
 
@@ -1758,7 +1901,7 @@ var AllFileSearchLimit = []FileSearchLimit{
 	FileSearchLimitDepth,
 }
 
-// What an entry of a file system is.
+// The type of a file system entry.
 type FileType string
 
 const (
@@ -1786,7 +1929,7 @@ var AllFileType = []FileType{
 type GetAuditLogAuditLogAuditEntryConnection struct {
 	// The entries, each with its cursor.
 	Edges []AuditEdge `json:"edges"`
-	// Whether and where it goes on.
+	// Whether more pages follow, and how to get the next one.
 	PageInfo GetAuditLogAuditLogAuditEntryConnectionPageInfo `json:"pageInfo"`
 }
 
@@ -1801,9 +1944,9 @@ func (v *GetAuditLogAuditLogAuditEntryConnection) GetPageInfo() GetAuditLogAudit
 // GetAuditLogAuditLogAuditEntryConnectionPageInfo includes the requested fields of the GraphQL type PageInfo.
 // The GraphQL type's documentation follows.
 //
-// Where a page stands among its neighbours.
+// Whether more pages follow, and how to get the next one.
 type GetAuditLogAuditLogAuditEntryConnectionPageInfo struct {
-	// Whether there is more after this page.
+	// Whether more entries follow this page.
 	HasNextPage bool `json:"hasNextPage"`
 }
 
@@ -1812,7 +1955,14 @@ func (v *GetAuditLogAuditLogAuditEntryConnectionPageInfo) GetHasNextPage() bool 
 
 // GetAuditLogResponse is returned by GetAuditLog on success.
 type GetAuditLogResponse struct {
-	// The audit log: changes and attempted changes, oldest first unless `newestFirst` is set. ADMIN: the entries of its tenant, or all for all tenants. Entries never contain commands, files, output or secrets. INVALID_INPUT for an unusable `tenant`, `first` or `after`; CLUSTER_UNAVAILABLE beside the page if it lacks entries that can't be stored now.
+	// The audit log: changes and attempted changes, oldest first unless `newestFirst` is true. A caller for
+	// one tenant gets its tenant's entries. A caller for all tenants gets all. Entries never contain commands,
+	// files, output or secrets.
+	//
+	// Errors: INVALID_INPUT if `tenant`, `first` or `after` is invalid. CLUSTER_UNAVAILABLE, together with the
+	// page, if entries are missing because they can't be stored now.
+	//
+	// Access: ADMIN.
 	AuditLog GetAuditLogAuditLogAuditEntryConnection `json:"auditLog"`
 }
 
@@ -1824,12 +1974,15 @@ func (v *GetAuditLogResponse) GetAuditLog() GetAuditLogAuditLogAuditEntryConnect
 // GetBatchBatch includes the requested fields of the GraphQL type Batch.
 // The GraphQL type's documentation follows.
 //
-// One command that is run with many inputs, one after the other, perhaps after a build. Each run is an execution of its own, a case.
+// One command that runs with many inputs, one after the other, optionally after a build. Each run is an
+// execution: a case.
 type GetBatchBatch struct {
 	Batch `json:"-"`
-	// The execution of its build; null: it has none, it hasn't begun, or it was collected.
+	// The execution of its build. Null if there is no build, the build hasn't begun, or it is no longer kept.
 	Build *GetBatchBatchBuildExecution `json:"build"`
-	// Its cases in their order. INVALID_INPUT when `first` or `after` can't be used.
+	// Its cases in their order.
+	//
+	// Errors: INVALID_INPUT if `first` or `after` is invalid.
 	Cases GetBatchBatchCasesBatchCaseConnection `json:"cases"`
 }
 
@@ -1955,10 +2108,10 @@ func (v *GetBatchBatch) __premarshalJSON() (*__premarshalGetBatchBatch, error) {
 // GetBatchBatchBuildExecution includes the requested fields of the GraphQL type Execution.
 // The GraphQL type's documentation follows.
 //
-// One command in one runner, and what became of it.
+// One command in one runner, with its state and outcome.
 type GetBatchBatchBuildExecution struct {
 	Ending `json:"-"`
-	// What it used; null until it is FINISHED.
+	// The resources that it used. Null until it is FINISHED.
 	Usage *GetBatchBatchBuildExecutionUsage `json:"usage"`
 }
 
@@ -2048,7 +2201,7 @@ func (v *GetBatchBatchBuildExecution) __premarshalJSON() (*__premarshalGetBatchB
 // GetBatchBatchBuildExecutionUsage includes the requested fields of the GraphQL type Usage.
 // The GraphQL type's documentation follows.
 //
-// What an execution used.
+// The resources that an execution used.
 type GetBatchBatchBuildExecutionUsage struct {
 	// Milliseconds from its start to its end.
 	WallMs int64 `json:"wallMs"`
@@ -2064,7 +2217,7 @@ func (v *GetBatchBatchBuildExecutionUsage) GetWallMs() int64 { return v.WallMs }
 type GetBatchBatchCasesBatchCaseConnection struct {
 	// The cases.
 	Nodes []BatchCase `json:"nodes"`
-	// Whether and where it goes on.
+	// Whether more pages follow, and how to get the next one.
 	PageInfo PageInfo `json:"pageInfo"`
 }
 
@@ -2076,7 +2229,11 @@ func (v *GetBatchBatchCasesBatchCaseConnection) GetPageInfo() PageInfo { return 
 
 // GetBatchResponse is returned by GetBatch on success.
 type GetBatchResponse struct {
-	// The batch with this id; null with BATCH_NOT_FOUND if there is none (any more).
+	// The batch with this id.
+	//
+	// Errors: BATCH_NOT_FOUND (with null) if no batch has this id, or it is no longer kept.
+	//
+	// Access: OBSERVER, or a grant with WATCH, CANCEL or EXECUTE.
 	Batch GetBatchBatch `json:"batch"`
 }
 
@@ -2085,7 +2242,9 @@ func (v *GetBatchResponse) GetBatch() GetBatchBatch { return v.Batch }
 
 // GetCallerResponse is returned by GetCaller on success.
 type GetCallerResponse struct {
-	// The caller of this request, and what it may do.
+	// The caller of this request, with its role or grant.
+	//
+	// Access: OBSERVER, or any grant.
 	Me Caller `json:"me"`
 }
 
@@ -2094,7 +2253,11 @@ func (v *GetCallerResponse) GetMe() Caller { return v.Me }
 
 // GetClusterResponse is returned by GetCluster on success.
 type GetClusterResponse struct {
-	// Where runners live, and how much of it is taken. CLUSTER_UNAVAILABLE.
+	// The machine or Nomad cluster on which runners live, and its capacity.
+	//
+	// Errors: CLUSTER_UNAVAILABLE.
+	//
+	// Access: OBSERVER for all tenants.
 	Cluster Cluster `json:"cluster"`
 }
 
@@ -2104,9 +2267,13 @@ func (v *GetClusterResponse) GetCluster() Cluster { return v.Cluster }
 // GetCursorExecution includes the requested fields of the GraphQL type Execution.
 // The GraphQL type's documentation follows.
 //
-// One command in one runner, and what became of it.
+// One command in one runner, with its state and outcome.
 type GetCursorExecution struct {
-	// What it has printed so far, from the beginning or from a cursor. It doesn't wait. INVALID_INPUT for a cursor that isn't one of this execution's, or a `maxBytes` out of its range.
+	// Its output so far, from the beginning or from a cursor. The call doesn't wait for more.
+	//
+	// Errors: INVALID_INPUT if the cursor belongs to another execution, or `maxBytes` is out of range.
+	//
+	// Access: OBSERVER, or a grant with WATCH.
 	Output GetCursorExecutionOutputOutputPage `json:"output"`
 }
 
@@ -2118,9 +2285,9 @@ func (v *GetCursorExecution) GetOutput() GetCursorExecutionOutputOutputPage { re
 //
 // A part of an execution's output.
 type GetCursorExecutionOutputOutputPage struct {
-	// The position after the last chunk: the `after` of the next page.
+	// The position after the last chunk: pass it as `after` to get the next page.
 	Cursor string `json:"cursor"`
-	// Pieces of output, in the order in which they were printed.
+	// The pieces of output, in the order in which they were printed.
 	Chunks []GetCursorExecutionOutputOutputPageChunksOutputChunk `json:"chunks"`
 }
 
@@ -2137,7 +2304,7 @@ func (v *GetCursorExecutionOutputOutputPage) GetChunks() []GetCursorExecutionOut
 //
 // A piece of output of one stream.
 type GetCursorExecutionOutputOutputPageChunksOutputChunk struct {
-	// Which stream it was printed on.
+	// The stream on which it was printed.
 	Stream OutputStream `json:"stream"`
 }
 
@@ -2148,7 +2315,12 @@ func (v *GetCursorExecutionOutputOutputPageChunksOutputChunk) GetStream() Output
 
 // GetCursorResponse is returned by GetCursor on success.
 type GetCursorResponse struct {
-	// The execution with this id; null with EXECUTION_NOT_FOUND if there is none (any more).
+	// The execution with this id.
+	//
+	// Errors: EXECUTION_NOT_FOUND (with null) if no execution has this id, or it is no longer kept.
+	// INVALID_INPUT if `waitFor` is out of range.
+	//
+	// Access: OBSERVER, or a grant with WATCH, STDIN, CANCEL or EXECUTE.
 	Execution GetCursorExecution `json:"execution"`
 }
 
@@ -2158,9 +2330,9 @@ func (v *GetCursorResponse) GetExecution() GetCursorExecution { return v.Executi
 // GetEndingExecution includes the requested fields of the GraphQL type Execution.
 // The GraphQL type's documentation follows.
 //
-// One command in one runner, and what became of it.
+// One command in one runner, with its state and outcome.
 type GetEndingExecution struct {
-	// Where it is in its life.
+	// Its state.
 	State  runtime.ExecutionState `json:"state"`
 	Ending `json:"-"`
 }
@@ -2250,7 +2422,12 @@ func (v *GetEndingExecution) __premarshalJSON() (*__premarshalGetEndingExecution
 
 // GetEndingResponse is returned by GetEnding on success.
 type GetEndingResponse struct {
-	// The execution with this id; null with EXECUTION_NOT_FOUND if there is none (any more).
+	// The execution with this id.
+	//
+	// Errors: EXECUTION_NOT_FOUND (with null) if no execution has this id, or it is no longer kept.
+	// INVALID_INPUT if `waitFor` is out of range.
+	//
+	// Access: OBSERVER, or a grant with WATCH, STDIN, CANCEL or EXECUTE.
 	Execution GetEndingExecution `json:"execution"`
 }
 
@@ -2259,7 +2436,9 @@ func (v *GetEndingResponse) GetExecution() GetEndingExecution { return v.Executi
 
 // GetEnvironmentResponse is returned by GetEnvironment on success.
 type GetEnvironmentResponse struct {
-	// The environment with this id; null if there is none.
+	// The environment with this id. Null if it doesn't exist, or the caller may not see it.
+	//
+	// Access: OBSERVER.
 	Environment *Environment `json:"environment"`
 }
 
@@ -2268,7 +2447,9 @@ func (v *GetEnvironmentResponse) GetEnvironment() *Environment { return v.Enviro
 
 // GetEnvironmentsResponse is returned by GetEnvironments on success.
 type GetEnvironmentsResponse struct {
-	// All environments that the caller sees, sorted by id. A tenant has 10,000 at most.
+	// All environments that the caller may see, sorted by id. A tenant has at most 10,000.
+	//
+	// Access: OBSERVER.
 	Environments []Environment `json:"environments"`
 }
 
@@ -2277,7 +2458,12 @@ func (v *GetEnvironmentsResponse) GetEnvironments() []Environment { return v.Env
 
 // GetExecutionResponse is returned by GetExecution on success.
 type GetExecutionResponse struct {
-	// The execution with this id; null with EXECUTION_NOT_FOUND if there is none (any more).
+	// The execution with this id.
+	//
+	// Errors: EXECUTION_NOT_FOUND (with null) if no execution has this id, or it is no longer kept.
+	// INVALID_INPUT if `waitFor` is out of range.
+	//
+	// Access: OBSERVER, or a grant with WATCH, STDIN, CANCEL or EXECUTE.
 	Execution Execution `json:"execution"`
 }
 
@@ -2291,7 +2477,7 @@ func (v *GetExecutionResponse) GetExecution() Execution { return v.Execution }
 type GetExecutionsExecutionsExecutionConnection struct {
 	// The executions.
 	Nodes []ListedExecution `json:"nodes"`
-	// Whether and where it goes on.
+	// Whether more pages follow, and how to get the next one.
 	PageInfo PageInfo `json:"pageInfo"`
 }
 
@@ -2303,7 +2489,16 @@ func (v *GetExecutionsExecutionsExecutionConnection) GetPageInfo() PageInfo { re
 
 // GetExecutionsResponse is returned by GetExecutions on success.
 type GetExecutionsResponse struct {
-	// Executions, oldest first unless `newestFirst` says otherwise, ended ones included for as long as they are kept. After an upgrade from a server without them, `outcomes`, `failed`, `labels`, `command`, `text`, `from` and `to` find its executions some time after the start: minutes for a million. INVALID_INPUT when `labels`, `command`, `text`, `to`, `first` or `after` can't be used.
+	// Executions, oldest first unless `newestFirst` is true. Ended executions are included for as long as they
+	// are kept.
+	//
+	// Some servers of earlier versions lacked the filters `outcomes`, `failed`, `labels`, `command`, `text`,
+	// `from` and `to`. After an upgrade from such a server these find its executions some time after the
+	// start: minutes for a million.
+	//
+	// Errors: INVALID_INPUT if `labels`, `command`, `text`, `to`, `first` or `after` is invalid.
+	//
+	// Access: OBSERVER.
 	Executions GetExecutionsExecutionsExecutionConnection `json:"executions"`
 }
 
@@ -2314,7 +2509,9 @@ func (v *GetExecutionsResponse) GetExecutions() GetExecutionsExecutionsExecution
 
 // GetFileResponse is returned by GetFile on success.
 type GetFileResponse struct {
-	// The runner with this id; null if it isn't there, or not any more.
+	// The runner with this id. Null if it doesn't exist, if it is gone, or if the caller may not see it.
+	//
+	// Access: OBSERVER, or any grant.
 	Runner *GetFileRunner `json:"runner"`
 }
 
@@ -2324,9 +2521,13 @@ func (v *GetFileResponse) GetRunner() *GetFileRunner { return v.Runner }
 // GetFileRunner includes the requested fields of the GraphQL type Runner.
 // The GraphQL type's documentation follows.
 //
-// One isolated place in which commands run. It serves at most one claim in its life.
+// An isolated place in which commands run. A runner serves at most one claim in its life.
 type GetFileRunner struct {
-	// One file, directory, link or other entry; null if there is none. RUNNER_GONE; INVALID_INPUT for a path that can't be used.
+	// One file, directory, link or other entry. Null if there is none.
+	//
+	// Errors: RUNNER_GONE. INVALID_INPUT for an invalid path.
+	//
+	// Access: OBSERVER, or a grant with FILES_READ.
 	File *DownloadableFile `json:"file"`
 }
 
@@ -2335,7 +2536,9 @@ func (v *GetFileRunner) GetFile() *DownloadableFile { return v.File }
 
 // GetFilesResponse is returned by GetFiles on success.
 type GetFilesResponse struct {
-	// The runner with this id; null if it isn't there, or not any more.
+	// The runner with this id. Null if it doesn't exist, if it is gone, or if the caller may not see it.
+	//
+	// Access: OBSERVER, or any grant.
 	Runner *GetFilesRunner `json:"runner"`
 }
 
@@ -2345,9 +2548,14 @@ func (v *GetFilesResponse) GetRunner() *GetFilesRunner { return v.Runner }
 // GetFilesRunner includes the requested fields of the GraphQL type Runner.
 // The GraphQL type's documentation follows.
 //
-// One isolated place in which commands run. It serves at most one claim in its life.
+// An isolated place in which commands run. A runner serves at most one claim in its life.
 type GetFilesRunner struct {
-	// What is in a directory, sorted by path. RUNNER_GONE; FILE_ERROR when the directory isn't one; INVALID_INPUT when `path`, `first` or `after` can't be used.
+	// The entries of a directory, sorted by path.
+	//
+	// Errors: RUNNER_GONE. FILE_ERROR if `path` isn't a directory. INVALID_INPUT if `path`, `first` or `after`
+	// is invalid.
+	//
+	// Access: OBSERVER, or a grant with FILES_READ.
 	Files GetFilesRunnerFilesFileConnection `json:"files"`
 }
 
@@ -2361,7 +2569,7 @@ func (v *GetFilesRunner) GetFiles() GetFilesRunnerFilesFileConnection { return v
 type GetFilesRunnerFilesFileConnection struct {
 	// The files.
 	Nodes []File `json:"nodes"`
-	// Whether and where it goes on.
+	// Whether more pages follow, and how to get the next one.
 	PageInfo PageInfo `json:"pageInfo"`
 }
 
@@ -2374,8 +2582,12 @@ func (v *GetFilesRunnerFilesFileConnection) GetPageInfo() PageInfo { return v.Pa
 // GetHealthResponse is returned by GetHealth on success.
 type GetHealthResponse struct {
 	// The server's version, for example `0.1.0`.
+	//
+	// Access: OBSERVER, or any grant.
 	Version string `json:"version"`
-	// How the server and its parts are.
+	// The health of the server and its parts.
+	//
+	// Access: OBSERVER.
 	Health Health `json:"health"`
 }
 
@@ -2387,7 +2599,10 @@ func (v *GetHealthResponse) GetHealth() Health { return v.Health }
 
 // GetLanguagesResponse is returned by GetLanguages on success.
 type GetLanguagesResponse struct {
-	// The languages that programs can be written in, as this server's recipes have them: Rockpool's own, and then those of the setting `languages`.
+	// The languages that programs can be written in: first Rockpool's own, then those of the server's setting
+	// `languages`.
+	//
+	// Access: OBSERVER.
 	Languages []Language `json:"languages"`
 }
 
@@ -2396,7 +2611,10 @@ func (v *GetLanguagesResponse) GetLanguages() []Language { return v.Languages }
 
 // GetLanguagesWithVersionsResponse is returned by GetLanguagesWithVersions on success.
 type GetLanguagesWithVersionsResponse struct {
-	// The languages that programs can be written in, as this server's recipes have them: Rockpool's own, and then those of the setting `languages`.
+	// The languages that programs can be written in: first Rockpool's own, then those of the server's setting
+	// `languages`.
+	//
+	// Access: OBSERVER.
 	Languages []LanguageWithVersion `json:"languages"`
 }
 
@@ -2406,10 +2624,20 @@ func (v *GetLanguagesWithVersionsResponse) GetLanguages() []LanguageWithVersion 
 // GetLinesExecution includes the requested fields of the GraphQL type Execution.
 // The GraphQL type's documentation follows.
 //
-// One command in one runner, and what became of it.
+// One command in one runner, with its state and outcome.
 type GetLinesExecution struct {
-	// What it has printed so far as numbered lines, from any line on; or those of them that contain a text. It doesn't wait. INVALID_INPUT for an argument out of its range.
-	// A line is of one stream. It ends at its newline, where bytes are lost, where the output ends, and where the other stream has printed more than 65536 bytes since the line began. Lines are numbered from 1 on in the order in which their first bytes were printed, on either stream; lost bytes take one number. So a number never changes: not when more is printed, not with a restart of the server, and not with the execution's end.
+	// Its output so far as numbered lines, starting at any line, or only the lines that contain a text. The
+	// call doesn't wait for more.
+	//
+	// A line belongs to one stream. It ends at its newline, where bytes are lost, where the output ends, and
+	// where the other stream has printed more than 65536 bytes since the line began. Lines are numbered from
+	// 1, in the order in which their first bytes were printed on either stream. Lost bytes take one number. So
+	// a number never changes: not with more output, not with a restart of the server, and not with the
+	// execution's end.
+	//
+	// Errors: INVALID_INPUT for an argument out of range.
+	//
+	// Access: OBSERVER, or a grant with WATCH.
 	Lines LinePage `json:"lines"`
 }
 
@@ -2418,7 +2646,12 @@ func (v *GetLinesExecution) GetLines() LinePage { return v.Lines }
 
 // GetLinesResponse is returned by GetLines on success.
 type GetLinesResponse struct {
-	// The execution with this id; null with EXECUTION_NOT_FOUND if there is none (any more).
+	// The execution with this id.
+	//
+	// Errors: EXECUTION_NOT_FOUND (with null) if no execution has this id, or it is no longer kept.
+	// INVALID_INPUT if `waitFor` is out of range.
+	//
+	// Access: OBSERVER, or a grant with WATCH, STDIN, CANCEL or EXECUTE.
 	Execution GetLinesExecution `json:"execution"`
 }
 
@@ -2428,9 +2661,9 @@ func (v *GetLinesResponse) GetExecution() GetLinesExecution { return v.Execution
 // GetPoolEnvironment includes the requested fields of the GraphQL type Environment.
 // The GraphQL type's documentation follows.
 //
-// What runners are made from. Every change makes a new revision.
+// The template of runners: image, limits, network and pool size. Every change makes a new revision.
 type GetPoolEnvironment struct {
-	// How its runners are now.
+	// The present state of its pool.
 	Pool Pool `json:"pool"`
 }
 
@@ -2439,7 +2672,9 @@ func (v *GetPoolEnvironment) GetPool() Pool { return v.Pool }
 
 // GetPoolResponse is returned by GetPool on success.
 type GetPoolResponse struct {
-	// The environment with this id; null if there is none.
+	// The environment with this id. Null if it doesn't exist, or the caller may not see it.
+	//
+	// Access: OBSERVER.
 	Environment GetPoolEnvironment `json:"environment"`
 }
 
@@ -2448,7 +2683,12 @@ func (v *GetPoolResponse) GetEnvironment() GetPoolEnvironment { return v.Environ
 
 // GetResultResponse is returned by GetResult on success.
 type GetResultResponse struct {
-	// The execution with this id; null with EXECUTION_NOT_FOUND if there is none (any more).
+	// The execution with this id.
+	//
+	// Errors: EXECUTION_NOT_FOUND (with null) if no execution has this id, or it is no longer kept.
+	// INVALID_INPUT if `waitFor` is out of range.
+	//
+	// Access: OBSERVER, or a grant with WATCH, STDIN, CANCEL or EXECUTE.
 	Execution Result `json:"execution"`
 }
 
@@ -2457,7 +2697,9 @@ func (v *GetResultResponse) GetExecution() Result { return v.Execution }
 
 // GetRunnerResponse is returned by GetRunner on success.
 type GetRunnerResponse struct {
-	// The runner with this id; null if it isn't there, or not any more.
+	// The runner with this id. Null if it doesn't exist, if it is gone, or if the caller may not see it.
+	//
+	// Access: OBSERVER, or any grant.
 	Runner *Runner `json:"runner"`
 }
 
@@ -2466,7 +2708,11 @@ func (v *GetRunnerResponse) GetRunner() *Runner { return v.Runner }
 
 // GetRunnersResponse is returned by GetRunners on success.
 type GetRunnersResponse struct {
-	// Runners, oldest first unless `newestFirst` says otherwise. INVALID_INPUT when `labels`, `to`, `first` or `after` can't be used.
+	// Runners, oldest first unless `newestFirst` is true.
+	//
+	// Errors: INVALID_INPUT if `labels`, `to`, `first` or `after` is invalid.
+	//
+	// Access: OBSERVER.
 	Runners GetRunnersRunnersRunnerConnection `json:"runners"`
 }
 
@@ -2480,7 +2726,7 @@ func (v *GetRunnersResponse) GetRunners() GetRunnersRunnersRunnerConnection { re
 type GetRunnersRunnersRunnerConnection struct {
 	// The runners.
 	Nodes []ListedRunner `json:"nodes"`
-	// Whether and where it goes on.
+	// Whether more pages follow, and how to get the next one.
 	PageInfo PageInfo `json:"pageInfo"`
 }
 
@@ -2497,7 +2743,7 @@ func (v *GetRunnersRunnersRunnerConnection) GetPageInfo() PageInfo { return v.Pa
 type GetRunningExecutionsExecutionConnection struct {
 	// The executions.
 	Nodes []RunningExecution `json:"nodes"`
-	// Whether and where it goes on.
+	// Whether more pages follow, and how to get the next one.
 	PageInfo PageInfo `json:"pageInfo"`
 }
 
@@ -2509,7 +2755,16 @@ func (v *GetRunningExecutionsExecutionConnection) GetPageInfo() PageInfo { retur
 
 // GetRunningResponse is returned by GetRunning on success.
 type GetRunningResponse struct {
-	// Executions, oldest first unless `newestFirst` says otherwise, ended ones included for as long as they are kept. After an upgrade from a server without them, `outcomes`, `failed`, `labels`, `command`, `text`, `from` and `to` find its executions some time after the start: minutes for a million. INVALID_INPUT when `labels`, `command`, `text`, `to`, `first` or `after` can't be used.
+	// Executions, oldest first unless `newestFirst` is true. Ended executions are included for as long as they
+	// are kept.
+	//
+	// Some servers of earlier versions lacked the filters `outcomes`, `failed`, `labels`, `command`, `text`,
+	// `from` and `to`. After an upgrade from such a server these find its executions some time after the
+	// start: minutes for a million.
+	//
+	// Errors: INVALID_INPUT if `labels`, `command`, `text`, `to`, `first` or `after` is invalid.
+	//
+	// Access: OBSERVER.
 	Executions GetRunningExecutionsExecutionConnection `json:"executions"`
 }
 
@@ -2520,7 +2775,9 @@ func (v *GetRunningResponse) GetExecutions() GetRunningExecutionsExecutionConnec
 
 // GetTenantsResponse is returned by GetTenants on success.
 type GetTenantsResponse struct {
-	// The tenants that the caller sees, sorted by name: its own, or all for a caller for all tenants.
+	// The tenants that the caller may see, sorted by name: its own, or all for a caller for all tenants.
+	//
+	// Access: OBSERVER.
 	Tenants []Tenant `json:"tenants"`
 }
 
@@ -2529,7 +2786,12 @@ func (v *GetTenantsResponse) GetTenants() []Tenant { return v.Tenants }
 
 // GetTicketResponse is returned by GetTicket on success.
 type GetTicketResponse struct {
-	// A ticket of `claimRunner(input: {wait: TICKET})`, as it is now. It is cancelled unless its holder queries it or subscribes to `ticketEvents` at least every 30 seconds. CLIENT. null with TICKET_NOT_FOUND if it doesn't exist (any more).
+	// The present state of a ticket from `claimRunner(input: {wait: TICKET})`. Query it, or subscribe to
+	// `ticketEvents`, at least every 30 seconds. Otherwise the ticket is cancelled.
+	//
+	// Errors: TICKET_NOT_FOUND (with null) if the ticket doesn't exist or is no longer kept.
+	//
+	// Access: CLIENT.
 	Ticket Ticket `json:"ticket"`
 }
 
@@ -2538,7 +2800,10 @@ func (v *GetTicketResponse) GetTicket() Ticket { return v.Ticket }
 
 // GetTokensResponse is returned by GetTokens on success.
 type GetTokensResponse struct {
-	// Tokens that the caller manages, the oldest first. ADMIN: those of its tenant; for all tenants, all.
+	// The tokens that the caller manages, oldest first. A caller for one tenant gets its tenant's tokens. A
+	// caller for all tenants gets all.
+	//
+	// Access: ADMIN.
 	Tokens []Token `json:"tokens"`
 }
 
@@ -2548,6 +2813,8 @@ func (v *GetTokensResponse) GetTokens() []Token { return v.Tokens }
 // GetVersionResponse is returned by GetVersion on success.
 type GetVersionResponse struct {
 	// The server's version, for example `0.1.0`.
+	//
+	// Access: OBSERVER, or any grant.
 	Version string `json:"version"`
 }
 
@@ -2556,7 +2823,12 @@ func (v *GetVersionResponse) GetVersion() string { return v.Version }
 
 // GetWaitingClaimsResponse is returned by GetWaitingClaims on success.
 type GetWaitingClaimsResponse struct {
-	// The claims that wait, oldest first: in a pool's queue, or until their tenant's quota of runners has room. OBSERVER: those of its tenant; for all tenants, all. INVALID_INPUT for an unusable `tenant`, `first` or `after`.
+	// The waiting claims, oldest first. A claim waits in a pool's queue, or for room in its tenant's quota of
+	// runners. A caller for one tenant sees its tenant's claims. A caller for all tenants sees all.
+	//
+	// Errors: INVALID_INPUT if `tenant`, `first` or `after` is invalid.
+	//
+	// Access: OBSERVER.
 	WaitingClaims GetWaitingClaimsWaitingClaimsWaitingClaimConnection `json:"waitingClaims"`
 }
 
@@ -2568,11 +2840,11 @@ func (v *GetWaitingClaimsResponse) GetWaitingClaims() GetWaitingClaimsWaitingCla
 // GetWaitingClaimsWaitingClaimsWaitingClaimConnection includes the requested fields of the GraphQL type WaitingClaimConnection.
 // The GraphQL type's documentation follows.
 //
-// A page of claims that wait.
+// A page of waiting claims.
 type GetWaitingClaimsWaitingClaimsWaitingClaimConnection struct {
 	// The claims.
 	Nodes []WaitingClaim `json:"nodes"`
-	// Whether and where it goes on.
+	// Whether more pages follow, and how to get the next one.
 	PageInfo PageInfo `json:"pageInfo"`
 }
 
@@ -2592,13 +2864,13 @@ type GrantRight string
 const (
 	// Read an execution, follow its events, read and download its output.
 	GrantRightWatch GrantRight = "WATCH"
-	// Write its standard input and resize its terminal.
+	// Write an execution's standard input and resize its terminal.
 	GrantRightStdin GrantRight = "STDIN"
-	// Cancel it and send it signals.
+	// Cancel an execution and send it signals.
 	GrantRightCancel GrantRight = "CANCEL"
 	// List, search, read and download files of a runner, and follow their changes.
 	GrantRightFilesRead GrantRight = "FILES_READ"
-	// Write, upload and delete files of a runner; it can't list or read them.
+	// Write, upload, move and delete files of a runner, without listing or reading them.
 	GrantRightFilesWrite GrantRight = "FILES_WRITE"
 	// Start executions in a runner, but no privileged ones, and renew its claim.
 	GrantRightExecute GrantRight = "EXECUTE"
@@ -2616,11 +2888,11 @@ var AllGrantRight = []GrantRight{
 // Health includes the requested fields of the GraphQL type Health.
 // The GraphQL type's documentation follows.
 //
-// How the server and its parts are.
+// The health of the server and its parts.
 type Health struct {
-	// The worst of the parts.
+	// The worst status of all parts.
 	Status HealthStatus `json:"status"`
-	// The parts, each with its own verdict.
+	// The parts, each with its own status.
 	Components []HealthComponentsComponentHealth `json:"components"`
 }
 
@@ -2633,13 +2905,18 @@ func (v *Health) GetComponents() []HealthComponentsComponentHealth { return v.Co
 // HealthComponentsComponentHealth includes the requested fields of the GraphQL type ComponentHealth.
 // The GraphQL type's documentation follows.
 //
-// How one part is.
+// The health of one part.
 type HealthComponentsComponentHealth struct {
-	// Which part: `cluster`, `store` (the database), `output` (the logs of what programs print), `orphaned output` where there are logs that the database doesn't know, `restore`, `audit log` (with the number of entries that wait, if they can't be stored), `retention` once that failed, `attacks` once some were carried out, or `pool` with an environment's id.
+	// The part: `cluster`, `store` (the database), `output` (the output logs), `restore`, `audit log`, or
+	// `pool` with an environment's id. If entries of the audit log can't be stored, its message has their
+	// number.
+	//
+	// Only if there is something to report: `orphaned output` (output logs that the database doesn't know),
+	// `retention` (it failed), `attacks` (they were run).
 	Name string `json:"name"`
-	// The verdict.
+	// The part's status.
 	Status HealthStatus `json:"status"`
-	// Why; empty where there is nothing to say.
+	// The problem. Empty if there is nothing to report.
 	Message string `json:"message"`
 }
 
@@ -2652,13 +2929,13 @@ func (v *HealthComponentsComponentHealth) GetStatus() HealthStatus { return v.St
 // GetMessage returns HealthComponentsComponentHealth.Message, and is useful for accessing the field via an interface.
 func (v *HealthComponentsComponentHealth) GetMessage() string { return v.Message }
 
-// A verdict.
+// The status of a part.
 type HealthStatus string
 
 const (
 	// It works.
 	HealthStatusOk HealthStatus = "OK"
-	// It works, but something is wrong.
+	// It works, but with a problem.
 	HealthStatusDegraded HealthStatus = "DEGRADED"
 	// It doesn't work.
 	HealthStatusDown HealthStatus = "DOWN"
@@ -2673,9 +2950,9 @@ var AllHealthStatus = []HealthStatus{
 // Image includes the requested fields of the GraphQL type ImageStatus.
 // The GraphQL type's documentation follows.
 //
-// How far this machine is with an image.
+// How much of an image the machine has.
 type Image struct {
-	// Where it is.
+	// Whether the machine has the image.
 	State runtime.ImageState `json:"state"`
 }
 
@@ -2685,7 +2962,7 @@ func (v *Image) GetState() runtime.ImageState { return v.State }
 // Label includes the requested fields of the GraphQL type Label.
 // The GraphQL type's documentation follows.
 //
-// A name and value that was attached to a claim or an execution.
+// A name and a value that a caller attached to a claim or an execution.
 type Label struct {
 	// Its name.
 	Name string `json:"name"`
@@ -2703,7 +2980,7 @@ func (v *Label) GetValue() string { return v.Value }
 type LabelFilterInput struct {
 	// Its name, 1 to 256 bytes.
 	Name string `json:"name"`
-	// Its value, at most 256 bytes; null: any.
+	// Its value, at most 256 bytes. Null: any value.
 	Value *string `json:"value"`
 }
 
@@ -2713,7 +2990,7 @@ func (v *LabelFilterInput) GetName() string { return v.Name }
 // GetValue returns LabelFilterInput.Value, and is useful for accessing the field via an interface.
 func (v *LabelFilterInput) GetValue() *string { return v.Value }
 
-// A name and value to attach to a claim or an execution.
+// A name and a value to attach to a claim or an execution.
 type LabelInput struct {
 	// Its name, 1 to 256 bytes.
 	Name string `json:"name"`
@@ -2730,31 +3007,37 @@ func (v *LabelInput) GetValue() string { return v.Value }
 // Language includes the GraphQL fields of Language requested by the fragment Language.
 // The GraphQL type's documentation follows.
 //
-// A recipe: how programs in one language are built and run.
+// A language: how its programs are built and run.
 //
-// `build` and `run` are templates, lists of arguments for no shell. These places become one argument, or a part of one: `{file}` the source's path, `{stem}` that without its extension, `{directory}` where the source is, `{program}` what the build makes (the source's path and `.out`, with a `/`), `{class}` the source's name without directory and extension. These become any number of arguments: `{buildArgs}`, `{linkArgs}`, `{interpreterArgs}`, `{args}` (the program's own).
+// `build` and `run` are templates: lists of arguments, without a shell. A placeholder becomes one argument,
+// or a part of one. `{file}` is the source file's path, `{stem}` that path without its extension, and
+// `{directory}` its directory. `{program}` is the built program: the source file's path with `.out`
+// appended, always with a `/`. `{class}` is the source file's name without directory and extension.
+//
+// Other placeholders become any number of arguments: `{buildArgs}`, `{linkArgs}`, `{interpreterArgs}`, and
+// `{args}` (the program's own).
 type Language struct {
 	// Its id, for example `python3`.
 	Id string `json:"id"`
-	// Its name for people.
+	// Its name, for people.
 	Name string `json:"name"`
-	// Other names for `id`.
+	// Other names that can be used as its id.
 	Aliases []string `json:"aliases"`
-	// The extensions of its source files, with the dot. Each extension is of one language.
+	// The extensions of its source files, with the dot. No other language has the same extension.
 	Extensions []string `json:"extensions"`
-	// The name of a source file that has no name.
+	// The name of a source file if the caller gives none.
 	FileName string `json:"fileName"`
-	// The template of the command that builds a program. Empty: nothing is built.
+	// The template of the command that builds a program. Empty: the language needs no build.
 	Build []string `json:"build"`
 	// The template of the command that runs a program, after the build.
 	Run []string `json:"run"`
-	// The environments in which it is looked for, the preferred one first; they need not be there.
+	// The environments that are tried for this language, the preferred one first. They may not exist.
 	EnvironmentIds []string `json:"environmentIds"`
-	// The first of `environmentIds` that the caller sees; null if there is none.
+	// The first of `environmentIds` that exists and that the caller may see. Null if there is none.
 	EnvironmentId *string `json:"environmentId"`
-	// An image that has the language, for a new environment.
+	// A container image that has the language, for a new environment.
 	Image string `json:"image"`
-	// What the language needs beyond an environment's defaults.
+	// The needs of the language beyond an environment's defaults.
 	Limits LanguageLimits `json:"limits"`
 }
 
@@ -2794,15 +3077,15 @@ func (v *Language) GetLimits() LanguageLimits { return v.Limits }
 // LanguageLimits includes the requested fields of the GraphQL type LanguageLimits.
 // The GraphQL type's documentation follows.
 //
-// What a language needs beyond an environment's defaults.
+// The needs of a language beyond an environment's defaults.
 type LanguageLimits struct {
-	// Memory, in MiB. 0: the default is enough.
+	// Memory in MiB. 0: the default is enough.
 	MemoryMiB int `json:"memoryMiB"`
-	// Processes and threads. 0: the default is enough.
+	// Number of processes and threads. 0: the default is enough.
 	Processes int `json:"processes"`
-	// Room in the workspace, in MiB. 0: the default is enough.
+	// Space in the workspace in MiB. 0: the default is enough.
 	WorkspaceMiB int `json:"workspaceMiB"`
-	// Seconds that a program may need. 0: the default is enough.
+	// Time limit in seconds that a program may need. 0: the default is enough.
 	TimeLimit int `json:"timeLimit"`
 }
 
@@ -2821,12 +3104,23 @@ func (v *LanguageLimits) GetTimeLimit() int { return v.TimeLimit }
 // LanguageWithVersion includes the requested fields of the GraphQL type Language.
 // The GraphQL type's documentation follows.
 //
-// A recipe: how programs in one language are built and run.
+// A language: how its programs are built and run.
 //
-// `build` and `run` are templates, lists of arguments for no shell. These places become one argument, or a part of one: `{file}` the source's path, `{stem}` that without its extension, `{directory}` where the source is, `{program}` what the build makes (the source's path and `.out`, with a `/`), `{class}` the source's name without directory and extension. These become any number of arguments: `{buildArgs}`, `{linkArgs}`, `{interpreterArgs}`, `{args}` (the program's own).
+// `build` and `run` are templates: lists of arguments, without a shell. A placeholder becomes one argument,
+// or a part of one. `{file}` is the source file's path, `{stem}` that path without its extension, and
+// `{directory}` its directory. `{program}` is the built program: the source file's path with `.out`
+// appended, always with a `/`. `{class}` is the source file's name without directory and extension.
+//
+// Other placeholders become any number of arguments: `{buildArgs}`, `{linkArgs}`, `{interpreterArgs}`, and
+// `{args}` (the program's own).
 type LanguageWithVersion struct {
 	Language `json:"-"`
-	// The version in `environmentId`, as the language's own command prints it. The first question after a change of the environment measures it, in a runner that it claims as the caller: then it is null after 3 seconds, and a later question has it. Null also where there is no environment, the environment hasn't the language, no command prints a version, or the caller can't claim runners.
+	// The language's version in `environmentId`, as its own command prints it.
+	//
+	// The first query after a change of the environment measures it, in a runner that it claims for the
+	// caller. If that takes more than 3 seconds, this is null; query it again later. It is also null if there
+	// is no environment, if the environment lacks the language, if no command prints a version, or if the
+	// caller can't claim runners.
 	Version *string `json:"version"`
 }
 
@@ -2946,17 +3240,18 @@ func (v *LanguageWithVersion) __premarshalJSON() (*__premarshalLanguageWithVersi
 // Lease includes the GraphQL fields of Claim requested by the fragment Lease.
 // The GraphQL type's documentation follows.
 //
-// Who holds a runner, and until when.
+// A claim: a lease on a runner.
 type Lease struct {
-	// When it was claimed.
+	// When the runner was claimed.
 	ClaimedAt time.Time `json:"claimedAt"`
-	// When it is released unless it is used before; null: never. Persisted at most once per tenth of the timeout, so the runner may live that much longer.
+	// When the runner is released if no caller uses it before. Null: never. This is stored at most once per
+	// tenth of the timeout, so the runner may live that much longer.
 	ExpiresAt *time.Time `json:"expiresAt"`
-	// Counts the changes of the claim: 1 for the first.
+	// The number of the claim's version. The first is 1, and each change adds 1.
 	Epoch int `json:"epoch"`
-	// What the claimer attached; empty for a caller with a grant.
+	// The labels that the claiming caller gave. Empty for a caller with a grant.
 	Labels []LeaseLabelsLabel `json:"labels"`
-	// The `holder` for which it was claimed; null without one, and for a caller with a grant.
+	// The `holder` for which the runner was claimed. Null if none was given, and for a caller with a grant.
 	Holder *string `json:"holder"`
 }
 
@@ -2978,7 +3273,7 @@ func (v *Lease) GetHolder() *string { return v.Holder }
 // LeaseLabelsLabel includes the requested fields of the GraphQL type Label.
 // The GraphQL type's documentation follows.
 //
-// A name and value that was attached to a claim or an execution.
+// A name and a value that a caller attached to a claim or an execution.
 type LeaseLabelsLabel struct {
 	// Its name.
 	Name string `json:"name"`
@@ -2992,17 +3287,23 @@ func (v *LeaseLabelsLabel) GetName() string { return v.Name }
 // GetValue returns LeaseLabelsLabel.Value, and is useful for accessing the field via an interface.
 func (v *LeaseLabelsLabel) GetValue() string { return v.Value }
 
-// Limits of one execution, of the command and all that it starts. What is null is as the environment and the runner have it.
+// Limits of one execution: of the command and all that it starts. A null limit is that of the environment
+// and the runner.
 type LimitsInput struct {
-	// Seconds of processor time, 1 to 86400. Used up: CPU_LIMIT.
+	// CPU time in seconds, 1 to 86400. An execution that uses it up ends with CPU_LIMIT.
 	CpuSeconds *int `json:"cpuSeconds"`
-	// Processes and threads at once, 1 to 65536. More end it: PROCESS_LIMIT. It is looked at 20 times a second; while other executions run in the runner, theirs make starting a process fail earlier.
+	// Maximum number of processes and threads, 1 to 65536. An execution with more ends with PROCESS_LIMIT. It
+	// is checked 20 times a second. While other executions run in the runner, their processes count too, so
+	// that starting a process may fail earlier.
 	Processes *int `json:"processes"`
-	// Files that each process may have open, 8 to 1048576. Opening more fails in the program. A runner on one machine has no more than 131072 divided by its `processes`, at least 256 and at most 1024, whatever is asked for.
+	// Maximum number of open files of each process, 8 to 1048576. Opening more fails in the program. On a
+	// single machine a runner has at most 131072 divided by its `processes`, but at least 256 and at most
+	// 1024, even if this is higher.
 	OpenFiles *int `json:"openFiles"`
-	// Bytes that each file may have that is written, 1 to 1099511627776. Writing more fails in the program, with SIGXFSZ.
+	// Maximum size in bytes of each file that it writes, 1 to 1099511627776. Writing more fails in the
+	// program, with SIGXFSZ.
 	FileSize *int64 `json:"fileSize"`
-	// Bytes that it may print: 1024 to the `outputLimit` of the environment, which is also what holds when this is null.
+	// Bytes that it may print, 1024 to the `outputLimit` of the environment, which is also the default.
 	OutputBytes *int64 `json:"outputBytes"`
 }
 
@@ -3024,23 +3325,24 @@ func (v *LimitsInput) GetOutputBytes() *int64 { return v.OutputBytes }
 // Line includes the requested fields of the GraphQL type OutputLine.
 // The GraphQL type's documentation follows.
 //
-// A line of an execution's output, or bytes of it that are lost.
+// A line of an execution's output, or a gap where bytes are lost.
 type Line struct {
-	// Its number, from 1 on.
+	// Its number, starting at 1.
 	Number int64 `json:"number"`
-	// Which stream it was printed on; null where bytes are lost.
+	// The stream on which it was printed. Null for lost bytes.
 	Stream *OutputStream `json:"stream"`
-	// Its text without the newline, and without a carriage return just before that; other carriage returns and escape sequences are in it. U+FFFD stands where bytes aren't UTF-8. Empty where bytes are lost.
+	// Its text without the newline and without a carriage return just before it. Other carriage returns and
+	// escape sequences are included. Bytes that aren't UTF-8 are replaced with U+FFFD. Empty for lost bytes.
 	Text string `json:"text"`
-	// Whether it is longer than 16384 bytes, with which `text` ends.
+	// Whether the line is longer than 16384 bytes. `text` then has only its first 16384 bytes.
 	Truncated bool `json:"truncated"`
 	// Whether the line may still grow.
 	Open bool `json:"open"`
-	// When its first byte was printed; of lost bytes, when what comes after them was.
+	// When its first byte was printed. For lost bytes: when the output after them was printed.
 	At time.Time `json:"at"`
-	// How many bytes are lost here; 0 where it is a line.
+	// How many bytes are lost here. 0 for a line.
 	LostBytes int64 `json:"lostBytes"`
-	// Why the first of them are lost; null where it is a line.
+	// Why the first of them are lost. Null for a line.
 	LostCause *OutputLossCause `json:"lostCause"`
 }
 
@@ -3071,15 +3373,17 @@ func (v *Line) GetLostCause() *OutputLossCause { return v.LostCause }
 // LinePage includes the requested fields of the GraphQL type OutputLinePage.
 // The GraphQL type's documentation follows.
 //
-// Some lines of an execution's output.
+// A page of lines of an execution's output.
 type LinePage struct {
-	// The lines, by their numbers.
+	// The lines, in the order of their numbers.
 	Lines []Line `json:"lines"`
-	// Whether `total` counts all that was printed until now. A request counts 32 MiB or a million lines at most: while this is false, the next one goes on.
+	// Whether `total` includes all output so far. One request counts at most 32 MiB or a million lines. While
+	// this is false, the next request continues.
 	Counted bool `json:"counted"`
-	// Whether the output goes on after this page.
+	// Whether more lines follow this page.
 	More bool `json:"more"`
-	// The `from` with which to go on, now or once more was printed. If the last line is unfinished, `next` is its number, and the next page repeats it. Null: the execution has ended, and nothing comes after these lines.
+	// The `from` of the next page, now or after more output. If the last line is unfinished, `next` is its
+	// number, and the next page repeats it. Null: the execution has ended, and no lines follow.
 	Next int64 `json:"next"`
 }
 
@@ -3098,37 +3402,39 @@ func (v *LinePage) GetNext() int64 { return v.Next }
 // ListedExecution includes the requested fields of the GraphQL type Execution.
 // The GraphQL type's documentation follows.
 //
-// One command in one runner, and what became of it.
+// One command in one runner, with its state and outcome.
 type ListedExecution struct {
-	// Its id; ids sort by the time at which they were made.
+	// Its id. Ids sort by the time of their creation.
 	Id string `json:"id"`
-	// The runner that it runs or ran in.
+	// The id of its runner.
 	RunnerId string `json:"runnerId"`
-	// The environment of that runner.
+	// The environment of its runner.
 	EnvironmentId string `json:"environmentId"`
-	// The batch that it is part of; null: none.
+	// The batch that it is a case or the build of. Null if it is part of none.
 	BatchId *string `json:"batchId"`
 	// The command as it is run: program and arguments.
 	Command []string `json:"command"`
-	// The command as its caller gave it: the input's `commandLine`, else `shell` verbatim, or `command` quoted as a shell needs it.
+	// The command as its caller gave it: the input's `commandLine`, or `shell` verbatim, or `command` quoted
+	// for a shell.
 	CommandLine string `json:"commandLine"`
-	// The labels of its runner's claim when it was started, and its own. Its own replace the claim's of the same name. Empty for a caller with a grant.
+	// Its own labels, and those that its runner's claim had when it started. Its own replace those of the same
+	// name. Empty for a caller with a grant.
 	Labels []Label `json:"labels"`
-	// Where it is in its life.
+	// Its state.
 	State runtime.ExecutionState `json:"state"`
-	// How it ended; null until it is FINISHED.
+	// How it ended. Null until it is FINISHED.
 	Outcome *runtime.Outcome `json:"outcome"`
-	// The exit status, 0 to 255; null unless its outcome is EXITED.
+	// The exit status, 0 to 255. Null unless its outcome is EXITED.
 	ExitCode *int `json:"exitCode"`
-	// The signal that ended it, for example `SIGKILL`; null unless its outcome is SIGNALED.
+	// The signal that ended it, for example `SIGKILL`. Null unless its outcome is SIGNALED.
 	Signal *string `json:"signal"`
-	// Why its runner went; null unless its outcome is RUNNER_GONE.
+	// Why its runner ended. Null unless its outcome is RUNNER_GONE.
 	GoneReason *runtime.GoneReason `json:"goneReason"`
-	// Its outcome in words; null until it is FINISHED.
+	// Its outcome in a sentence. Null until it is FINISHED.
 	Message *string `json:"message"`
-	// What it used; null until it is FINISHED.
+	// The resources that it used. Null until it is FINISHED.
 	Usage *ListedExecutionUsage `json:"usage"`
-	// When what happened.
+	// The times of its events.
 	Marks ListedExecutionMarks `json:"marks"`
 }
 
@@ -3180,15 +3486,15 @@ func (v *ListedExecution) GetMarks() ListedExecutionMarks { return v.Marks }
 // ListedExecutionMarks includes the requested fields of the GraphQL type Marks.
 // The GraphQL type's documentation follows.
 //
-// The times of what happened to an execution; null: not yet, or never.
+// The times of an execution's events. Null: it didn't happen, or not yet.
 type ListedExecutionMarks struct {
-	// It was asked for.
+	// When the execution was requested.
 	QueuedAt time.Time `json:"queuedAt"`
-	// It was started.
+	// When it started.
 	StartedAt *time.Time `json:"startedAt"`
-	// It printed its first byte.
+	// When it printed its first byte.
 	FirstOutputAt *time.Time `json:"firstOutputAt"`
-	// It ended.
+	// When it ended.
 	FinishedAt *time.Time `json:"finishedAt"`
 }
 
@@ -3207,7 +3513,7 @@ func (v *ListedExecutionMarks) GetFinishedAt() *time.Time { return v.FinishedAt 
 // ListedExecutionUsage includes the requested fields of the GraphQL type Usage.
 // The GraphQL type's documentation follows.
 //
-// What an execution used.
+// The resources that an execution used.
 type ListedExecutionUsage struct {
 	// Milliseconds from its start to its end.
 	WallMs int64 `json:"wallMs"`
@@ -3215,13 +3521,17 @@ type ListedExecutionUsage struct {
 	UserMs int64 `json:"userMs"`
 	// Milliseconds of CPU time in the kernel.
 	SystemMs int64 `json:"systemMs"`
-	// The most memory that it held at once, in bytes, all of its processes together with the files in memory that they wrote, where the machine tells that; else that of its largest process. Null where nobody could tell.
+	// Its maximum memory in bytes: all of its processes together, with the files in memory that they wrote. If
+	// the machine doesn't measure that, it is the maximum of its largest process. Null if it can't be
+	// measured.
 	PeakMemory *int64 `json:"peakMemory"`
-	// The most processes and threads that it was seen with at once; what lived for less than a tenth of a second may be missing. Null where nobody could tell.
+	// The maximum number of processes and threads that was observed. Those that lived for less than 0.1 s may
+	// be missing. Null if it can't be measured.
 	PeakProcesses *int `json:"peakProcesses"`
-	// Bytes that were read for it from disks: not what was in memory already, and not from its workspace, which is there. Null where nobody could tell.
+	// Bytes read from disks. Bytes that were in memory already aren't counted. The workspace is in memory, so
+	// its files aren't counted either. Null if it can't be measured.
 	BytesRead *int64 `json:"bytesRead"`
-	// Bytes that it wrote to disks. Null where nobody could tell.
+	// Bytes written to disks. Null if it can't be measured.
 	BytesWritten *int64 `json:"bytesWritten"`
 	// Bytes that it printed, standard output and standard error together.
 	OutputBytes int64 `json:"outputBytes"`
@@ -3254,25 +3564,25 @@ func (v *ListedExecutionUsage) GetOutputBytes() int64 { return v.OutputBytes }
 // ListedRunner includes the requested fields of the GraphQL type Runner.
 // The GraphQL type's documentation follows.
 //
-// One isolated place in which commands run. It serves at most one claim in its life.
+// An isolated place in which commands run. A runner serves at most one claim in its life.
 type ListedRunner struct {
-	// Its id; ids sort by the time at which they were made, and none is ever used again.
+	// Its id. Ids sort by the time of their creation, and none is used twice.
 	Id string `json:"id"`
 	// The environment that it was made from.
 	EnvironmentId string `json:"environmentId"`
-	// That environment's revision then.
+	// The revision of the environment that it was made from.
 	Revision int `json:"revision"`
-	// Where it is in its life.
+	// Its state.
 	State runtime.RunnerState `json:"state"`
-	// Why it is gone; null unless it is.
+	// Why it is gone. Null unless it is gone.
 	GoneReason *runtime.GoneReason `json:"goneReason"`
-	// What its start waits for, or why it is gone, in words; null where there is nothing to say.
+	// What its start waits for, or why it is gone. Null if there is nothing to report.
 	Message *string `json:"message"`
-	// When its start was asked for.
+	// When its start was requested.
 	CreatedAt time.Time `json:"createdAt"`
-	// Who holds it; null until it is claimed.
+	// The claim on it. Null until it is claimed.
 	Claim *Lease `json:"claim"`
-	// Where its exposed ports are reached from outside.
+	// The addresses at which its exposed ports are reachable from outside.
 	Ports []Port `json:"ports"`
 }
 
@@ -3306,15 +3616,15 @@ func (v *ListedRunner) GetPorts() []Port { return v.Ports }
 // MadeGrant includes the requested fields of the GraphQL type Grant.
 // The GraphQL type's documentation follows.
 //
-// A signed right to one object. Exactly one of `executionId` and `runnerId` is set.
+// A signed right to one object. Either `executionId` or `runnerId` is set.
 type MadeGrant struct {
-	// Its id, which the audit log names.
+	// Its id, as in the audit log.
 	Id string `json:"id"`
-	// The execution that it is for; null: a runner.
+	// The execution to which it gives rights. Null for a runner's grant.
 	ExecutionId *string `json:"executionId"`
-	// The runner that it is for, with all executions in it; null: an execution.
+	// The runner to which it gives rights, with all executions in it. Null for an execution's grant.
 	RunnerId *string `json:"runnerId"`
-	// What it allows.
+	// The rights that it gives.
 	Rights []GrantRight `json:"rights"`
 	// When it ends.
 	ExpiresAt time.Time `json:"expiresAt"`
@@ -3335,13 +3645,14 @@ func (v *MadeGrant) GetRights() []GrantRight { return v.Rights }
 // GetExpiresAt returns MadeGrant.ExpiresAt, and is useful for accessing the field via an interface.
 func (v *MadeGrant) GetExpiresAt() time.Time { return v.ExpiresAt }
 
-// What to move in a runner.
+// The file of a runner to move.
 type MoveFileInput struct {
 	// The runner's id.
 	RunnerId string `json:"runnerId"`
-	// The path that it has: absolute inside the runner, or below /workspace.
+	// The present path, absolute in the runner or relative to /workspace.
 	From string `json:"from"`
-	// The path that it gets: absolute inside the runner, or below /workspace. Its directory must be there, and nothing at the path.
+	// The new path, absolute in the runner or relative to /workspace. Its directory must exist. Nothing may
+	// exist at the path.
 	To string `json:"to"`
 }
 
@@ -3357,9 +3668,9 @@ func (v *MoveFileInput) GetTo() string { return v.To }
 // MoveFileMoveFileMoveFilePayload includes the requested fields of the GraphQL type MoveFilePayload.
 // The GraphQL type's documentation follows.
 //
-// What moveFile did.
+// The result of moveFile.
 type MoveFileMoveFileMoveFilePayload struct {
-	// The entry as it now is in the runner.
+	// The entry at its new path.
 	File MoveFileMoveFileMoveFilePayloadFile `json:"file"`
 }
 
@@ -3443,26 +3754,45 @@ func (v *MoveFileMoveFileMoveFilePayloadFile) __premarshalJSON() (*__premarshalM
 
 // MoveFileResponse is returned by MoveFile on success.
 type MoveFileResponse struct {
-	// Gives a file, a directory or a link of a runner another path, with all that is below it, in one step: nobody sees half of it. Owner and mode stay. It replaces nothing. Don't repeat it after a lost answer before you have looked: where the first one succeeded, a second one returns FILE_ERROR, since nothing is at `from`.
-	// INVALID_INPUT for a path that can't be used; RUNNER_GONE; FILE_ERROR when nothing is at `from`, something is at `to`, or `to` is in another file system; CONFLICT when an older server started the runner and its agent can't do it.
+	// Renames or moves a file, directory or link of a runner in one step, with all that is below it. Programs
+	// never see a part of it. Owner and mode stay. It replaces nothing.
+	//
+	// If you lost the response, check the paths before you repeat the call. If the first call succeeded, the
+	// second one returns FILE_ERROR, because nothing is at `from`.
+	//
+	// Errors: INVALID_INPUT for an invalid path. RUNNER_GONE. FILE_ERROR if nothing is at `from`, something is
+	// at `to`, or `to` is in another file system. CONFLICT if an older server started the runner and its agent
+	// doesn't support this.
+	//
+	// Access: CLIENT, or a grant with FILES_WRITE.
 	MoveFile MoveFileMoveFileMoveFilePayload `json:"moveFile"`
 }
 
 // GetMoveFile returns MoveFileResponse.MoveFile, and is useful for accessing the field via an interface.
 func (v *MoveFileResponse) GetMoveFile() MoveFileMoveFileMoveFilePayload { return v.MoveFile }
 
-// What a runner can reach, and where it can be reached.
+// The network access of a runner, and its exposed ports. A null field keeps its stored value, or gets its
+// default.
 type NetworkInput struct {
 	// Whether programs can reach the network. Default: false, only the runner's own loopback.
-	// On a single machine (where its operator offers a network) that is what is public: never private networks (unless the operator permits one), link-local addresses, clouds' metadata, the machine itself or other runners. On Nomad it is what the cluster's own network lets through.
+	//
+	// On a single machine they can reach public addresses, if the server's operator provides a network. They
+	// can't reach private networks (unless the operator permits one), link-local addresses, cloud metadata
+	// services, the machine itself or other runners. On Nomad the cluster's own network decides.
 	Access *bool `json:"access"`
-	// TCP ports of the runner to map to the outside, 1 to 65535 each, at most 64. Where they are reached is in the runner's `ports`. Default: none.
+	// TCP ports of the runner to make reachable from outside, 1 to 65535 each, at most 64. The runner's
+	// `ports` have the outside addresses. Default: none.
 	ExposedPorts []int `json:"exposedPorts"`
-	// Networks (`151.101.0.0/16`, `2a04:4e42::/32`) and addresses that access is kept to, at most 64; they replace the stored ones. With these or `allowNames`, nothing else is reached. Not on Nomad. Default: none, so all that is public.
+	// The networks (`151.101.0.0/16`, `2a04:4e42::/32`) and addresses that programs may reach, at most 64.
+	// They replace all stored ones. With `allow` or `allowNames`, programs reach nothing else. Not on Nomad.
+	// Default: none, so all that is public.
 	Allow []string `json:"allow"`
-	// Names that access is kept to, at most 64: `pypi.org`, or `*.pypi.org` for all below it. Only these are resolved, and only their addresses (and `allow`) are reached. They replace the stored ones. Not on Nomad. Default: none.
+	// The host names that programs may reach, at most 64: `pypi.org`, or `*.pypi.org` for all names below it.
+	// Only these names are resolved. Programs reach only their addresses, and those of `allow`. They replace
+	// all stored ones. Not on Nomad. Default: none.
 	AllowNames []string `json:"allowNames"`
-	// Megabits a second that one runner may send, and as many that it may receive, at most what the operator gives. Not on Nomad. Default: 0, what the operator gives.
+	// Megabits per second that one runner may send, and the same that it may receive. The operator's limit is
+	// the maximum. Not on Nomad. Default: 0, the operator's limit.
 	BandwidthMbit *int `json:"bandwidthMbit"`
 }
 
@@ -3486,11 +3816,11 @@ func (v *NetworkInput) GetBandwidthMbit() *int { return v.BandwidthMbit }
 //
 // A part of an execution's output.
 type Output struct {
-	// Whether the execution has ended and this is the last of its output.
+	// Whether the execution has ended and this is the end of its output.
 	End bool `json:"end"`
-	// Bytes between `after` and `cursor` that aren't in the chunks: they are lost. 0 where nothing is missing.
+	// Lost bytes between `after` and `cursor`, which aren't in the chunks. 0 if nothing is missing.
 	LostBytes int64 `json:"lostBytes"`
-	// Pieces of output, in the order in which they were printed.
+	// The pieces of output, in the order in which they were printed.
 	Chunks []Chunk `json:"chunks"`
 }
 
@@ -3534,7 +3864,7 @@ var AllOutputLossCause = []OutputLossCause{
 	OutputLossCauseUnknown,
 }
 
-// One of a command's two outputs.
+// An output stream of a command.
 type OutputStream string
 
 const (
@@ -3552,11 +3882,11 @@ var AllOutputStream = []OutputStream{
 // PageInfo includes the GraphQL fields of PageInfo requested by the fragment PageInfo.
 // The GraphQL type's documentation follows.
 //
-// Where a page stands among its neighbours.
+// Whether more pages follow, and how to get the next one.
 type PageInfo struct {
-	// Whether there is more after this page.
+	// Whether more entries follow this page.
 	HasNextPage bool `json:"hasNextPage"`
-	// The cursor of the page's last entry: the `after` of the next page; null for an empty page.
+	// The cursor of the page's last entry: pass it as `after` to get the next page. Null for an empty page.
 	EndCursor *string `json:"endCursor"`
 }
 
@@ -3569,20 +3899,23 @@ func (v *PageInfo) GetEndCursor() *string { return v.EndCursor }
 // Pool includes the requested fields of the GraphQL type PoolStatus.
 // The GraphQL type's documentation follows.
 //
-// A pool's runners, counted at one moment.
+// The state of a pool at one moment.
 type Pool struct {
-	// Runners that a claim would get at once.
+	// Runners that can be claimed immediately.
 	Idle int `json:"idle"`
 	// Runners whose agent hasn't answered yet.
 	Starting int `json:"starting"`
-	// Runners that somebody holds.
+	// Claimed runners.
 	Claimed int `json:"claimed"`
 	// Runners that are being removed.
 	Stopping int `json:"stopping"`
-	// Why no runner is available, or why the pool stays short of its `size`, also while some runners are idle. Set when starts have been blocked for 2 s (for example: no room), or when one has taken 60 s without a reason. Else null, also while runners are just starting.
+	// Why the pool has fewer idle runners than its `size`, or none. It is set when starts have been blocked
+	// for 2 s, for example because there is no room. It is also set when one start takes more than 60 s
+	// without a known reason. Otherwise null, also while runners are starting.
 	Reason string `json:"reason"`
-	// How far this machine is with the image that this revision is pinned to; null for `host`, and for what isn't pinned. On Nomad it is READY: nodes get it by its digest.
-	// Until it is READY the revision before goes on being served.
+	// How much of this revision's pinned image the machine has. Until it is READY, the pool uses the previous
+	// revision. On Nomad it is always READY: nodes pull the image by its digest. Null for `host`, and for an
+	// image that isn't pinned.
 	Image *Image `json:"image"`
 }
 
@@ -3607,11 +3940,11 @@ func (v *Pool) GetImage() *Image { return v.Image }
 // Port includes the requested fields of the GraphQL type PortMapping.
 // The GraphQL type's documentation follows.
 //
-// Where a port of a runner is reached from outside.
+// The outside address of a runner's port.
 type Port struct {
-	// The port inside, 1 to 65535.
+	// The port in the runner, 1 to 65535.
 	ExposedPort int `json:"exposedPort"`
-	// Host and port outside, for example `127.0.0.1:31337`.
+	// The host and port outside, for example `127.0.0.1:31337`.
 	Address string `json:"address"`
 }
 
@@ -3621,39 +3954,64 @@ func (v *Port) GetExposedPort() int { return v.ExposedPort }
 // GetAddress returns Port.Address, and is useful for accessing the field via an interface.
 func (v *Port) GetAddress() string { return v.Address }
 
-// What an environment is to be made of. What is null stays as stored, or gets its default when the environment is new.
+// An environment's id and its new values. A null field keeps its stored value, or gets its default in a new
+// environment.
 type PutEnvironmentInput struct {
-	// 1 to 64 letters, digits, `.`, `_` and `-`, beginning with a letter or a digit.
+	// 1 to 64 letters, digits, `.`, `_` and `-`. The first character is a letter or a digit.
 	Id string `json:"id"`
-	// Only if the stored revision is this one, else CONFLICT. 0: only create.
+	// The revision that the stored environment must have; otherwise CONFLICT. 0: the environment must not
+	// exist.
 	IfRevision *int `json:"ifRevision"`
-	// The tenant that it belongs to. A caller for all tenants may name any; the default is the stored one, or the tenant `default`. Other callers: their own. Another tenant gets new runners: idle ones are replaced.
+	// The tenant that it belongs to. A caller for all tenants may name any; the default is the stored tenant,
+	// or `default`. A caller for one tenant may name only its own. A change of the tenant replaces idle
+	// runners.
 	Tenant *string `json:"tenant"`
-	// Whether every tenant may see it and claim its runners. Only a caller for all tenants can set it. Default: false.
+	// Whether every tenant may see it and claim its runners. Only a caller for all tenants can set it.
+	// Default: false.
 	Shared *bool `json:"shared"`
-	// The file system to start with, 1 to 512 printable bytes. Default: `host`, this machine's own programs.
-	// On a single machine also a container image: a reference such as `python:3.12` or `registry.example.org/x@sha256:…`, or `file:NAME` for an archive (`docker save`, or an OCI layout's) or the directory of an OCI layout among the server's image files, with `#TAG` where it has several. It is looked up at once, and its digest pinned in the revision: naming a tag again takes what it means by then, leaving `image` out keeps the bytes. What it is now is in `pool.image`.
-	// On Nomad, with the drivers docker and podman, a container image's reference. Its registry is asked, and its digest pinned for all nodes; one that the registry doesn't know is taken from the nodes by its name, which `health` says. Programs run as the image's user, or uid 1000 where that is root or can't be looked up, with the image's variables and working directory.
-	// On a single machine programs run as uid 1000, who changes places with the image's user unless that is root, with the image's variables (but our HOME, USER and LOGNAME). Its file system is read-only but for /workspace, /tmp and /dev/shm, and its entry point isn't used.
+	// The file system that runners start with, 1 to 512 printable bytes. Default: `host`, the server machine's
+	// own programs.
+	//
+	// On a single machine it can also be a container image: a reference such as `python:3.12` or
+	// `registry.example.org/x@sha256:…`, or `file:NAME`. The latter is an archive (from `docker save`, or of
+	// an OCI layout), or a directory with an OCI layout, among the server's image files. Add `#TAG` if it has
+	// several images. Programs run with uid 1000. If the image has a non-root USER, it is mapped to uid 1000,
+	// so programs own its files. Programs get the image's variables, except HOME, USER and LOGNAME, which
+	// Rockpool sets. The file system is read-only except /workspace, /tmp and /dev/shm. The image's entry
+	// point isn't used.
+	//
+	// On Nomad, with the drivers docker and podman, it is a container image's reference. The server asks the
+	// registry for its digest. If the registry doesn't know the image, nodes use their own image of that name,
+	// and `health` reports it. Programs run as the image's user, or with uid 1000 if that is root or unknown.
+	// They get the image's variables and working directory.
+	//
+	// The image is resolved immediately, and the revision pins its digest. Name a tag again to get its present
+	// image. Leave `image` out to keep the same bytes. See `pool.image` for the progress of the pull.
 	Image *string `json:"image"`
-	// Idle runners to keep warm, 0 to 1000. Default: 2.
+	// How many idle runners to keep ready, 0 to 1000. Default: 2.
 	PoolSize *int `json:"poolSize"`
-	// Limits of one runner.
+	// The limits of one runner.
 	Resources *ResourcesInput `json:"resources"`
-	// What a runner can reach. Default: nothing.
+	// The network access of a runner. Default: none.
 	Network *NetworkInput `json:"network"`
-	// How a runner is kept apart from the machine. Default: NAMESPACES.
+	// The isolation tier of its runners. Default: NAMESPACES.
 	Isolation *runtime.Isolation `json:"isolation"`
-	// With NAMESPACES on a single machine: the name of one of the server's runtimes (its setting oci-runtimes) that is to make the sandboxes. Default: empty, Rockpool's own.
+	// The name of one of the server's runtimes (setting `oci-runtimes`) that makes the sandboxes. Only with
+	// NAMESPACES on a single machine. Default: empty, Rockpool's own.
 	Runtime *string `json:"runtime"`
-	// Environment variables of every command, at most 256; they replace the stored ones. Default: none.
+	// Environment variables of every command, at most 256. They replace all stored ones. Default: none.
 	Variables []VariableInput `json:"variables"`
-	// An interpreter that each runner loads, with modules, before it is idle. Executions whose command is that interpreter start from it, in a few milliseconds; `startedWarm` and `coldReason` of an execution report which did.
-	// Only with the isolation NAMESPACES, without `runtime`, and not on Nomad. Its memory is part of the runner's. All executions of one runner share the seed of Python's hashes; a command with PYTHONHASHSEED starts cold. Default: none.
+	// An interpreter that each runner loads, with modules, before it is idle. Executions whose command is that
+	// interpreter start from it in a few milliseconds. Their `startedWarm` and `coldReason` report whether
+	// they did.
+	//
+	// Only with the isolation NAMESPACES and without `runtime`, and not on Nomad. Its memory is part of the
+	// runner's memory. All executions of one runner share the seed of Python's hashes. A command with
+	// PYTHONHASHSEED doesn't use the loaded interpreter. Default: none.
 	Warm *WarmInput `json:"warm"`
-	// Seconds that an execution may run if it names no limit itself, 0 to 86400; 0: without limit. Default: 60.
+	// The time limit in seconds of an execution that sets none, 0 to 86400. 0: no limit. Default: 60.
 	DefaultTimeLimit *int `json:"defaultTimeLimit"`
-	// Bytes that an execution may print, 1024 to 1099511627776. Default: 16777216.
+	// The bytes that an execution may print, 1024 to 1099511627776. Default: 16777216.
 	OutputLimit *int64 `json:"outputLimit"`
 }
 
@@ -3702,9 +4060,9 @@ func (v *PutEnvironmentInput) GetOutputLimit() *int64 { return v.OutputLimit }
 // PutEnvironmentPutEnvironmentPutEnvironmentPayload includes the requested fields of the GraphQL type PutEnvironmentPayload.
 // The GraphQL type's documentation follows.
 //
-// What putEnvironment did.
+// The result of putEnvironment.
 type PutEnvironmentPutEnvironmentPutEnvironmentPayload struct {
-	// Whether it is new.
+	// Whether the environment is new.
 	Created bool `json:"created"`
 	// The environment as it is now stored.
 	Environment Environment `json:"environment"`
@@ -3720,9 +4078,16 @@ func (v *PutEnvironmentPutEnvironmentPutEnvironmentPayload) GetEnvironment() Env
 
 // PutEnvironmentResponse is returned by PutEnvironment on success.
 type PutEnvironmentResponse struct {
-	// Creates an environment, or changes the one with this id: what is null stays as it is stored, or gets its default.
-	// A change makes a new revision; idle runners of the old one are replaced, claimed ones finish undisturbed. Putting what is stored already changes nothing.
-	// INVALID_INPUT names the field that is out of its range; CONFLICT when `ifRevision` isn't the stored one; LIMIT_EXCEEDED when the tenant has 10,000 environments.
+	// Creates an environment, or changes the one with this id. A null field keeps its stored value, or gets
+	// its default in a new environment.
+	//
+	// A change makes a new revision. Idle runners of the old revision are replaced. Claimed runners continue
+	// unchanged. Putting the values that are stored already changes nothing.
+	//
+	// Errors: INVALID_INPUT names the invalid field. CONFLICT if `ifRevision` isn't the stored revision.
+	// LIMIT_EXCEEDED if the tenant has 10,000 environments.
+	//
+	// Access: OPERATOR.
 	PutEnvironment PutEnvironmentPutEnvironmentPutEnvironmentPayload `json:"putEnvironment"`
 }
 
@@ -3731,13 +4096,15 @@ func (v *PutEnvironmentResponse) GetPutEnvironment() PutEnvironmentPutEnvironmen
 	return v.PutEnvironment
 }
 
-// What a tenant may take.
+// A tenant's name and its new values. A null field keeps its stored value, or gets its default in a new
+// tenant.
 type PutTenantInput struct {
-	// Its name: 1 to 63 small letters, digits and hyphens.
+	// Its name: 1 to 63 lower-case letters, digits and hyphens.
 	Id string `json:"id"`
-	// Turns that its waiting claims get for each turn of a tenant of weight 1: 1 to 1000. Default: 1.
+	// How often its waiting claims are served for each claim of a tenant of weight 1: 1 to 1000. Default: 1.
 	Weight *int `json:"weight"`
-	// Its quotas. If given, they replace all stored quotas; a null quota is unlimited. Default: unchanged, and unlimited for a new tenant.
+	// Its quotas. They replace all stored quotas; a null quota is unlimited. Default: unchanged, or unlimited
+	// for a new tenant.
 	Quotas *QuotasInput `json:"quotas"`
 }
 
@@ -3753,9 +4120,9 @@ func (v *PutTenantInput) GetQuotas() *QuotasInput { return v.Quotas }
 // PutTenantPutTenantPutTenantPayload includes the requested fields of the GraphQL type PutTenantPayload.
 // The GraphQL type's documentation follows.
 //
-// What putTenant did.
+// The result of putTenant.
 type PutTenantPutTenantPutTenantPayload struct {
-	// Whether it is new.
+	// Whether the tenant is new.
 	Created bool `json:"created"`
 	// The tenant as it is now stored.
 	Tenant Tenant `json:"tenant"`
@@ -3769,28 +4136,34 @@ func (v *PutTenantPutTenantPutTenantPayload) GetTenant() Tenant { return v.Tenan
 
 // PutTenantResponse is returned by PutTenant on success.
 type PutTenantResponse struct {
-	// Creates a tenant, or changes it: what is null stays as it is stored, or gets its default. ADMIN for all tenants. INVALID_INPUT; CONFLICT while runners, waiting claims or executions are left of a deleted tenant with this name.
+	// Creates a tenant, or changes it. A null field keeps its stored value, or gets its default in a new
+	// tenant.
+	//
+	// Errors: INVALID_INPUT. CONFLICT while runners, waiting claims or executions of a deleted tenant with
+	// this name exist.
+	//
+	// Access: ADMIN for all tenants.
 	PutTenant PutTenantPutTenantPutTenantPayload `json:"putTenant"`
 }
 
 // GetPutTenant returns PutTenantResponse.PutTenant, and is useful for accessing the field via an interface.
 func (v *PutTenantResponse) GetPutTenant() PutTenantPutTenantPutTenantPayload { return v.PutTenant }
 
-// What a tenant may take, each 0 to 1000000, a day's 0 to 1125899906842624. null: any number.
+// The quotas of a tenant, each 0 to 1000000. Those per day are 0 to 1125899906842624. Null: unlimited.
 type QuotasInput struct {
-	// Runners held at once.
+	// Maximum number of runners held at the same time.
 	Runners *int `json:"runners"`
-	// Claims that wait at once.
+	// Maximum number of claims that wait at the same time.
 	Waiting *int `json:"waiting"`
-	// Executions that haven't ended, at once.
+	// Maximum number of executions that haven't ended.
 	Executions *int `json:"executions"`
-	// Claims in any 60 seconds.
+	// Maximum number of claims in any 60 seconds.
 	ClaimsPerMinute *int `json:"claimsPerMinute"`
-	// Processor seconds of executions that end on a day (UTC).
+	// Maximum CPU time in seconds of the executions that end on one day (UTC).
 	CpuSecondsPerDay *int64 `json:"cpuSecondsPerDay"`
-	// Bytes that executions that end on a day (UTC) printed.
+	// Maximum output in bytes of the executions that end on one day (UTC).
 	OutputBytesPerDay *int64 `json:"outputBytesPerDay"`
-	// Subscriptions at once.
+	// Maximum number of open subscriptions.
 	Subscriptions *int `json:"subscriptions"`
 }
 
@@ -3818,9 +4191,9 @@ func (v *QuotasInput) GetSubscriptions() *int { return v.Subscriptions }
 // ReleaseRunnerReleaseRunnerReleaseRunnerPayload includes the requested fields of the GraphQL type ReleaseRunnerPayload.
 // The GraphQL type's documentation follows.
 //
-// What releaseRunner did.
+// The result of releaseRunner.
 type ReleaseRunnerReleaseRunnerReleaseRunnerPayload struct {
-	// Whether this ended it; false: it was already gone.
+	// Whether this call ended the runner. false: it was gone already.
 	Released bool `json:"released"`
 }
 
@@ -3829,7 +4202,9 @@ func (v *ReleaseRunnerReleaseRunnerReleaseRunnerPayload) GetReleased() bool { re
 
 // ReleaseRunnerResponse is returned by ReleaseRunner on success.
 type ReleaseRunnerResponse struct {
-	// Ends a claimed runner with all that runs in it. Safe to repeat.
+	// Ends a claimed runner and all that runs in it. Its files are deleted. Safe to repeat.
+	//
+	// Access: CLIENT.
 	ReleaseRunner ReleaseRunnerReleaseRunnerReleaseRunnerPayload `json:"releaseRunner"`
 }
 
@@ -3838,13 +4213,13 @@ func (v *ReleaseRunnerResponse) GetReleaseRunner() ReleaseRunnerReleaseRunnerRel
 	return v.ReleaseRunner
 }
 
-// Which terminal is to have which size.
+// An execution and the new size of its terminal.
 type ResizeTerminalInput struct {
 	// The execution's id.
 	ExecutionId string `json:"executionId"`
-	// Characters in a row, 1 to 4096.
+	// Number of columns, 1 to 4096.
 	Columns int `json:"columns"`
-	// Rows, 1 to 4096.
+	// Number of rows, 1 to 4096.
 	Rows int `json:"rows"`
 }
 
@@ -3860,7 +4235,7 @@ func (v *ResizeTerminalInput) GetRows() int { return v.Rows }
 // ResizeTerminalResizeTerminalResizeTerminalPayload includes the requested fields of the GraphQL type ResizeTerminalPayload.
 // The GraphQL type's documentation follows.
 //
-// What resizeTerminal did.
+// The result of resizeTerminal.
 type ResizeTerminalResizeTerminalResizeTerminalPayload struct {
 	// The execution.
 	Execution ResizeTerminalResizeTerminalResizeTerminalPayloadExecution `json:"execution"`
@@ -3874,9 +4249,9 @@ func (v *ResizeTerminalResizeTerminalResizeTerminalPayload) GetExecution() Resiz
 // ResizeTerminalResizeTerminalResizeTerminalPayloadExecution includes the requested fields of the GraphQL type Execution.
 // The GraphQL type's documentation follows.
 //
-// One command in one runner, and what became of it.
+// One command in one runner, with its state and outcome.
 type ResizeTerminalResizeTerminalResizeTerminalPayloadExecution struct {
-	// Its id; ids sort by the time at which they were made.
+	// Its id. Ids sort by the time of their creation.
 	Id string `json:"id"`
 }
 
@@ -3885,8 +4260,12 @@ func (v *ResizeTerminalResizeTerminalResizeTerminalPayloadExecution) GetId() str
 
 // ResizeTerminalResponse is returned by ResizeTerminal on success.
 type ResizeTerminalResponse struct {
-	// Gives the terminal of a running execution another size; programs on it get SIGWINCH.
-	// INVALID_INPUT for a size out of range and for an execution without a terminal; EXECUTION_NOT_FOUND; CONFLICT when it has ended.
+	// Changes the size of a running execution's terminal. Programs on the terminal get SIGWINCH.
+	//
+	// Errors: INVALID_INPUT for a size out of range, and for an execution without a terminal.
+	// EXECUTION_NOT_FOUND. CONFLICT if the execution has ended.
+	//
+	// Access: CLIENT, or a grant with STDIN.
 	ResizeTerminal ResizeTerminalResizeTerminalResizeTerminalPayload `json:"resizeTerminal"`
 }
 
@@ -3895,15 +4274,15 @@ func (v *ResizeTerminalResponse) GetResizeTerminal() ResizeTerminalResizeTermina
 	return v.ResizeTerminal
 }
 
-// Limits of one runner. What is null stays as stored, or gets its default.
+// The limits of one runner. A null field keeps its stored value, or gets its default.
 type ResourcesInput struct {
 	// CPU share in MHz, 10 to 1048576. Default: 2000.
 	CpuMHz *int `json:"cpuMHz"`
 	// Memory in MiB, 16 to 1048576. Default: 256.
 	MemoryMiB *int `json:"memoryMiB"`
-	// Processes and threads at once, 16 to 65536. Default: 128.
+	// Maximum number of processes and threads, 16 to 65536. Default: 128.
 	Processes *int `json:"processes"`
-	// Room for files in /workspace, in MiB, 1 to 1048576. Default: 64.
+	// Space for files in /workspace, in MiB, 1 to 1048576. Default: 64.
 	WorkspaceMiB *int `json:"workspaceMiB"`
 }
 
@@ -3922,14 +4301,18 @@ func (v *ResourcesInput) GetWorkspaceMiB() *int { return v.WorkspaceMiB }
 // Result includes the GraphQL fields of Execution requested by the fragment Result.
 // The GraphQL type's documentation follows.
 //
-// One command in one runner, and what became of it.
+// One command in one runner, with its state and outcome.
 type Result struct {
-	// Where it is in its life.
+	// Its state.
 	State  runtime.ExecutionState `json:"state"`
 	Ending `json:"-"`
-	// What it used; null until it is FINISHED.
+	// The resources that it used. Null until it is FINISHED.
 	Usage *Usage `json:"usage"`
-	// What it has printed so far, from the beginning or from a cursor. It doesn't wait. INVALID_INPUT for a cursor that isn't one of this execution's, or a `maxBytes` out of its range.
+	// Its output so far, from the beginning or from a cursor. The call doesn't wait for more.
+	//
+	// Errors: INVALID_INPUT if the cursor belongs to another execution, or `maxBytes` is out of range.
+	//
+	// Access: OBSERVER, or a grant with WATCH.
 	Output Output `json:"output"`
 }
 
@@ -4030,8 +4413,16 @@ func (v *Result) __premarshalJSON() (*__premarshalResult, error) {
 
 // RevokeTokenResponse is returned by RevokeToken on success.
 type RevokeTokenResponse struct {
-	// Revokes a token at once: its subscriptions, WebSockets, downloads and grants end. A session is revoked the same way. Tokens that were made with it stay, unless `alsoMade` is true. Safe to repeat. ADMIN. INVALID_INPUT for a token that the caller doesn't manage, unless `alsoMade` is true and it manages tokens that were made with it.
-	// The token of `--token-file` ends when the server starts with another one. `alsoMade` ends what was made with it, also afterwards.
+	// Revokes a token or a session immediately. Its subscriptions, WebSockets, downloads and grants end.
+	// Tokens that were created with it stay valid, unless `alsoMade` is true. Safe to repeat.
+	//
+	// The token of `--token-file` ends only when the server starts with another one. Its id with `alsoMade`
+	// revokes the tokens that were created with it, also after that.
+	//
+	// Errors: INVALID_INPUT if the caller doesn't manage the token. With `alsoMade` it is enough that it
+	// manages tokens that were created with it.
+	//
+	// Access: ADMIN.
 	RevokeToken RevokeTokenRevokeTokenRevokeTokenPayload `json:"revokeToken"`
 }
 
@@ -4043,11 +4434,11 @@ func (v *RevokeTokenResponse) GetRevokeToken() RevokeTokenRevokeTokenRevokeToken
 // RevokeTokenRevokeTokenRevokeTokenPayload includes the requested fields of the GraphQL type RevokeTokenPayload.
 // The GraphQL type's documentation follows.
 //
-// What revokeToken did.
+// The result of revokeToken.
 type RevokeTokenRevokeTokenRevokeTokenPayload struct {
-	// Whether this ended it; false: it had ended already.
+	// Whether this call ended the token. false: it had ended already.
 	Revoked bool `json:"revoked"`
-	// How many tokens this ended that were made with it.
+	// How many tokens created with it this call ended.
 	MadeRevoked int `json:"madeRevoked"`
 }
 
@@ -4057,17 +4448,17 @@ func (v *RevokeTokenRevokeTokenRevokeTokenPayload) GetRevoked() bool { return v.
 // GetMadeRevoked returns RevokeTokenRevokeTokenRevokeTokenPayload.MadeRevoked, and is useful for accessing the field via an interface.
 func (v *RevokeTokenRevokeTokenRevokeTokenPayload) GetMadeRevoked() int { return v.MadeRevoked }
 
-// What a token may do. Each role may do all that the roles before it may.
+// The role of a token. Each role includes the roles before it.
 type Role string
 
 const (
-	// Read what belongs to its tenant.
+	// Read what belongs to the tenant.
 	RoleObserver Role = "OBSERVER"
-	// Claim runners and use them, make grants.
+	// Claim and use runners, and create grants.
 	RoleClient Role = "CLIENT"
-	// Put and delete environments; for all tenants also drain the cluster.
+	// Create, change and delete environments. With a token for all tenants also drain the cluster.
 	RoleOperator Role = "OPERATOR"
-	// Manage tokens and read the audit log; for all tenants also manage tenants.
+	// Manage tokens and read the audit log. With a token for all tenants also manage tenants.
 	RoleAdmin Role = "ADMIN"
 )
 
@@ -4080,9 +4471,16 @@ var AllRole = []Role{
 
 // RunBatchResponse is returned by RunBatch on success.
 type RunBatchResponse struct {
-	// The whole in one call: claims a runner, writes files, starts a command, feeds it; answers once it is started. The runner is released when the execution ends; watch it as any other.
-	// With `cases` it starts a batch, as startExecution does; the runner is released when the batch ends.
-	// Errors are those of claimRunner, updateFiles and startExecution, and nothing is left behind after one. Safe to repeat with an `idempotencyKey`.
+	// Runs a program with one call: claims a runner, writes files, starts the command and writes its standard
+	// input. It returns when the command is started. Follow the execution as any other. The runner is released
+	// when the execution ends.
+	//
+	// With `cases` it starts a batch, as `startExecution` does. The runner is released when the batch ends.
+	// With an `idempotencyKey` the call is safe to repeat.
+	//
+	// Errors: those of `claimRunner`, `updateFiles` and `startExecution`. After an error no runner is left.
+	//
+	// Access: CLIENT.
 	Run RunBatchRunRunPayload `json:"run"`
 }
 
@@ -4092,9 +4490,9 @@ func (v *RunBatchResponse) GetRun() RunBatchRunRunPayload { return v.Run }
 // RunBatchRunRunPayload includes the requested fields of the GraphQL type RunPayload.
 // The GraphQL type's documentation follows.
 //
-// What run started.
+// The result of run.
 type RunBatchRunRunPayload struct {
-	// The batch; null without `cases`.
+	// The batch. Null without `cases`.
 	Batch RunBatchRunRunPayloadBatch `json:"batch"`
 }
 
@@ -4104,46 +4502,56 @@ func (v *RunBatchRunRunPayload) GetBatch() RunBatchRunRunPayloadBatch { return v
 // RunBatchRunRunPayloadBatch includes the requested fields of the GraphQL type Batch.
 // The GraphQL type's documentation follows.
 //
-// One command that is run with many inputs, one after the other, perhaps after a build. Each run is an execution of its own, a case.
+// One command that runs with many inputs, one after the other, optionally after a build. Each run is an
+// execution: a case.
 type RunBatchRunRunPayloadBatch struct {
-	// Its id; ids sort by the time at which they were made.
+	// Its id. Ids sort by the time of their creation.
 	Id string `json:"id"`
 }
 
 // GetId returns RunBatchRunRunPayloadBatch.Id, and is useful for accessing the field via an interface.
 func (v *RunBatchRunRunPayloadBatch) GetId() string { return v.Id }
 
-// What to run from beginning to end. Exactly one of `command` and `shell` is given.
+// The program to run. Exactly one of `command` and `shell` is required.
 type RunInput struct {
-	// The environment to run it in.
+	// The environment from which to claim a runner.
 	EnvironmentId string `json:"environmentId"`
 	// Files to write first.
 	Files []FileInput `json:"files"`
-	// Program and arguments, each passed on verbatim.
+	// The program and its arguments. Each is passed verbatim.
 	Command []string `json:"command"`
-	// A command line, passed as one argument to the image's shell.
+	// A command line. It is passed as one argument to the image's shell.
 	Shell *string `json:"shell"`
-	// What to show as the command line, for a client that puts what its user typed into a script of its own: at most 4096 bytes of text, whose only control characters are tabs and line feeds. A batch shows it for each case, with the case's arguments. Default: made from the command.
+	// The command line to show to people. Set it if your client puts its user's input into a script of its
+	// own. At most 4096 bytes of text, without control characters except tabs and line feeds. A batch shows it
+	// for each case, with the case's arguments. Default: made from the command.
 	CommandLine *string `json:"commandLine"`
-	// Environment variables beside, or instead of, the environment's own; at most 256.
+	// Environment variables, at most 256. They are added to the environment's own, and replace those of the
+	// same name.
 	Variables []VariableInput `json:"variables"`
 	// Text for its standard input, which ends after it. Default: none.
 	Stdin *string `json:"stdin"`
-	// Seconds that it may run, 0 to 86400; 0: without limit. Default: the environment's.
+	// The time limit in seconds, 0 to 86400. 0: no limit. Default: the environment's.
 	TimeLimit *int `json:"timeLimit"`
-	// Seconds to wait for a runner where none is idle, 0 to 3600; callers that wait take turns (see `claimRunner`). Default: 0, fail at once.
+	// Seconds to wait for a runner if none is idle, 0 to 3600. Waiting callers take turns (see `claimRunner`).
+	// Default: 0, the call fails immediately.
 	WaitFor *int `json:"waitFor"`
-	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this run only.
+	// Makes the call safe to repeat: a text of up to 255 bytes that the caller uses only for this run. Empty:
+	// none.
 	IdempotencyKey *string `json:"idempotencyKey"`
-	// Names and values to find the execution and its runner's claim again by, at most 32. In a batch, every execution gets these labels.
+	// Names and values by which to find the execution and its runner's claim, at most 32. In a batch every
+	// execution gets them.
 	Labels []LabelInput `json:"labels"`
-	// Makes it a batch: the command is run once for each of these, 1 to 1000, one after the other. `stdin` can't be given beside them; `timeLimit` is that of each case that has none of its own.
+	// Starts a batch: the command runs once for each of these cases, 1 to 1000, one after the other. Not with
+	// `stdin`. `timeLimit` applies to each case that sets none.
 	Cases []CaseInput `json:"cases"`
-	// What is run before the cases, in the same runner; if it ends otherwise than by exit status 0, no case begins. Only with `cases`.
+	// The command to run before the cases, in the same runner. If it doesn't exit with 0, no case begins. Only
+	// with `cases`.
 	Build *BuildInput `json:"build"`
-	// Whether the first case that fails, that is ends otherwise than by exit status 0, ends the batch. Only with `cases`. Default: false.
+	// Whether the first case that doesn't exit with 0 ends the batch. Only with `cases`. Default: false.
 	StopOnFailure *bool `json:"stopOnFailure"`
-	// Whether each case gets a runner of its own, with the files; from the second case on it waits at least 60 s for one. Only with `cases`, and not with `build`. Default: false, all run in one.
+	// Whether each case gets its own runner, with the files. From the second case on, a case waits at least 60
+	// s for a runner. Only with `cases`, and not with `build`. Default: false, all cases run in one runner.
 	FreshRunners *bool `json:"freshRunners"`
 }
 
@@ -4195,21 +4603,21 @@ func (v *RunInput) GetFreshRunners() *bool { return v.FreshRunners }
 // Runner includes the requested fields of the GraphQL type Runner.
 // The GraphQL type's documentation follows.
 //
-// One isolated place in which commands run. It serves at most one claim in its life.
+// An isolated place in which commands run. A runner serves at most one claim in its life.
 type Runner struct {
-	// Its id; ids sort by the time at which they were made, and none is ever used again.
+	// Its id. Ids sort by the time of their creation, and none is used twice.
 	Id string `json:"id"`
 	// The environment that it was made from.
 	EnvironmentId string `json:"environmentId"`
-	// That environment's revision then.
+	// The revision of the environment that it was made from.
 	Revision int `json:"revision"`
-	// Where it is in its life.
+	// Its state.
 	State runtime.RunnerState `json:"state"`
-	// When its start was asked for.
+	// When its start was requested.
 	CreatedAt time.Time `json:"createdAt"`
-	// Who holds it; null until it is claimed.
+	// The claim on it. Null until it is claimed.
 	Claim *Lease `json:"claim"`
-	// Where its exposed ports are reached from outside.
+	// The addresses at which its exposed ports are reachable from outside.
 	Ports []Port `json:"ports"`
 }
 
@@ -4237,17 +4645,18 @@ func (v *Runner) GetPorts() []Port { return v.Ports }
 // RunnerUsage includes the requested fields of the GraphQL type RunnerUsage.
 // The GraphQL type's documentation follows.
 //
-// A runner's usage and its limits. It includes the runner's agent, unless commands have their own control groups.
+// A runner's resource usage and its limits. The usage includes the runner's agent, unless commands have
+// their own control groups.
 type RunnerUsage struct {
-	// Milliseconds of CPU time since it was made.
+	// Milliseconds of CPU time since the runner was made.
 	CpuMs int64 `json:"cpuMs"`
-	// The memory that is held, in bytes, files in memory included. Null where nobody could tell.
+	// Memory in bytes, including files in memory. Null if it can't be measured.
 	Memory *int64 `json:"memory"`
-	// The memory that may be held, in bytes.
+	// The memory limit in bytes.
 	MemoryLimit int64 `json:"memoryLimit"`
-	// Processes and threads. Null where nobody could tell.
+	// Number of processes and threads. Null if it can't be measured.
 	Processes *int `json:"processes"`
-	// How many there may be.
+	// The maximum number of processes and threads.
 	ProcessLimit int `json:"processLimit"`
 	// When this was measured.
 	At time.Time `json:"at"`
@@ -4274,27 +4683,30 @@ func (v *RunnerUsage) GetAt() time.Time { return v.At }
 // RunningExecution includes the requested fields of the GraphQL type Execution.
 // The GraphQL type's documentation follows.
 //
-// One command in one runner, and what became of it.
+// One command in one runner, with its state and outcome.
 type RunningExecution struct {
-	// Its id; ids sort by the time at which they were made.
+	// Its id. Ids sort by the time of their creation.
 	Id string `json:"id"`
-	// The runner that it runs or ran in.
+	// The id of its runner.
 	RunnerId string `json:"runnerId"`
-	// The environment of that runner.
+	// The environment of its runner.
 	EnvironmentId string `json:"environmentId"`
 	// The tenant that it belongs to.
 	Tenant string `json:"tenant"`
-	// The command as its caller gave it: the input's `commandLine`, else `shell` verbatim, or `command` quoted as a shell needs it.
+	// The command as its caller gave it: the input's `commandLine`, or `shell` verbatim, or `command` quoted
+	// for a shell.
 	CommandLine string `json:"commandLine"`
-	// Where it is in its life.
+	// Its state.
 	State runtime.ExecutionState `json:"state"`
-	// The labels of its runner's claim when it was started, and its own. Its own replace the claim's of the same name. Empty for a caller with a grant.
+	// Its own labels, and those that its runner's claim had when it started. Its own replace those of the same
+	// name. Empty for a caller with a grant.
 	Labels []Label `json:"labels"`
-	// What it has used so far, at most one second old, or ten if its runner's agent is slow. Asking makes the server measure it. Null unless it is RUNNING, or if the agent doesn't answer.
+	// The resources that it has used so far, at most one second old, or ten seconds if its runner's agent is
+	// slow. A query makes the server measure it. Null unless it is RUNNING, and if the agent doesn't answer.
 	UsageNow *UsageNow `json:"usageNow"`
-	// When what happened.
+	// The times of its events.
 	Marks RunningMarks `json:"marks"`
-	// That runner; null once it is gone.
+	// Its runner. Null if the runner is gone.
 	Runner *UsedRunner `json:"runner"`
 }
 
@@ -4331,11 +4743,11 @@ func (v *RunningExecution) GetRunner() *UsedRunner { return v.Runner }
 // RunningMarks includes the requested fields of the GraphQL type Marks.
 // The GraphQL type's documentation follows.
 //
-// The times of what happened to an execution; null: not yet, or never.
+// The times of an execution's events. Null: it didn't happen, or not yet.
 type RunningMarks struct {
-	// It was asked for.
+	// When the execution was requested.
 	QueuedAt time.Time `json:"queuedAt"`
-	// It was started.
+	// When it started.
 	StartedAt *time.Time `json:"startedAt"`
 }
 
@@ -4347,7 +4759,9 @@ func (v *RunningMarks) GetStartedAt() *time.Time { return v.StartedAt }
 
 // SearchFilesResponse is returned by SearchFiles on success.
 type SearchFilesResponse struct {
-	// The runner with this id; null if it isn't there, or not any more.
+	// The runner with this id. Null if it doesn't exist, if it is gone, or if the caller may not see it.
+	//
+	// Access: OBSERVER, or any grant.
 	Runner *SearchFilesRunner `json:"runner"`
 }
 
@@ -4357,10 +4771,20 @@ func (v *SearchFilesResponse) GetRunner() *SearchFilesRunner { return v.Runner }
 // SearchFilesRunner includes the requested fields of the GraphQL type Runner.
 // The GraphQL type's documentation follows.
 //
-// One isolated place in which commands run. It serves at most one claim in its life.
+// An isolated place in which commands run. A runner serves at most one claim in its life.
 type SearchFilesRunner struct {
-	// Searches a directory and all below it, inside the runner: entries by name, lines by a text, or with both the lines of files with that name. It follows no links, and leaves out binary files and views of the kernel such as /proc.
-	// It is bounded; `limit` says whether it ended early. INVALID_INPUT when `path`, `name`, `containing` or `maxMatches` can't be used, or neither `name` nor `containing` is given; RUNNER_GONE; FILE_ERROR when the directory isn't one; LIMIT_EXCEEDED when 2 searches of the runner, or 64 of all, run for 10 seconds; CONFLICT when an older server started the runner and its agent can't do it.
+	// Searches a directory and its subdirectories, inside the runner. With `name` it finds entries by name,
+	// with `containing` lines by a text. With both it finds the lines of files with that name. It follows no
+	// links, and skips binary files and views of the kernel such as /proc.
+	//
+	// The search has bounds. If it ended early, `limit` names the bound.
+	//
+	// Errors: INVALID_INPUT if `path`, `name`, `containing` or `maxMatches` is invalid, or neither `name` nor
+	// `containing` is given. RUNNER_GONE. FILE_ERROR if `path` isn't a directory. LIMIT_EXCEEDED if 2 searches
+	// of the runner, or 64 of all runners, are running, and none ends within 10 seconds. CONFLICT if an older
+	// server started the runner and its agent doesn't support this.
+	//
+	// Access: OBSERVER, or a grant with FILES_READ.
 	SearchFiles FileSearch `json:"searchFiles"`
 }
 
@@ -4369,9 +4793,22 @@ func (v *SearchFilesRunner) GetSearchFiles() FileSearch { return v.SearchFiles }
 
 // StartBatchResponse is returned by StartBatch on success.
 type StartBatchResponse struct {
-	// Starts a command in a claimed runner and answers at once, with the execution recorded; `executionEvents` and `execution(waitFor:)` tell what becomes of it. Any number may watch, and a watcher that leaves cancels nothing.
-	// INVALID_INPUT; RUNNER_GONE; CONFLICT when nobody has claimed the runner. With an `idempotencyKey` safe to repeat: the same key gives the same execution, CONFLICT with another input.
-	// With `cases` it starts a batch: the command runs once for each case, after `build`, if that is given. They run one after the other, also over restarts of the server, and the runner's claim doesn't expire meanwhile. At most 512 batches run at once. QUOTA_EXCEEDED while the tenant has as many of them as are left for all. One tenant alone can have 256.
+	// Starts a command in a claimed runner, and returns when the execution is recorded. Follow it with
+	// `executionEvents`, or wait for its end with `execution(waitFor:)`. Any number of clients can watch.
+	// Disconnecting never stops the program.
+	//
+	// With an `idempotencyKey` the call is safe to repeat. The same key returns the same execution.
+	//
+	// With `cases` it starts a batch: the command runs once for each case, one case after the other, after
+	// `build` if that is given. The batch continues after a restart of the server. The runner's claim doesn't
+	// expire while the batch runs.
+	//
+	// Errors: INVALID_INPUT. RUNNER_GONE. CONFLICT if the runner isn't claimed, or the same key was used with
+	// another input. QUOTA_EXCEEDED if a quota of the tenant is used up, or the tenant has its share of the
+	// batches. At most 512 batches run at the same time. A tenant can start one only while it runs fewer than
+	// are still free. So one tenant alone can run 256.
+	//
+	// Access: CLIENT, or a grant with EXECUTE.
 	StartExecution StartBatchStartExecutionStartExecutionPayload `json:"startExecution"`
 }
 
@@ -4383,9 +4820,9 @@ func (v *StartBatchResponse) GetStartExecution() StartBatchStartExecutionStartEx
 // StartBatchStartExecutionStartExecutionPayload includes the requested fields of the GraphQL type StartExecutionPayload.
 // The GraphQL type's documentation follows.
 //
-// What startExecution started.
+// The result of startExecution.
 type StartBatchStartExecutionStartExecutionPayload struct {
-	// The batch; null without `cases`.
+	// The batch. Null without `cases`.
 	Batch StartBatchStartExecutionStartExecutionPayloadBatch `json:"batch"`
 }
 
@@ -4397,49 +4834,64 @@ func (v *StartBatchStartExecutionStartExecutionPayload) GetBatch() StartBatchSta
 // StartBatchStartExecutionStartExecutionPayloadBatch includes the requested fields of the GraphQL type Batch.
 // The GraphQL type's documentation follows.
 //
-// One command that is run with many inputs, one after the other, perhaps after a build. Each run is an execution of its own, a case.
+// One command that runs with many inputs, one after the other, optionally after a build. Each run is an
+// execution: a case.
 type StartBatchStartExecutionStartExecutionPayloadBatch struct {
-	// Its id; ids sort by the time at which they were made.
+	// Its id. Ids sort by the time of their creation.
 	Id string `json:"id"`
 }
 
 // GetId returns StartBatchStartExecutionStartExecutionPayloadBatch.Id, and is useful for accessing the field via an interface.
 func (v *StartBatchStartExecutionStartExecutionPayloadBatch) GetId() string { return v.Id }
 
-// What to run in a claimed runner. Exactly one of `command` and `shell` is given.
+// The command to run in a claimed runner. Exactly one of `command` and `shell` is required.
 type StartExecutionInput struct {
 	// The runner's id.
 	RunnerId string `json:"runnerId"`
-	// Program and arguments, each passed on verbatim.
+	// The program and its arguments. Each is passed verbatim.
 	Command []string `json:"command"`
-	// A command line, passed as one argument to the image's shell.
+	// A command line. It is passed as one argument to the image's shell.
 	Shell *string `json:"shell"`
-	// What to show as the command line, for a client that puts what its user typed into a script of its own: at most 4096 bytes of text, whose only control characters are tabs and line feeds. A batch shows it for each case, with the case's arguments. Default: made from the command.
+	// The command line to show to people. Set it if your client puts its user's input into a script of its
+	// own. At most 4096 bytes of text, without control characters except tabs and line feeds. A batch shows it
+	// for each case, with the case's arguments. Default: made from the command.
 	CommandLine *string `json:"commandLine"`
-	// Environment variables beside, or instead of, the environment's own; at most 256.
+	// Environment variables, at most 256. They are added to the environment's own, and replace those of the
+	// same name.
 	Variables []VariableInput `json:"variables"`
-	// Directory to run in, absolute inside the runner or below /workspace. Default: the image's working directory, where it has one, else /workspace.
+	// The directory to run in, absolute in the runner or relative to /workspace. Default: the image's working
+	// directory, or /workspace if it has none.
 	WorkingDirectory *string `json:"workingDirectory"`
-	// Seconds that it may run, 0 to 86400; 0: without limit. Default: the environment's.
+	// The time limit in seconds, 0 to 86400. 0: no limit. Default: the environment's.
 	TimeLimit *int `json:"timeLimit"`
-	// Further limits of this execution.
+	// More limits of this execution.
 	Limits *LimitsInput `json:"limits"`
-	// Whether `writeStdin` will feed it. Default: false, its standard input is at its end from the start; true with a terminal.
+	// Whether `writeStdin` will write its standard input. Default: false, so that its standard input is empty;
+	// true with a terminal.
 	Stdin *bool `json:"stdin"`
-	// Runs it on a terminal of this size, as an interactive program wants it: with echo, line editing, job control, and Ctrl-C and Ctrl-D as the bytes 3 and 4 of its standard input. TERM is xterm-256color unless `variables` say otherwise.
-	// Standard error is a terminal of its own, so that it stays apart in the output; a program that controls its jobs through standard error, as bash does, is started with `2>&1`. Closing the input types Ctrl-D; cancelling hangs up.
+	// Runs the command on a terminal of this size, for interactive programs: with echo, line editing and job
+	// control. Bytes 3 and 4 of its standard input are Ctrl-C and Ctrl-D. TERM is xterm-256color unless
+	// `variables` set it.
+	//
+	// Standard error is a second terminal, so that it stays separate in the output. Start a program that
+	// controls its jobs through standard error, as bash does, with `2>&1`. Closing the input types Ctrl-D.
+	// Cancelling hangs up.
 	Terminal *TerminalInput `json:"terminal"`
-	// Whether it runs as root of the runner: it owns all files there and may give them away, and has no more power over the machine than any other. Default: false.
+	// Whether it runs as root of the runner. Root owns all files in the runner and may change their owners. It
+	// has no more power over the machine than any other user. Default: false.
 	Privileged *bool `json:"privileged"`
-	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this execution only.
+	// Makes the call safe to repeat: a text of up to 255 bytes that the caller uses only for this execution.
+	// Empty: none.
 	IdempotencyKey *string `json:"idempotencyKey"`
-	// Names and values to find the execution again by, beside those of its claim; at most 32 with these. In a batch, every execution gets these labels.
+	// Names and values by which to find the execution, in addition to those of its claim. At most 32 together.
+	// In a batch every execution gets them.
 	Labels []LabelInput `json:"labels"`
-	// Makes it a batch: the command is run once for each of these, 1 to 1000, one after the other. `stdin` and `terminal` can't be given beside them; `timeLimit` and `limits` are those of each case that has none of its own.
+	// Starts a batch: the command runs once for each of these cases, 1 to 1000, one after the other. Not with
+	// `stdin` and `terminal`. `timeLimit` and `limits` apply to each case that sets none.
 	Cases []CaseInput `json:"cases"`
-	// What is run before the cases; if it ends otherwise than by exit status 0, no case begins. Only with `cases`.
+	// The command to run before the cases. If it doesn't exit with 0, no case begins. Only with `cases`.
 	Build *BuildInput `json:"build"`
-	// Whether the first case that fails, that is ends otherwise than by exit status 0, ends the batch. Only with `cases`. Default: false.
+	// Whether the first case that doesn't exit with 0 ends the batch. Only with `cases`. Default: false.
 	StopOnFailure *bool `json:"stopOnFailure"`
 }
 
@@ -4493,9 +4945,22 @@ func (v *StartExecutionInput) GetStopOnFailure() *bool { return v.StopOnFailure 
 
 // StartExecutionResponse is returned by StartExecution on success.
 type StartExecutionResponse struct {
-	// Starts a command in a claimed runner and answers at once, with the execution recorded; `executionEvents` and `execution(waitFor:)` tell what becomes of it. Any number may watch, and a watcher that leaves cancels nothing.
-	// INVALID_INPUT; RUNNER_GONE; CONFLICT when nobody has claimed the runner. With an `idempotencyKey` safe to repeat: the same key gives the same execution, CONFLICT with another input.
-	// With `cases` it starts a batch: the command runs once for each case, after `build`, if that is given. They run one after the other, also over restarts of the server, and the runner's claim doesn't expire meanwhile. At most 512 batches run at once. QUOTA_EXCEEDED while the tenant has as many of them as are left for all. One tenant alone can have 256.
+	// Starts a command in a claimed runner, and returns when the execution is recorded. Follow it with
+	// `executionEvents`, or wait for its end with `execution(waitFor:)`. Any number of clients can watch.
+	// Disconnecting never stops the program.
+	//
+	// With an `idempotencyKey` the call is safe to repeat. The same key returns the same execution.
+	//
+	// With `cases` it starts a batch: the command runs once for each case, one case after the other, after
+	// `build` if that is given. The batch continues after a restart of the server. The runner's claim doesn't
+	// expire while the batch runs.
+	//
+	// Errors: INVALID_INPUT. RUNNER_GONE. CONFLICT if the runner isn't claimed, or the same key was used with
+	// another input. QUOTA_EXCEEDED if a quota of the tenant is used up, or the tenant has its share of the
+	// batches. At most 512 batches run at the same time. A tenant can start one only while it runs fewer than
+	// are still free. So one tenant alone can run 256.
+	//
+	// Access: CLIENT, or a grant with EXECUTE.
 	StartExecution StartExecutionStartExecutionStartExecutionPayload `json:"startExecution"`
 }
 
@@ -4507,9 +4972,9 @@ func (v *StartExecutionResponse) GetStartExecution() StartExecutionStartExecutio
 // StartExecutionStartExecutionStartExecutionPayload includes the requested fields of the GraphQL type StartExecutionPayload.
 // The GraphQL type's documentation follows.
 //
-// What startExecution started.
+// The result of startExecution.
 type StartExecutionStartExecutionStartExecutionPayload struct {
-	// The execution, recorded; of a batch the first one: its build, or else its first case.
+	// The recorded execution. Of a batch it is the first one: the build, or the first case.
 	Execution StartExecutionStartExecutionStartExecutionPayloadExecution `json:"execution"`
 }
 
@@ -4521,9 +4986,9 @@ func (v *StartExecutionStartExecutionStartExecutionPayload) GetExecution() Start
 // StartExecutionStartExecutionStartExecutionPayloadExecution includes the requested fields of the GraphQL type Execution.
 // The GraphQL type's documentation follows.
 //
-// One command in one runner, and what became of it.
+// One command in one runner, with its state and outcome.
 type StartExecutionStartExecutionStartExecutionPayloadExecution struct {
-	// Its id; ids sort by the time at which they were made.
+	// Its id. Ids sort by the time of their creation.
 	Id string `json:"id"`
 }
 
@@ -4533,17 +4998,17 @@ func (v *StartExecutionStartExecutionStartExecutionPayloadExecution) GetId() str
 // Tenant includes the GraphQL fields of Tenant requested by the fragment Tenant.
 // The GraphQL type's documentation follows.
 //
-// A tenant: a group of callers that see and use only what is theirs.
+// A tenant: a group of callers that see and use only what belongs to the group.
 type Tenant struct {
-	// Its name: 1 to 63 small letters, digits and hyphens.
+	// Its name: 1 to 63 lower-case letters, digits and hyphens.
 	Id string `json:"id"`
-	// Turns that its waiting claims get for each turn of a tenant of weight 1.
+	// How often its waiting claims are served for each claim of a tenant of weight 1.
 	Weight int `json:"weight"`
-	// When it was put first; null for the default tenant that nobody put.
+	// When it was created. Null for the default tenant if it was never put.
 	CreatedAt *time.Time `json:"createdAt"`
-	// What it takes now.
+	// Its present use.
 	Use TenantUse `json:"use"`
-	// What it may take.
+	// Its quotas.
 	Quotas TenantQuotas `json:"quotas"`
 }
 
@@ -4565,21 +5030,23 @@ func (v *Tenant) GetQuotas() TenantQuotas { return v.Quotas }
 // TenantQuotas includes the requested fields of the GraphQL type Quotas.
 // The GraphQL type's documentation follows.
 //
-// What a tenant may take. null: any number.
+// The quotas of a tenant. Null: unlimited. A request beyond a quota returns QUOTA_EXCEEDED.
 type TenantQuotas struct {
-	// Runners held at once.
+	// Maximum number of runners held at the same time.
 	Runners *int `json:"runners"`
-	// Claims that wait at once.
+	// Maximum number of claims that wait at the same time.
 	Waiting *int `json:"waiting"`
-	// Executions that haven't ended, at once.
+	// Maximum number of executions that haven't ended.
 	Executions *int `json:"executions"`
-	// Claims in any 60 seconds.
+	// Maximum number of claims in any 60 seconds.
 	ClaimsPerMinute *int `json:"claimsPerMinute"`
-	// Processor seconds of executions that end on a day (UTC). An execution that has begun isn't ended for it.
+	// Maximum CPU time in seconds of the executions that end on one day (UTC). A running execution isn't ended
+	// for it.
 	CpuSecondsPerDay *int64 `json:"cpuSecondsPerDay"`
-	// Bytes that executions that end on a day (UTC) printed. An execution that has begun isn't ended for it.
+	// Maximum output in bytes of the executions that end on one day (UTC). A running execution isn't ended for
+	// it.
 	OutputBytesPerDay *int64 `json:"outputBytesPerDay"`
-	// Subscriptions at once.
+	// Maximum number of open subscriptions.
 	Subscriptions *int `json:"subscriptions"`
 }
 
@@ -4607,21 +5074,21 @@ func (v *TenantQuotas) GetSubscriptions() *int { return v.Subscriptions }
 // TenantUse includes the requested fields of the GraphQL type TenantUse.
 // The GraphQL type's documentation follows.
 //
-// What a tenant takes now.
+// The present use of a tenant. Each field counts for the quota of the same name.
 type TenantUse struct {
-	// Runners that it holds.
+	// Runners that the tenant holds.
 	Runners int64 `json:"runners"`
-	// Claims of it that wait.
+	// Its waiting claims.
 	Waiting int64 `json:"waiting"`
-	// Executions of it that haven't ended.
+	// Its executions that haven't ended.
 	Executions int64 `json:"executions"`
-	// Claims within the last 60 seconds.
+	// Its claims within the last 60 seconds.
 	ClaimsPerMinute int64 `json:"claimsPerMinute"`
-	// Processor seconds of executions that ended today (UTC).
+	// CPU time in seconds of its executions that ended today (UTC).
 	CpuSecondsPerDay int64 `json:"cpuSecondsPerDay"`
-	// Bytes that executions that ended today (UTC) printed.
+	// Output in bytes of its executions that ended today (UTC).
 	OutputBytesPerDay int64 `json:"outputBytesPerDay"`
-	// Subscriptions that are open.
+	// Its open subscriptions.
 	Subscriptions int64 `json:"subscriptions"`
 }
 
@@ -4646,11 +5113,11 @@ func (v *TenantUse) GetOutputBytesPerDay() int64 { return v.OutputBytesPerDay }
 // GetSubscriptions returns TenantUse.Subscriptions, and is useful for accessing the field via an interface.
 func (v *TenantUse) GetSubscriptions() int64 { return v.Subscriptions }
 
-// A terminal's size.
+// The size of a terminal.
 type TerminalInput struct {
-	// Characters in a row, 1 to 4096.
+	// Number of columns, 1 to 4096.
 	Columns int `json:"columns"`
-	// Rows, 1 to 4096.
+	// Number of rows, 1 to 4096.
 	Rows int `json:"rows"`
 }
 
@@ -4663,31 +5130,36 @@ func (v *TerminalInput) GetRows() int { return v.Rows }
 // Ticket includes the GraphQL fields of Ticket requested by the fragment Ticket.
 // The GraphQL type's documentation follows.
 //
-// A claim that waits in the background. Tickets are in the server's memory: after a restart there is none, and the claim is made again, with its `idempotencyKey` or `holder` for the same runner. The same key gives the same ticket, unless that ended without a runner: then a new one. The same holder gives the same ticket while that waits.
+// A claim that waits in the background.
+//
+// Tickets are in the server's memory, so a restart loses them. Claim again then, with the same
+// `idempotencyKey` or `holder` to get the same runner. The same key returns the same ticket, or a new one if
+// that ended without a runner. The same holder gets the same ticket while that waits.
 type Ticket struct {
 	// Its id.
 	Id string `json:"id"`
-	// The environment that the runner is to be made from.
+	// The environment from which a runner is claimed.
 	EnvironmentId string `json:"environmentId"`
-	// How far it is.
+	// Its state.
 	State TicketState `json:"state"`
-	// Its place while it is WAITING: 1 is served next, if no other claim comes; null: not known yet.
+	// Its position in the queue while it is WAITING. 1 is served next if no other claim comes. Null: not known
+	// yet.
 	Position *int `json:"position"`
-	// Milliseconds that it is going to wait at the pace of the last minutes; null: not known.
+	// Estimated wait in milliseconds, at the rate of the last minutes. Null: not known.
 	EstimatedWaitMs *float64 `json:"estimatedWaitMs"`
-	// The runner, once it is CLAIMED and as long as that is there.
+	// The runner, from CLAIMED on and for as long as the runner exists.
 	Runner *TicketRunner `json:"runner"`
-	// Whether another claim for its `holder` got the runner; false until it is CLAIMED.
+	// Whether another claim for its `holder` got the runner. False until it is CLAIMED.
 	Resumed bool `json:"resumed"`
-	// Why it ended without a runner; null otherwise.
+	// The error code if it ended without a runner. Null otherwise.
 	Code *ErrorCode `json:"code"`
-	// The same in words; null otherwise.
+	// The error message if it ended without a runner. Null otherwise.
 	Message *string `json:"message"`
-	// When it was made.
+	// When it was created.
 	CreatedAt time.Time `json:"createdAt"`
-	// When it will have waited for as long as it may.
+	// When it ends if it has no runner until then.
 	ExpiresAt time.Time `json:"expiresAt"`
-	// When it left WAITING; null: it hasn't.
+	// When it left WAITING. Null until then.
 	EndedAt *time.Time `json:"endedAt"`
 }
 
@@ -4730,28 +5202,28 @@ func (v *Ticket) GetEndedAt() *time.Time { return v.EndedAt }
 // TicketRunner includes the requested fields of the GraphQL type Runner.
 // The GraphQL type's documentation follows.
 //
-// One isolated place in which commands run. It serves at most one claim in its life.
+// An isolated place in which commands run. A runner serves at most one claim in its life.
 type TicketRunner struct {
-	// Its id; ids sort by the time at which they were made, and none is ever used again.
+	// Its id. Ids sort by the time of their creation, and none is used twice.
 	Id string `json:"id"`
 }
 
 // GetId returns TicketRunner.Id, and is useful for accessing the field via an interface.
 func (v *TicketRunner) GetId() string { return v.Id }
 
-// How far a ticket is.
+// The state of a ticket.
 type TicketState string
 
 const (
-	// Its claim waits: in the pool's queue, or, without a position, until its tenant's quota of runners has room.
+	// Its claim waits: in the pool's queue, or (without a position) for room in its tenant's quota of runners.
 	TicketStateWaiting TicketState = "WAITING"
-	// It has its runner, which is the holder's now.
+	// It has its runner, which now belongs to the caller.
 	TicketStateClaimed TicketState = "CLAIMED"
 	// The claim was refused.
 	TicketStateFailed TicketState = "FAILED"
-	// Its holder cancelled it, or stayed away for too long.
+	// A caller cancelled it, or didn't query it for too long.
 	TicketStateCancelled TicketState = "CANCELLED"
-	// No runner was there for as long as it could wait.
+	// No runner was available during its wait.
 	TicketStateExpired TicketState = "EXPIRED"
 )
 
@@ -4766,27 +5238,27 @@ var AllTicketState = []TicketState{
 // Token includes the GraphQL fields of Token requested by the fragment Token.
 // The GraphQL type's documentation follows.
 //
-// A token, without its secret.
+// A token, without its secret text.
 type Token struct {
-	// Its id, by which it is revoked.
+	// Its id. Pass it to `revokeToken`.
 	Id string `json:"id"`
-	// TOKEN, or SESSION for one that signing in made.
+	// TOKEN, or SESSION if signing in created it.
 	Kind CallerKind `json:"kind"`
 	// Its name, for people.
 	Name string `json:"name"`
-	// The tenant for which its callers act; null: for all.
+	// The tenant for which its callers act. Null: for all tenants.
 	Tenant *string `json:"tenant"`
-	// What its callers may do.
+	// Its role.
 	Role Role `json:"role"`
-	// When it was made.
+	// When it was created.
 	CreatedAt time.Time `json:"createdAt"`
-	// The id of the token that made it; empty: none did.
+	// The id of the token that created it. Empty if no token did.
 	CreatedBy string `json:"createdBy"`
-	// When it ends by itself; null: never.
+	// When it expires. Null: never.
 	ExpiresAt *time.Time `json:"expiresAt"`
-	// When it was revoked; null: it wasn't.
+	// When it was revoked. Null if it wasn't.
 	RevokedAt *time.Time `json:"revokedAt"`
-	// About when it was used last; null: never.
+	// The approximate time of its last use. Null if it was never used.
 	LastUsedAt *time.Time `json:"lastUsedAt"`
 }
 
@@ -4820,11 +5292,12 @@ func (v *Token) GetRevokedAt() *time.Time { return v.RevokedAt }
 // GetLastUsedAt returns Token.LastUsedAt, and is useful for accessing the field via an interface.
 func (v *Token) GetLastUsedAt() *time.Time { return v.LastUsedAt }
 
-// Which files of a runner to delete and to write.
+// The files of a runner to delete and to write.
 type UpdateFilesInput struct {
 	// The runner's id.
 	RunnerId string `json:"runnerId"`
-	// Paths to delete, with all that is below; one that isn't there is no error. `./*` empties the workspace and keeps it. Done before the writes.
+	// Paths to delete, with all that is below them. A path that doesn't exist is no error. `./*` empties the
+	// workspace and keeps its directory. Deletes come before writes.
 	Delete []string `json:"delete"`
 	// Files and directories to write, in this order.
 	Write []FileInput `json:"write"`
@@ -4841,8 +5314,12 @@ func (v *UpdateFilesInput) GetWrite() []FileInput { return v.Write }
 
 // UpdateFilesResponse is returned by UpdateFiles on success.
 type UpdateFilesResponse struct {
-	// Deletes and writes files of a runner. All paths are checked first, then the deletes are done, then the writes, each by rename, so that nobody sees half a file.
-	// INVALID_INPUT names the path that can't be used, with nothing touched; RUNNER_GONE; FILE_ERROR.
+	// Deletes and writes files of a runner. All paths are checked first. Then files are deleted, then written.
+	// Each file is put in place by rename, so programs never see a partly written file.
+	//
+	// Errors: INVALID_INPUT names the invalid path; then nothing was changed. RUNNER_GONE. FILE_ERROR.
+	//
+	// Access: CLIENT, or a grant with FILES_WRITE.
 	UpdateFiles UpdateFilesUpdateFilesUpdateFilesPayload `json:"updateFiles"`
 }
 
@@ -4854,9 +5331,10 @@ func (v *UpdateFilesResponse) GetUpdateFiles() UpdateFilesUpdateFilesUpdateFiles
 // UpdateFilesUpdateFilesUpdateFilesPayload includes the requested fields of the GraphQL type UpdateFilesPayload.
 // The GraphQL type's documentation follows.
 //
-// What updateFiles did.
+// The result of updateFiles.
 type UpdateFilesUpdateFilesUpdateFilesPayload struct {
-	// Paths that could not be written, for example because the workspace is full. Never one that could have been refused before.
+	// The paths that couldn't be written, for example because the workspace is full. An invalid path is never
+	// among them: it fails the whole call before anything changes.
 	Failed []UpdateFilesUpdateFilesUpdateFilesPayloadFailedFileFailure `json:"failed"`
 }
 
@@ -4868,11 +5346,11 @@ func (v *UpdateFilesUpdateFilesUpdateFilesPayload) GetFailed() []UpdateFilesUpda
 // UpdateFilesUpdateFilesUpdateFilesPayloadFailedFileFailure includes the requested fields of the GraphQL type FileFailure.
 // The GraphQL type's documentation follows.
 //
-// A file that could not be written.
+// A file that couldn't be written.
 type UpdateFilesUpdateFilesUpdateFilesPayloadFailedFileFailure struct {
 	// Its path.
 	Path string `json:"path"`
-	// Why.
+	// The reason.
 	Message string `json:"message"`
 }
 
@@ -4887,17 +5365,19 @@ func (v *UpdateFilesUpdateFilesUpdateFilesPayloadFailedFileFailure) GetMessage()
 // Usage includes the requested fields of the GraphQL type Usage.
 // The GraphQL type's documentation follows.
 //
-// What an execution used.
+// The resources that an execution used.
 type Usage struct {
 	// Milliseconds from its start to its end.
 	WallMs int64 `json:"wallMs"`
 	// Bytes that it printed, standard output and standard error together.
 	OutputBytes int64 `json:"outputBytes"`
-	// The most processes and threads that it was seen with at once; what lived for less than a tenth of a second may be missing. Null where nobody could tell.
+	// The maximum number of processes and threads that was observed. Those that lived for less than 0.1 s may
+	// be missing. Null if it can't be measured.
 	PeakProcesses *int `json:"peakProcesses"`
-	// Bytes that were read for it from disks: not what was in memory already, and not from its workspace, which is there. Null where nobody could tell.
+	// Bytes read from disks. Bytes that were in memory already aren't counted. The workspace is in memory, so
+	// its files aren't counted either. Null if it can't be measured.
 	BytesRead *int64 `json:"bytesRead"`
-	// Bytes that it wrote to disks. Null where nobody could tell.
+	// Bytes written to disks. Null if it can't be measured.
 	BytesWritten *int64 `json:"bytesWritten"`
 }
 
@@ -4919,7 +5399,8 @@ func (v *Usage) GetBytesWritten() *int64 { return v.BytesWritten }
 // UsageNow includes the requested fields of the GraphQL type UsageNow.
 // The GraphQL type's documentation follows.
 //
-// What a running execution has used so far. Where the machine doesn't count for it alone, this is an estimate: its `usage` has the final figures.
+// The resources that a running execution has used so far. If the machine doesn't measure the execution
+// separately, this is an estimate; `usage` has the final numbers.
 type UsageNow struct {
 	// When this was measured.
 	At time.Time `json:"at"`
@@ -4929,13 +5410,13 @@ type UsageNow struct {
 	UserMs int64 `json:"userMs"`
 	// Milliseconds of CPU time in the kernel.
 	SystemMs int64 `json:"systemMs"`
-	// The memory that it holds, in bytes. Null where nobody could tell.
+	// Its memory in bytes. Null if it can't be measured.
 	Memory *int64 `json:"memory"`
-	// The most memory that it held at once, in bytes. Null where nobody could tell.
+	// Its maximum memory in bytes. Null if it can't be measured.
 	PeakMemory *int64 `json:"peakMemory"`
-	// Its processes and threads. Null where nobody could tell.
+	// Its number of processes and threads. Null if it can't be measured.
 	Processes *int `json:"processes"`
-	// The most processes and threads that it was seen with at once. Null where nobody could tell.
+	// The maximum number of processes and threads that was observed. Null if it can't be measured.
 	PeakProcesses *int `json:"peakProcesses"`
 	// Bytes that it has printed.
 	OutputBytes int64 `json:"outputBytes"`
@@ -4971,18 +5452,19 @@ func (v *UsageNow) GetOutputBytes() int64 { return v.OutputBytes }
 // UsedRunner includes the requested fields of the GraphQL type Runner.
 // The GraphQL type's documentation follows.
 //
-// One isolated place in which commands run. It serves at most one claim in its life.
+// An isolated place in which commands run. A runner serves at most one claim in its life.
 type UsedRunner struct {
-	// Its usage, at most one second old, or ten if its agent is slow. Asking makes the server measure it. Null unless the runner is CLAIMED, or if its agent doesn't answer.
+	// Its resource usage, at most one second old, or ten seconds if its agent is slow. A query makes the
+	// server measure it. Null unless the runner is CLAIMED, and if its agent doesn't answer.
 	Usage *RunnerUsage `json:"usage"`
 }
 
 // GetUsage returns UsedRunner.Usage, and is useful for accessing the field via an interface.
 func (v *UsedRunner) GetUsage() *RunnerUsage { return v.Usage }
 
-// An environment variable. It reaches the program verbatim.
+// An environment variable. Programs get it verbatim.
 type VariableInput struct {
-	// 1 to 256 letters, digits and underscores, not beginning with a digit; none twice.
+	// 1 to 256 letters, digits and underscores. The first character isn't a digit. No name may occur twice.
 	Name string `json:"name"`
 	// At most 32768 bytes without NUL.
 	Value string `json:"value"`
@@ -4997,21 +5479,22 @@ func (v *VariableInput) GetValue() string { return v.Value }
 // WaitingClaim includes the requested fields of the GraphQL type WaitingClaim.
 // The GraphQL type's documentation follows.
 //
-// A claim that waits, with a ticket or without.
+// A waiting claim, with or without a ticket.
 type WaitingClaim struct {
-	// Its id, for as long as it waits. It isn't a ticket's.
+	// Its id while it waits. It isn't a ticket's id.
 	Id string `json:"id"`
 	// The tenant for which it claims.
 	Tenant string `json:"tenant"`
-	// The environment that the runner is to be made from.
+	// The environment from which a runner is claimed.
 	EnvironmentId string `json:"environmentId"`
-	// Its place in its pool's queue: 1 is served next, if no other claim comes; null: not known yet, or it waits until its tenant's quota of runners has room.
+	// Its position in its pool's queue. 1 is served next if no other claim comes. Null: not known yet, or it
+	// waits for room in its tenant's quota of runners.
 	Position *int `json:"position"`
-	// Milliseconds that it is going to wait at the pace of the last minutes; null: not known.
+	// Estimated wait in milliseconds, at the rate of the last minutes. Null: not known.
 	EstimatedWaitMs *float64 `json:"estimatedWaitMs"`
-	// Since when it waits.
+	// When it began to wait.
 	Since time.Time `json:"since"`
-	// When it will have waited for as long as it may.
+	// When it ends if it has no runner until then.
 	ExpiresAt time.Time `json:"expiresAt"`
 }
 
@@ -5036,11 +5519,12 @@ func (v *WaitingClaim) GetSince() time.Time { return v.Since }
 // GetExpiresAt returns WaitingClaim.ExpiresAt, and is useful for accessing the field via an interface.
 func (v *WaitingClaim) GetExpiresAt() time.Time { return v.ExpiresAt }
 
-// Which interpreter runners load, and what it has imported. It replaces the stored one.
+// The interpreter that runners load, and its modules. It replaces the stored one.
 type WarmInput struct {
-	// The interpreter. NONE: nothing is loaded.
+	// The interpreter. NONE: runners load nothing.
 	Interpreter runtime.Interpreter `json:"interpreter"`
-	// Modules that it has imported, in this order: at most 64 names such as `numpy`, none twice. Where one can't be imported, no runner gets ready, and `pool.reason` has the interpreter's error. Default: none.
+	// The modules to import, in this order: at most 64 names such as `numpy`, none twice. If an import fails,
+	// no runner becomes ready, and `pool.reason` has the interpreter's error. Default: none.
 	Modules []string `json:"modules"`
 }
 
@@ -5050,7 +5534,8 @@ func (v *WarmInput) GetInterpreter() runtime.Interpreter { return v.Interpreter 
 // GetModules returns WarmInput.Modules, and is useful for accessing the field via an interface.
 func (v *WarmInput) GetModules() []string { return v.Modules }
 
-// Bytes for an execution's standard input. At most one of `text` and `base64` is given; neither only with `close`.
+// Bytes for an execution's standard input. Give at most one of `text` and `base64`. Give neither only with
+// `close`.
 type WriteStdinInput struct {
 	// The execution's id.
 	ExecutionId string `json:"executionId"`
@@ -5058,7 +5543,8 @@ type WriteStdinInput struct {
 	Text *string `json:"text"`
 	// The bytes.
 	Base64 []byte `json:"base64"`
-	// Bytes that were written before. Makes a repetition safe: what was written already is left out. Default: as many as were written.
+	// The number of bytes before these, counted from the start. It makes the call safe to repeat: bytes that
+	// were written already are skipped. Default: the number of bytes written so far.
 	Offset *int64 `json:"offset"`
 	// Whether these are the last bytes. Default: false.
 	Close *bool `json:"close"`
@@ -5081,7 +5567,14 @@ func (v *WriteStdinInput) GetClose() *bool { return v.Close }
 
 // WriteStdinResponse is returned by WriteStdin on success.
 type WriteStdinResponse struct {
-	// Feeds the standard input of a running execution that was started with `stdin: true` or with a terminal. Safe to repeat with `offset`. EXECUTION_NOT_FOUND; INVALID_INPUT for an `offset` beyond what was written; CONFLICT when its input is closed or it has ended; RUNNER_GONE; LIMIT_EXCEEDED when the program doesn't read for 10 s.
+	// Writes to the standard input of a running execution that was started with `stdin: true` or with a
+	// terminal. With `offset` it is safe to repeat.
+	//
+	// Errors: EXECUTION_NOT_FOUND. INVALID_INPUT if `offset` is beyond the bytes written so far. CONFLICT if
+	// the input is closed or the execution has ended. RUNNER_GONE. LIMIT_EXCEEDED if the program doesn't read
+	// for 10 s.
+	//
+	// Access: CLIENT, or a grant with STDIN.
 	WriteStdin WriteStdinWriteStdinWriteStdinPayload `json:"writeStdin"`
 }
 
@@ -5093,9 +5586,9 @@ func (v *WriteStdinResponse) GetWriteStdin() WriteStdinWriteStdinWriteStdinPaylo
 // WriteStdinWriteStdinWriteStdinPayload includes the requested fields of the GraphQL type WriteStdinPayload.
 // The GraphQL type's documentation follows.
 //
-// What writeStdin did.
+// The result of writeStdin.
 type WriteStdinWriteStdinWriteStdinPayload struct {
-	// Bytes that were written in all: the `offset` of the next call.
+	// Number of bytes written so far: the `offset` of the next call.
 	Offset int64 `json:"offset"`
 }
 
@@ -5681,7 +6174,7 @@ func (v *__uploadFileInput) GetMode() *string { return v.Mode }
 // batchEventsBatchEventsBatchFinished
 // The GraphQL type's documentation follows.
 //
-// Something that happened to a batch.
+// An event of a batch.
 type batchEventsBatchEventsBatchEvent interface {
 	implementsGraphQLInterfacebatchEventsBatchEventsBatchEvent()
 	// GetTypename returns the receiver's concrete GraphQL type-name (see interface doc for possible values).
@@ -5689,7 +6182,7 @@ type batchEventsBatchEventsBatchEvent interface {
 	// GetCursor returns the interface-field "cursor" from its implementation.
 	// The GraphQL interface field's documentation follows.
 	//
-	// The position just after this event.
+	// The position just after this event. Pass it as `after` to resume here.
 	GetCursor() string
 }
 
@@ -5762,16 +6255,16 @@ func __marshalbatchEventsBatchEventsBatchEvent(v *batchEventsBatchEventsBatchEve
 // batchEventsBatchEventsBatchExecutionEvent includes the requested fields of the GraphQL type BatchExecutionEvent.
 // The GraphQL type's documentation follows.
 //
-// Something happened to an execution of the batch.
+// An event of an execution of the batch.
 type batchEventsBatchEventsBatchExecutionEvent struct {
 	Typename *string `json:"__typename"`
-	// The position just after this event.
+	// The position just after this event. Pass it as `after` to resume here.
 	Cursor string `json:"cursor"`
-	// Which case it is, from 0 on; null: the build.
+	// The index of the case, starting at 0. Null for the build.
 	CaseIndex *int `json:"caseIndex"`
 	// The execution's id.
 	ExecutionId string `json:"executionId"`
-	// What happened. Its `cursor` is one of that execution's.
+	// The event. Its `cursor` is a position in that execution's events, not in the batch's.
 	Event batchEventsBatchEventsBatchExecutionEventEventExecutionEvent `json:"-"`
 }
 
@@ -5877,7 +6370,7 @@ func (v *batchEventsBatchEventsBatchExecutionEvent) __premarshalJSON() (*__prema
 // batchEventsBatchEventsBatchExecutionEventEventExecutionStarted
 // The GraphQL type's documentation follows.
 //
-// Something that happened to an execution.
+// An event of an execution.
 type batchEventsBatchEventsBatchExecutionEventEventExecutionEvent interface {
 	implementsGraphQLInterfacebatchEventsBatchEventsBatchExecutionEventEventExecutionEvent()
 	// GetTypename returns the receiver's concrete GraphQL type-name (see interface doc for possible values).
@@ -5988,7 +6481,7 @@ func __marshalbatchEventsBatchEventsBatchExecutionEventEventExecutionEvent(v *ba
 // batchEventsBatchEventsBatchExecutionEventEventExecutionFinished includes the requested fields of the GraphQL type ExecutionFinished.
 // The GraphQL type's documentation follows.
 //
-// The command ended. Nothing comes after this.
+// The command ended. No event follows.
 type batchEventsBatchEventsBatchExecutionEventEventExecutionFinished struct {
 	Typename *string `json:"__typename"`
 	// The execution with its outcome and usage.
@@ -6008,10 +6501,10 @@ func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinished) GetExe
 // batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution includes the requested fields of the GraphQL type Execution.
 // The GraphQL type's documentation follows.
 //
-// One command in one runner, and what became of it.
+// One command in one runner, with its state and outcome.
 type batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecution struct {
 	Ending `json:"-"`
-	// What it used; null until it is FINISHED.
+	// The resources that it used. Null until it is FINISHED.
 	Usage *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionUsage `json:"usage"`
 }
 
@@ -6115,13 +6608,15 @@ func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutio
 // batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionUsage includes the requested fields of the GraphQL type Usage.
 // The GraphQL type's documentation follows.
 //
-// What an execution used.
+// The resources that an execution used.
 type batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutionUsage struct {
 	// Milliseconds from its start to its end.
 	WallMs int64 `json:"wallMs"`
 	// Bytes that it printed, standard output and standard error together.
 	OutputBytes int64 `json:"outputBytes"`
-	// The most memory that it held at once, in bytes, all of its processes together with the files in memory that they wrote, where the machine tells that; else that of its largest process. Null where nobody could tell.
+	// Its maximum memory in bytes: all of its processes together, with the files in memory that they wrote. If
+	// the machine doesn't measure that, it is the maximum of its largest process. Null if it can't be
+	// measured.
 	PeakMemory *int64 `json:"peakMemory"`
 }
 
@@ -6146,9 +6641,9 @@ func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionFinishedExecutio
 // The command printed something.
 type batchEventsBatchEventsBatchExecutionEventEventExecutionOutput struct {
 	Typename *string `json:"__typename"`
-	// Which stream it was printed on.
+	// The stream on which it was printed.
 	Stream OutputStream `json:"stream"`
-	// The bytes, exactly.
+	// The exact bytes.
 	Base64 []byte `json:"base64"`
 	// When it was printed.
 	At time.Time `json:"at"`
@@ -6177,12 +6672,12 @@ func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionOutput) GetAt() 
 // batchEventsBatchEventsBatchExecutionEventEventExecutionOutputLost includes the requested fields of the GraphQL type ExecutionOutputLost.
 // The GraphQL type's documentation follows.
 //
-// Output that was printed and is unavailable.
+// Output that was printed, but is unavailable.
 type batchEventsBatchEventsBatchExecutionEventEventExecutionOutputLost struct {
 	Typename *string `json:"__typename"`
 	// How many bytes are missing here.
 	Bytes int64 `json:"bytes"`
-	// Why, in words.
+	// Why they are missing, in a sentence.
 	Reason string `json:"reason"`
 }
 
@@ -6204,7 +6699,8 @@ func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionOutputLost) GetR
 // batchEventsBatchEventsBatchExecutionEventEventExecutionResized includes the requested fields of the GraphQL type ExecutionResized.
 // The GraphQL type's documentation follows.
 //
-// The terminal of the command has another size from here on: what comes after this was printed for it. Comes only with `resizes: true`, and first for the size at the start.
+// The command's terminal changed its size. Later output was printed for this size. It is sent only with
+// `resizes: true`. The first one has the size at the start.
 type batchEventsBatchEventsBatchExecutionEventEventExecutionResized struct {
 	Typename *string `json:"__typename"`
 }
@@ -6217,7 +6713,7 @@ func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionResized) GetType
 // batchEventsBatchEventsBatchExecutionEventEventExecutionStarted includes the requested fields of the GraphQL type ExecutionStarted.
 // The GraphQL type's documentation follows.
 //
-// The command was started.
+// The command started.
 type batchEventsBatchEventsBatchExecutionEventEventExecutionStarted struct {
 	Typename *string `json:"__typename"`
 }
@@ -6230,10 +6726,10 @@ func (v *batchEventsBatchEventsBatchExecutionEventEventExecutionStarted) GetType
 // batchEventsBatchEventsBatchFinished includes the requested fields of the GraphQL type BatchFinished.
 // The GraphQL type's documentation follows.
 //
-// The batch ended. Nothing comes after this.
+// The batch ended. No event follows.
 type batchEventsBatchEventsBatchFinished struct {
 	Typename *string `json:"__typename"`
-	// The position just after this event.
+	// The position just after this event. Pass it as `after` to resume here.
 	Cursor string `json:"cursor"`
 	// The batch with its outcome.
 	Batch batchEventsBatchEventsBatchFinishedBatch `json:"batch"`
@@ -6253,7 +6749,8 @@ func (v *batchEventsBatchEventsBatchFinished) GetBatch() batchEventsBatchEventsB
 // batchEventsBatchEventsBatchFinishedBatch includes the requested fields of the GraphQL type Batch.
 // The GraphQL type's documentation follows.
 //
-// One command that is run with many inputs, one after the other, perhaps after a build. Each run is an execution of its own, a case.
+// One command that runs with many inputs, one after the other, optionally after a build. Each run is an
+// execution: a case.
 type batchEventsBatchEventsBatchFinishedBatch struct {
 	Batch `json:"-"`
 }
@@ -6373,8 +6870,17 @@ func (v *batchEventsBatchEventsBatchFinishedBatch) __premarshalJSON() (*__premar
 
 // batchEventsResponse is returned by batchEvents on success.
 type batchEventsResponse struct {
-	// The events of a batch from its start, or from a cursor; then each as it happens: all events of its build and of each case, in the order in which they run, then BatchFinished, which comes again on every resume. It ends after that.
-	// Each execution's events are as in `executionEvents`, sizes of terminals left out. Executions that were collected are left out. BATCH_NOT_FOUND; INVALID_INPUT for a cursor that isn't one of this batch's. LIMIT_EXCEEDED if the selection has `event`, `text` or `base64` more than once, aliases included.
+	// The events of a batch, from its start or from a cursor, then live: all events of its build and of each
+	// case, in the order in which they run. BatchFinished is last. It is also sent on every resume.
+	//
+	// The events of each execution are as in `executionEvents`, without terminal sizes. Executions that are no
+	// longer kept are left out. After a disconnect or SLOW_CONSUMER, subscribe again with the last `cursor` as
+	// `after`.
+	//
+	// Errors: BATCH_NOT_FOUND. INVALID_INPUT if the cursor belongs to another batch. LIMIT_EXCEEDED if the
+	// selection has `event`, `text` or `base64` more than once, including aliases.
+	//
+	// Access: OBSERVER, or a grant with WATCH.
 	BatchEvents batchEventsBatchEventsBatchEvent `json:"-"`
 }
 
@@ -6454,7 +6960,7 @@ func (v *batchEventsResponse) __premarshalJSON() (*__premarshalbatchEventsRespon
 // executionEventsExecutionEventsExecutionStarted
 // The GraphQL type's documentation follows.
 //
-// Something that happened to an execution.
+// An event of an execution.
 type executionEventsExecutionEventsExecutionEvent interface {
 	implementsGraphQLInterfaceexecutionEventsExecutionEventsExecutionEvent()
 	// GetTypename returns the receiver's concrete GraphQL type-name (see interface doc for possible values).
@@ -6462,7 +6968,7 @@ type executionEventsExecutionEventsExecutionEvent interface {
 	// GetCursor returns the interface-field "cursor" from its implementation.
 	// The GraphQL interface field's documentation follows.
 	//
-	// The position just after this event.
+	// The position just after this event. Pass it as `after` to resume here.
 	GetCursor() string
 }
 
@@ -6570,10 +7076,10 @@ func __marshalexecutionEventsExecutionEventsExecutionEvent(v *executionEventsExe
 // executionEventsExecutionEventsExecutionFinished includes the requested fields of the GraphQL type ExecutionFinished.
 // The GraphQL type's documentation follows.
 //
-// The command ended. Nothing comes after this.
+// The command ended. No event follows.
 type executionEventsExecutionEventsExecutionFinished struct {
 	Typename *string `json:"__typename"`
-	// The position just after this event.
+	// The position just after this event. Pass it as `after` to resume here.
 	Cursor string `json:"cursor"`
 	// The execution with its outcome and usage.
 	Execution executionEventsExecutionEventsExecutionFinishedExecution `json:"execution"`
@@ -6593,7 +7099,7 @@ func (v *executionEventsExecutionEventsExecutionFinished) GetExecution() executi
 // executionEventsExecutionEventsExecutionFinishedExecution includes the requested fields of the GraphQL type Execution.
 // The GraphQL type's documentation follows.
 //
-// One command in one runner, and what became of it.
+// One command in one runner, with its state and outcome.
 type executionEventsExecutionEventsExecutionFinishedExecution struct {
 	Ending `json:"-"`
 }
@@ -6691,11 +7197,11 @@ func (v *executionEventsExecutionEventsExecutionFinishedExecution) __premarshalJ
 // The command printed something.
 type executionEventsExecutionEventsExecutionOutput struct {
 	Typename *string `json:"__typename"`
-	// The position just after this event.
+	// The position just after this event. Pass it as `after` to resume here.
 	Cursor string `json:"cursor"`
-	// Which stream it was printed on.
+	// The stream on which it was printed.
 	Stream OutputStream `json:"stream"`
-	// The bytes, exactly.
+	// The exact bytes.
 	Base64 []byte `json:"base64"`
 	// When it was printed.
 	At time.Time `json:"at"`
@@ -6719,14 +7225,14 @@ func (v *executionEventsExecutionEventsExecutionOutput) GetAt() time.Time { retu
 // executionEventsExecutionEventsExecutionOutputLost includes the requested fields of the GraphQL type ExecutionOutputLost.
 // The GraphQL type's documentation follows.
 //
-// Output that was printed and is unavailable.
+// Output that was printed, but is unavailable.
 type executionEventsExecutionEventsExecutionOutputLost struct {
 	Typename *string `json:"__typename"`
-	// The position just after this event.
+	// The position just after this event. Pass it as `after` to resume here.
 	Cursor string `json:"cursor"`
 	// How many bytes are missing here.
 	Bytes int64 `json:"bytes"`
-	// Why, in words.
+	// Why they are missing, in a sentence.
 	Reason string `json:"reason"`
 }
 
@@ -6745,10 +7251,11 @@ func (v *executionEventsExecutionEventsExecutionOutputLost) GetReason() string {
 // executionEventsExecutionEventsExecutionResized includes the requested fields of the GraphQL type ExecutionResized.
 // The GraphQL type's documentation follows.
 //
-// The terminal of the command has another size from here on: what comes after this was printed for it. Comes only with `resizes: true`, and first for the size at the start.
+// The command's terminal changed its size. Later output was printed for this size. It is sent only with
+// `resizes: true`. The first one has the size at the start.
 type executionEventsExecutionEventsExecutionResized struct {
 	Typename *string `json:"__typename"`
-	// The position just after this event.
+	// The position just after this event. Pass it as `after` to resume here.
 	Cursor string `json:"cursor"`
 }
 
@@ -6761,12 +7268,12 @@ func (v *executionEventsExecutionEventsExecutionResized) GetCursor() string { re
 // executionEventsExecutionEventsExecutionStarted includes the requested fields of the GraphQL type ExecutionStarted.
 // The GraphQL type's documentation follows.
 //
-// The command was started.
+// The command started.
 type executionEventsExecutionEventsExecutionStarted struct {
 	Typename *string `json:"__typename"`
-	// The position just after this event.
+	// The position just after this event. Pass it as `after` to resume here.
 	Cursor string `json:"cursor"`
-	// When it was started.
+	// When it started.
 	At time.Time `json:"at"`
 }
 
@@ -6781,9 +7288,16 @@ func (v *executionEventsExecutionEventsExecutionStarted) GetAt() time.Time { ret
 
 // executionEventsResponse is returned by executionEvents on success.
 type executionEventsResponse struct {
-	// The events of one execution from its start, or from a cursor; then each as it happens. It ends after ExecutionFinished, which comes again on every resume.
-	// No byte is left out or repeated without an ExecutionOutputLost that says so. EXECUTION_NOT_FOUND; INVALID_INPUT for a cursor that isn't one of this execution's.
-	// LIMIT_EXCEEDED if the selection has `text` or `base64` more than once, aliases included.
+	// The events of one execution, from its start or from a cursor, then live. It ends after
+	// ExecutionFinished, which is also sent on every resume. No byte is missing or repeated without an
+	// ExecutionOutputLost that reports it.
+	//
+	// After a disconnect or SLOW_CONSUMER, subscribe again with the last `cursor` as `after`.
+	//
+	// Errors: EXECUTION_NOT_FOUND. INVALID_INPUT if the cursor belongs to another execution. LIMIT_EXCEEDED if
+	// the selection has `text` or `base64` more than once, including aliases.
+	//
+	// Access: OBSERVER, or a grant with WATCH.
 	ExecutionEvents executionEventsExecutionEventsExecutionEvent `json:"-"`
 }
 
@@ -6858,11 +7372,13 @@ func (v *executionEventsResponse) __premarshalJSON() (*__premarshalexecutionEven
 // fileChangesFileChangesFileChange includes the requested fields of the GraphQL type FileChange.
 // The GraphQL type's documentation follows.
 //
-// A change of an entry of a directory that is watched. What is renamed is REMOVED, and CREATED. What was made and removed within 50 ms is REMOVED only.
+// A change of an entry of a watched directory. A renamed entry is REMOVED, then CREATED. An entry that was
+// created and removed within 50 ms is only REMOVED.
 type fileChangesFileChangesFileChange struct {
-	// What happened.
+	// The kind of the change.
 	Type FileChangeType `json:"type"`
-	// The entry's path, below the directory that is watched; null of BEGAN and LOST. Bytes that aren't UTF-8 show as U+FFFD.
+	// The entry's path, below the watched directory. Null for BEGAN and LOST. Bytes that aren't UTF-8 are
+	// replaced with U+FFFD.
 	Path *string `json:"path"`
 }
 
@@ -6874,8 +7390,16 @@ func (v *fileChangesFileChangesFileChange) GetPath() *string { return v.Path }
 
 // fileChangesResponse is returned by fileChanges on success.
 type fileChangesResponse struct {
-	// BEGAN first, then the changes in a directory of a runner; changes are gathered for 50 ms. It ends with an error: RUNNER_GONE; FILE_ERROR when the directory doesn't exist or was removed; LIMIT_EXCEEDED for more than 8 subscribers of one runner, and for more than 4096 directories that they watch; CLUSTER_UNAVAILABLE.
-	// A subscriber gets LOST when it reads too slowly or when there are too many changes. Only its start counts as a use of the runner. CONFLICT when an older server started the runner and its agent can't do it. INVALID_INPUT for a path that can't be used.
+	// First BEGAN, then the changes in a directory of a runner. Changes are collected for 50 ms. A subscriber
+	// gets LOST if it reads too slowly, or if there are too many changes. Only the start of the subscription
+	// counts as a use of the runner.
+	//
+	// Errors, also later: RUNNER_GONE. FILE_ERROR if the directory doesn't exist or was removed.
+	// LIMIT_EXCEEDED for more than 8 subscribers of one runner, and for more than 4096 directories that they
+	// watch. CLUSTER_UNAVAILABLE. CONFLICT if an older server started the runner and its agent doesn't support
+	// this. INVALID_INPUT for an invalid path.
+	//
+	// Access: OBSERVER, or a grant with FILES_READ.
 	FileChanges fileChangesFileChangesFileChange `json:"fileChanges"`
 }
 
@@ -6884,9 +7408,24 @@ func (v *fileChangesResponse) GetFileChanges() fileChangesFileChangesFileChange 
 
 // uploadFileResponse is returned by uploadFile on success.
 type uploadFileResponse struct {
-	// Writes one file of a runner, of any size that its workspace has room for, as it arrives: nothing of it is kept elsewhere. It is put in place by rename when all of it is there (until then both need room); after any error, or a cut connection, the old file is as it was, unless the runner is lost on the way (RUNNER_GONE, CLUSTER_UNAVAILABLE): then it may be either. It belongs to root, with the mode from the start; missing parents are made. Safe to repeat.
-	// It needs a multipart POST: the parts `operations` and `map`, then the files in the order of the fields that use them, each used once. The request must have the header `GraphQL-Require-Preflight` (or `Apollo-Require-Preflight`, or `X-Apollo-Operation-Name`) with any value. An upload of which nothing comes for 30 s is given up.
-	// INVALID_INPUT for a path or a mode that can't be used and for a file that isn't there, or ended early; RUNNER_GONE; FILE_ERROR; STORAGE_FULL when it is larger than the room in the workspace; LIMIT_EXCEEDED.
+	// Writes one file of a runner while it arrives, of any size that fits in the workspace. Nothing is stored
+	// elsewhere. Missing parent directories are created. Safe to repeat.
+	//
+	// When the file is complete it is put in place by rename; until then both versions need space. After an
+	// error, or a broken connection, the old file is unchanged. The exception is a runner that is lost during
+	// the upload (RUNNER_GONE, CLUSTER_UNAVAILABLE): then either version may be there. The file belongs to
+	// root, and has its mode from the start.
+	//
+	// Send a multipart POST with the parts `operations` and `map`, then the files in the order of the fields
+	// that use them, each used once. The request must have the header `GraphQL-Require-Preflight` (or
+	// `Apollo-Require-Preflight`, or `X-Apollo-Operation-Name`) with any value. The server aborts an upload if
+	// nothing arrives for 30 s.
+	//
+	// Errors: INVALID_INPUT for an invalid path or mode, and for a file that is missing or incomplete.
+	// RUNNER_GONE. FILE_ERROR. STORAGE_FULL if the file is larger than the free space in the workspace.
+	// LIMIT_EXCEEDED.
+	//
+	// Access: CLIENT, or a grant with FILES_WRITE.
 	UploadFile uploadFileUploadFileUploadFilePayload `json:"uploadFile"`
 }
 
@@ -6898,9 +7437,9 @@ func (v *uploadFileResponse) GetUploadFile() uploadFileUploadFileUploadFilePaylo
 // uploadFileUploadFileUploadFilePayload includes the requested fields of the GraphQL type UploadFilePayload.
 // The GraphQL type's documentation follows.
 //
-// What uploadFile did.
+// The result of uploadFile.
 type uploadFileUploadFileUploadFilePayload struct {
-	// The file as it now is in the runner.
+	// The written file.
 	File uploadFileUploadFileUploadFilePayloadFile `json:"file"`
 }
 

@@ -17,7 +17,7 @@ type holdKey struct{}
 // holding returns a context whose request takes of its caller's bounds, and what it has taken.
 func (h Host) holding(ctx context.Context) (context.Context, *peers.Hold) {
 	p := access.FromContext(ctx)
-	shown := peers.Shown{Token: p.ID}
+	shown := peers.Credential{Token: p.ID}
 	if p.Grant != nil {
 		shown.Grant = p.Grant.ID
 	}
@@ -48,12 +48,12 @@ func (e *BodyError) Error() string { return e.Message }
 // the body's announced length is too long, the body was late or broke off, or its client waits to be asked for it.
 func (h Host) ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, hold := arriving.New(w, r, arriving.DefaultSilence), HoldOf(r)
-	text, err := body.Whole(hold, h.MaxBody)
+	text, err := body.ReadAll(hold, h.MaxBody)
 	if err == nil {
 		return text, nil
 	}
 	hold.ReleaseMemory()
-	body.Rest()
+	body.Drain()
 	switch code := runtime.CodeOf(err); {
 	case errors.Is(err, peers.ErrTooLong):
 		return nil, &BodyError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body must be at most %d bytes", h.MaxBody)}

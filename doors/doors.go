@@ -79,7 +79,7 @@ func (h Host) Authenticated(by Authentication, next http.Handler) http.Handler {
 		defer hold.Release()
 		if r.Method != http.MethodDelete {
 			if err := hold.Operate(); err != nil {
-				arriving.New(w, r, arriving.DefaultSilence).Rest()
+				arriving.New(w, r, arriving.DefaultSilence).Drain()
 				by.Refuse(w, r, err)
 				return
 			}

@@ -11,7 +11,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/identity"
 )
 
-// rowMemory is about what a token, a tenant or an environment takes in an answer, in bytes, with all of its fields.
+// rowMemory is the approximate memory in bytes of a token, a tenant or an environment in an answer,
+// with all of its fields.
 const rowMemory = 4 << 10
 
 func (r query) Me(ctx context.Context) (access.Principal, error) { return r.guard.Allowed(ctx, "me") }
@@ -24,7 +25,7 @@ func (r principal) Role(_ context.Context, of *access.Principal) (*access.Role, 
 	return orNull(of.Role), nil
 }
 
-// tenantName returns null for all tenants.
+// tenantName returns nil, which the API shows as null, for all tenants.
 func tenantName(id runtime.TenantID, all bool) *string {
 	if all {
 		return nil
@@ -33,7 +34,7 @@ func tenantName(id runtime.TenantID, all bool) *string {
 	return &name
 }
 
-// ofTenant returns the tenant that a list is narrowed to; nil: to none.
+// ofTenant returns the tenant that filters a list; nil: no filter.
 func ofTenant(name *string) (*runtime.TenantID, error) {
 	if name == nil {
 		return nil, nil
@@ -63,7 +64,7 @@ func (r mutation) CreateToken(ctx context.Context, in generated.CreateTokenInput
 	return generated.CreateTokenPayload{Token: made, Secret: secret}, err
 }
 
-// newToken converts the input of a caller, whose tenant is the default.
+// newToken converts the input of a caller. The caller's tenant is the default.
 func newToken(by access.Principal, in generated.CreateTokenInput) (identity.NewToken, error) {
 	asked := identity.NewToken{Name: in.Name, Role: in.Role, Tenant: by.Tenant, AllTenants: by.AllTenants}
 	if in.Tenant != nil {

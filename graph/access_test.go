@@ -87,7 +87,7 @@ func TestEveryTransportNeedsTheToken(t *testing.T) {
 			}
 		}
 	}
-	// What needs none.
+	// These need no token.
 	for path, status := range map[string]int{"/": 200, "/agent/x": 404, "/files/x": 403, "/outputs/x": 403} {
 		r, _ := http.NewRequestWithContext(t.Context(), "GET", b.url+path, nil)
 		response, err := http.DefaultClient.Do(r)
@@ -101,7 +101,7 @@ func TestEveryTransportNeedsTheToken(t *testing.T) {
 	}
 }
 
-func TestWebSocketShowsTheTokenInHeaderOrInit(t *testing.T) {
+func TestWebSocketAcceptsTheTokenInHeaderOrInit(t *testing.T) {
 	b := newGuarded(t)
 	with := func(header string) http.Header {
 		if header == "" {
@@ -137,7 +137,7 @@ func TestWebSocketShowsTheTokenInHeaderOrInit(t *testing.T) {
 	}
 }
 
-func TestClientShowsItsToken(t *testing.T) {
+func TestClientSendsItsToken(t *testing.T) {
 	b := newGuarded(t)
 	for token, want := range map[string]bool{testToken: true, "wrong": false, "": false} {
 		c := rockpool.New(b.url).WithToken(token)

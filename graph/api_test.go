@@ -34,7 +34,7 @@ type event struct {
 	}
 }
 
-func TestWholePath(t *testing.T) {
+func TestClaimRunWatchAndRelease(t *testing.T) {
 	b := newBed(t)
 	b.environment("python", 1)
 	runner := b.claim("python")
@@ -57,7 +57,7 @@ func TestWholePath(t *testing.T) {
 		t.Errorf("%q, %+v", output.String(), end)
 	}
 
-	var again event // the end is a state: it comes on every resume
+	var again event // the end is sent again on every resume
 	late := b.watch(watchExecution, in{"id": id, "after": last.ExecutionEvents.Cursor})
 	late.next(&again)
 	if again.ExecutionEvents.Typename != "ExecutionFinished" {
@@ -86,7 +86,7 @@ func TestWholePath(t *testing.T) {
 		execution(id: $id, waitFor: 1) { environmentId runnerId runner { state } output { chunks { text } end } }
 		executions(runnerId: $runner, states: [FINISHED]) { totalCount edges { cursor } }
 		runner(id: $runner) { claim { epoch } } }`
-	b.ask(query, in{"id": id, "runner": runner}, &page)
+	b.send(query, in{"id": id, "runner": runner}, &page)
 	x := page.Execution
 	if x.EnvironmentID != "python" || x.RunnerID != runner || x.Runner == nil || x.Runner.State != "CLAIMED" || !x.Output.End || len(x.Output.Chunks) != 1 ||
 		page.Executions.TotalCount != 1 || len(page.Executions.Edges) != 1 || page.Runner == nil || page.Runner.Claim == nil {
@@ -95,12 +95,12 @@ func TestWholePath(t *testing.T) {
 
 	for _, want := range []bool{true, false} {
 		var released struct{ ReleaseRunner struct{ Released bool } }
-		b.ask(`mutation($id: ID!) { releaseRunner(id: $id) { released } }`, in{"id": runner}, &released)
+		b.send(`mutation($id: ID!) { releaseRunner(id: $id) { released } }`, in{"id": runner}, &released)
 		if released.ReleaseRunner.Released != want {
 			t.Errorf("released is %v", !want)
 		}
 	}
-	b.ask(query, in{"id": id, "runner": runner}, &page)
+	b.send(query, in{"id": id, "runner": runner}, &page)
 	if page.Runner != nil || page.Execution.Runner != nil {
 		t.Errorf("a released runner is still there: %+v", page)
 	}
@@ -115,10 +115,10 @@ func TestInvalidBytesOfAProgramArriveExactly(t *testing.T) {
 	watcher := b.watch(watchExecution, in{"id": id})
 	write := `mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`
 	var written struct{ WriteStdin struct{ Offset int } }
-	for range 2 { // the second is a repetition, and changes nothing
-		b.ask(write, in{"in": in{"executionId": id, "base64": base64.StdEncoding.EncodeToString(sent), "offset": 0}}, &written)
+	for range 2 { // the second one repeats it, and changes nothing
+		b.send(write, in{"in": in{"executionId": id, "base64": base64.StdEncoding.EncodeToString(sent), "offset": 0}}, &written)
 	}
-	b.ask(write, in{"in": in{"executionId": id, "close": true}}, &written)
+	b.send(write, in{"in": in{"executionId": id, "close": true}}, &written)
 	if written.WriteStdin.Offset != len(sent) {
 		t.Errorf("%d bytes written", written.WriteStdin.Offset)
 	}
@@ -135,12 +135,12 @@ func TestInvalidBytesOfAProgramArriveExactly(t *testing.T) {
 	}
 }
 
-// A watcher that leaves takes its goroutines along, and cancels nothing.
-func TestWatchersLeaveNothingBehind(t *testing.T) {
+// When a watcher leaves, its goroutines end, and the execution continues.
+func TestLeavingWatchersEndTheirGoroutines(t *testing.T) {
 	b := newBed(t)
 	b.environment("python", 1)
 	id := b.start(in{"runnerId": b.claim("python"), "command": []string{"cat"}, "stdin": true})
-	b.ask(`mutation($id: ID!) { writeStdin(input: {executionId: $id, text: "x"}) { offset } }`, in{"id": id}, &struct{}{})
+	b.send(`mutation($id: ID!) { writeStdin(input: {executionId: $id, text: "x"}) { offset } }`, in{"id": id}, &struct{}{})
 	watch := func() {
 		watcher := b.watch(watchExecution, in{"id": id})
 		for e := (event{}); e.ExecutionEvents.Text != "x"; {
@@ -151,17 +151,17 @@ func TestWatchersLeaveNothingBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	watch() // from its output on, all that the execution needs is running
+	watch() // when its output arrives, all goroutines of the execution are running
 	before := goleak.IgnoreCurrent()
 	for range 20 {
 		watch()
 	}
 	wait.For(t, "the watchers' goroutines end", func() bool { return goleak.Find(before) == nil })
 	var x struct{ Execution struct{ State string } }
-	if b.ask(`query($id: ID!) { execution(id: $id) { state } }`, in{"id": id}, &x); x.Execution.State != "RUNNING" {
+	if b.send(`query($id: ID!) { execution(id: $id) { state } }`, in{"id": id}, &x); x.Execution.State != "RUNNING" {
 		t.Errorf("it is %s", x.Execution.State)
 	}
-	b.ask(`mutation($id: ID!) { cancelExecution(id: $id) { execution { id } } }`, in{"id": id}, &struct{}{})
+	b.send(`mutation($id: ID!) { cancelExecution(id: $id) { execution { id } } }`, in{"id": id}, &struct{}{})
 }
 
 func TestPoolStatusIsASnapshotThenChanges(t *testing.T) {
@@ -190,7 +190,7 @@ func TestPoolStatusIsASnapshotThenChanges(t *testing.T) {
 	until(func(s status) bool { seen[s.PoolStatus.EnvironmentID] = true; return len(seen) == 2 })
 	b.environment("c", 1)
 	until(func(s status) bool { return s.PoolStatus.EnvironmentID == "c" && s.PoolStatus.Size == 1 })
-	b.ask(`mutation { deleteEnvironment(input: {id: "c"}) { deleted } }`, nil, &struct{}{})
+	b.send(`mutation { deleteEnvironment(input: {id: "c"}) { deleted } }`, nil, &struct{}{})
 	until(func(s status) bool { return s.PoolStatus.EnvironmentID == "c" && s.PoolStatus.Deleted })
 }
 
@@ -224,12 +224,12 @@ func TestErrorsOfTheEngineAreTyped(t *testing.T) {
 		{`mutation { renewRunner(id: "gone") { runner { id } } }`, "RUNNER_GONE", nil},
 		{`{ execution(id: "nope") { id } }`, "EXECUTION_NOT_FOUND", nil},
 	} {
-		if code, field := b.ask(test.query, nil, nil); code != test.code || field != test.field {
+		if code, field := b.send(test.query, nil, nil); code != test.code || field != test.field {
 			t.Errorf("%s: %v, field %v", test.query, code, field)
 		}
 	}
 	var none struct{ Environment, Runner *struct{} }
-	b.ask(`{ environment(id: "nope") { id } runner(id: "nope") { id } }`, nil, &none)
+	b.send(`{ environment(id: "nope") { id } runner(id: "nope") { id } }`, nil, &none)
 	if none.Environment != nil || none.Runner != nil {
 		t.Errorf("%+v", none)
 	}
@@ -244,7 +244,7 @@ func TestErrorsOfTheEngineAreTyped(t *testing.T) {
 	watcher.receive("complete")
 }
 
-// Stopping the server ends subscriptions; nobody waits for their watchers.
+// Stopping the server ends subscriptions without waiting for their readers.
 func TestStoppingEndsSubscriptions(t *testing.T) {
 	var watcher client
 	t.Run("served", func(t *testing.T) {

@@ -20,8 +20,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// What callers did, and wanted to do, is in the audit log of their tenant; nothing that they sent
-// is.
+// Callers' changes and attempted changes are in the audit log of their tenant, without the contents
+// of their requests.
 func TestChangesAreInTheAuditLog(t *testing.T) {
 	const canary = "canary-4711"
 	b, client := tenanted(t, runtime.Quotas{})
@@ -31,11 +31,11 @@ func TestChangesAreInTheAuditLog(t *testing.T) {
 	execution := started.Data["startExecution"].(in)["execution"].(in)["id"].(string)
 	asked(t, b, client, `mutation { updateFiles(input: {runnerId: "`+runner+`", write: [{path: "a", text: "`+canary+`"}]}) { written } }`)
 	asked(t, b, client, `mutation { deleteEnvironment(input: {id: "a"}) { deleted } }`) // FORBIDDEN
-	b.as(canary, `{ version }`)                                                         // UNAUTHENTICATED
+	b.sendAs(canary, `{ version }`)                                                     // UNAUTHENTICATED
 
 	type entry struct{ Tenant, ActorKind, ActorName, Role, Action, ObjectKind, ObjectID, Address, Outcome string }
 	var log struct{ AuditLog struct{ Nodes []entry } }
-	data, _ := json.Marshal(b.as(testToken, `{ auditLog { nodes { tenant actorKind actorName role action objectKind objectId address outcome } } }`).Data)
+	data, _ := json.Marshal(b.sendAs(testToken, `{ auditLog { nodes { tenant actorKind actorName role action objectKind objectId address outcome } } }`).Data)
 	if err := json.Unmarshal(data, &log); err != nil {
 		t.Fatal(err)
 	}
@@ -58,21 +58,21 @@ func TestChangesAreInTheAuditLog(t *testing.T) {
 		}
 	}
 	for filter, both := range map[string][2]bool{"failed: true": {false, true}, "failed: false": {true, false}, "failed: null": {true, true}} {
-		data, _ := json.Marshal(b.as(testToken, `{ auditLog(`+filter+`) { nodes { outcome } } }`).Data)
+		data, _ := json.Marshal(b.sendAs(testToken, `{ auditLog(`+filter+`) { nodes { outcome } } }`).Data)
 		if got := [2]bool{strings.Contains(string(data), `"OK"`), strings.Contains(string(data), `"FORBIDDEN"`)}; got != both {
 			t.Errorf("%s: %s", filter, data)
 		}
 	}
 	asked(t, b, client, `mutation { releaseRunner(id: "none") { released } }`)
-	b.as(testToken, `mutation { releaseRunner(id: "`+runner+`") { released } }`)
-	b.as(testToken, `mutation { putTenant(input: {id: "chemistry"}) { created } }`)
+	b.sendAs(testToken, `mutation { releaseRunner(id: "`+runner+`") { released } }`)
+	b.sendAs(testToken, `mutation { putTenant(input: {id: "chemistry"}) { created } }`)
 	admin := func(tenant runtime.TenantID) string {
 		t.Helper()
 		_, secret, err := b.book.CreateToken(t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "admin", Role: access.Admin, Tenant: tenant})
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, _ := json.Marshal(b.as(secret, `{ auditLog { nodes { actorName action objectId outcome } } }`).Data)
+		data, _ := json.Marshal(b.sendAs(secret, `{ auditLog { nodes { actorName action objectId outcome } } }`).Data)
 		return string(data)
 	}
 	const byServersAdmin = `{"action":"releaseRunner","actorName":"token file"`
@@ -87,58 +87,58 @@ func TestChangesAreInTheAuditLog(t *testing.T) {
 	}
 }
 
-// TestNewTenantSeesNothingOfADeletedOne with its name: the name is free once its executions are gone, and
-// the audit log of the new one begins with it.
-func TestNewTenantSeesNothingOfADeletedOne(t *testing.T) {
+// A tenant with the name of a deleted one sees nothing of it. The name is free when the executions
+// of the deleted tenant are gone. The audit log of the new tenant begins with its creation.
+func TestNewTenantSeesNothingOfADeletedNamesake(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{})
 	asked(t, b, client, `mutation { releaseRunner(id: "none") { released } }`)
 	asked(t, b, client, claimA)
 	const put, del = `mutation { putTenant(input: {id: "physics"}) { created } }`, `mutation { deleteTenant(id: "physics") { deleted } }`
-	b.as(testToken, `mutation { deleteEnvironment(input: {id: "a", endClaimed: true}) { deleted } }`)
-	if a := b.as(testToken, del); a.code() != nil {
+	b.sendAs(testToken, `mutation { deleteEnvironment(input: {id: "a", endClaimed: true}) { deleted } }`)
+	if a := b.sendAs(testToken, del); a.code() != nil {
 		t.Fatalf("%+v", a.Errors)
 	}
 	deleted := time.Now()
 	wait.For(t, "the claimed runner and its replacement are removed", func() bool { return len(b.engine.Runners(engine.RunnerFilter{})) == 0 })
 	// The tenant's creation divides the log to the millisecond.
 	wait.For(t, "the next millisecond", func() bool { return time.Now().UnixMilli() > deleted.UnixMilli() })
-	if a := b.as(testToken, put); a.code() != nil {
+	if a := b.sendAs(testToken, put); a.code() != nil {
 		t.Fatalf("%+v", a.Errors)
 	}
 	_, secret, err := b.book.CreateToken(t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "admin", Role: access.Admin, Tenant: "physics"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.as(secret, `mutation { releaseRunner(id: "own") { released } }`)
+	b.sendAs(secret, `mutation { releaseRunner(id: "own") { released } }`)
 	for shown, old := range map[string]bool{secret: false, testToken: true} {
 		for _, filter := range []string{"", "(from: \"2020-01-01T00:00:00Z\")"} {
-			data, _ := json.Marshal(b.as(shown, `{ auditLog`+filter+` { nodes { objectId } } }`).Data)
+			data, _ := json.Marshal(b.sendAs(shown, `{ auditLog`+filter+` { nodes { objectId } } }`).Data)
 			if text := string(data); strings.Contains(text, `"none"`) != old || !strings.Contains(text, `"own"`) {
 				t.Errorf("with %.6s: %s", shown, text)
 			}
 		}
 	}
-	// Now it leaves an execution.
-	b.as(testToken, `mutation { putEnvironment(input: {id: "a", tenant: "physics", poolSize: 1}) { created } }`)
-	if a := b.as(secret, `mutation { run(input: {environmentId: "a", waitFor: 60, command: ["true"]}) { execution { id } } }`); a.code() != nil {
+	// Now the tenant leaves an execution.
+	b.sendAs(testToken, `mutation { putEnvironment(input: {id: "a", tenant: "physics", poolSize: 1}) { created } }`)
+	if a := b.sendAs(secret, `mutation { run(input: {environmentId: "a", waitFor: 60, command: ["true"]}) { execution { id } } }`); a.code() != nil {
 		t.Fatalf("%+v", a.Errors)
 	}
-	b.as(testToken, `mutation { deleteEnvironment(input: {id: "a", endClaimed: true}) { deleted } }`)
-	if a := b.as(testToken, del); a.code() != nil {
+	b.sendAs(testToken, `mutation { deleteEnvironment(input: {id: "a", endClaimed: true}) { deleted } }`)
+	if a := b.sendAs(testToken, del); a.code() != nil {
 		t.Fatalf("%+v", a.Errors)
 	}
-	if a := b.as(testToken, put); a.code() != "CONFLICT" || !strings.Contains(a.Errors[0].Message, "a deleted tenant physics") {
+	if a := b.sendAs(testToken, put); a.code() != "CONFLICT" || !strings.Contains(a.Errors[0].Message, "a deleted tenant physics") {
 		t.Errorf("%+v", a.Errors)
 	}
 }
 
-// audited returns what the log has about an action.
+// audited returns the log's entries about an action.
 func (b bed) audited(t *testing.T, action string) (all []auditEntryOf) {
 	t.Helper()
 	var log struct {
 		AuditLog struct{ Nodes []auditEntryOf }
 	}
-	data, _ := json.Marshal(b.as(testToken, `{ auditLog(action: "`+action+`") { nodes { objectKind objectId outcome details { name value } } } }`).Data)
+	data, _ := json.Marshal(b.sendAs(testToken, `{ auditLog(action: "`+action+`") { nodes { objectKind objectId outcome details { name value } } } }`).Data)
 	if err := json.Unmarshal(data, &log); err != nil {
 		t.Fatalf("%s: %v", data, err)
 	}
@@ -152,7 +152,7 @@ type auditEntryOf struct {
 
 type auditDetailOf struct{ Name, Value string }
 
-// A grant's entry says what it allows, and never the grant itself.
+// A grant's entry has its rights, and never the grant itself.
 func TestGrantsAreInTheAuditLogWithTheirRights(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{})
 	runner := asked(t, b, client, claimA).Data["claimRunner"].(in)["runner"].(in)["id"].(string)
@@ -173,10 +173,10 @@ func TestGrantsAreInTheAuditLogWithTheirRights(t *testing.T) {
 	}
 }
 
-// A claim through a ticket names its runner, also one that came later.
+// A claim through a ticket names its runner, also if the runner comes later.
 func TestRunnersOfTicketsAreInTheAuditLog(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{})
-	b.as(testToken, `mutation { putEnvironment(input: {id: "empty", tenant: "physics", poolSize: 0}) { created } }`)
+	b.sendAs(testToken, `mutation { putEnvironment(input: {id: "empty", tenant: "physics", poolSize: 0}) { created } }`)
 	for _, environment := range []string{"a", "empty"} {
 		made := asked(t, b, client, `mutation { claimRunner(input: {environmentId: "`+environment+`", wait: TICKET}) { ticket { id } } }`)
 		ticket := made.Data["claimRunner"].(in)["ticket"].(in)["id"].(string)
@@ -196,8 +196,8 @@ func TestRunnersOfTicketsAreInTheAuditLog(t *testing.T) {
 	}
 }
 
-// A caller that leaves is no fault of the server's.
-func TestCallersThatLeaveAreInTheAuditLogAsCancelled(t *testing.T) {
+// A caller that disconnects isn't recorded as a fault of the server.
+func TestDisconnectsAreInTheAuditLogAsCancelled(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{Runners: ptr(1)})
 	asked(t, b, client, claimA)
 	body, _ := json.Marshal(in{"query": claimA})

@@ -17,7 +17,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
-// batchInput returns what was asked for beside the command; nil: no batch.
+// batchInput returns the part of an input that makes it a batch; nil: it starts no batch.
 func batchInput(cases []generated.CaseInput, build *generated.BuildInput, stopOnFailure, freshRunners *bool) (*engine.BatchInput, error) {
 	if cases == nil {
 		return nil, withoutCases(map[string]bool{"build": build != nil, "stopOnFailure": orZero(stopOnFailure), "freshRunners": orZero(freshRunners)})
@@ -35,11 +35,11 @@ func batchInput(cases []generated.CaseInput, build *generated.BuildInput, stopOn
 	return &in, nil
 }
 
-// withoutCases returns INVALID_INPUT for a field that asks for something and needs cases.
+// withoutCases returns INVALID_INPUT for a given field that needs cases.
 func withoutCases(given map[string]bool) error {
 	for _, field := range []string{"build", "stopOnFailure", "freshRunners"} {
 		if given[field] {
-			return runtime.Invalid(field, "only a batch has it: give cases too")
+			return runtime.Invalid(field, "only a batch has it: set cases too")
 		}
 	}
 	return nil
@@ -109,7 +109,7 @@ func (r batchFields) Cases(ctx context.Context, of *runtime.Batch, first *int, a
 	if page.After != "" {
 		at, err := strconv.Atoi(page.After)
 		if err != nil || at < 0 || at >= of.CaseCount {
-			return model.BatchCaseConnection{}, runtime.Invalid("after", "must be a cursor that an earlier page gave")
+			return model.BatchCaseConnection{}, runtime.Invalid("after", "must be a cursor of an earlier page")
 		}
 		from = at + 1
 	}
@@ -118,16 +118,15 @@ func (r batchFields) Cases(ctx context.Context, of *runtime.Batch, first *int, a
 	return pagination.Of(found, func(c runtime.Case) string { return strconv.Itoa(c.Index) }, end < of.CaseCount, of.CaseCount), err
 }
 
-// chargeRecords takes memory for the records of executions.
+// chargeRecords returns a function that charges the memory for the records of executions.
 func chargeRecords(ctx context.Context) func(bytes int) error {
 	return func(bytes int) error { return transport.Charge(ctx, recordMemory*int64(bytes)) }
 }
 
-// BatchEvents sends a batch's events. BatchFinished is missing where they can't be read to
-// the end.
+// BatchEvents sends a batch's events. BatchFinished is missing if reading fails before the end.
 func (r subscription) BatchEvents(ctx context.Context, id string, after *string) (<-chan model.BatchEvent, error) {
 	if name := twice(graphql.GetOperationContext(ctx), graphql.CollectFieldsCtx(ctx, []string{"BatchExecutionEvent", "BatchEvent"})); name != "" {
-		return nil, runtime.Errorf(runtime.CodeLimitExceeded, "select an event's %s once: each copy would wait for a reader that stalls", name)
+		return nil, runtime.Errorf(runtime.CodeLimitExceeded, "select an event's %s only once: a slow reader keeps each copy in memory", name)
 	}
 	events, err := r.guard.BatchEvents(ctx, runtime.BatchID(id), orZero(after))
 	if err != nil {
@@ -146,6 +145,7 @@ func (r subscription) BatchEvents(ctx context.Context, id string, after *string)
 	return out, nil
 }
 
+// sendBatchEvents sends events until they end, can't be read, or ctx ends.
 func sendBatchEvents(ctx context.Context, events *batch.Reader, out chan<- model.BatchEvent) {
 	for {
 		event, err := events.Next(ctx)
@@ -160,8 +160,8 @@ func sendBatchEvents(ctx context.Context, events *batch.Reader, out chan<- model
 	}
 }
 
-// twice returns which of a batch's events' large parts is selected more than once; "": none
-// is.
+// twice returns the name of a large part of a batch's events that is selected more than once; "":
+// none is.
 func twice(op *graphql.OperationContext, selected []graphql.CollectedField) string {
 	seen := map[string]bool{}
 	for _, field := range selected {

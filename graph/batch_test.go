@@ -85,7 +85,7 @@ func TestBatchOverTheAPI(t *testing.T) {
 	}
 	input := in{"runnerId": runner, "command": []string{"exit"}, "stopOnFailure": true, "build": in{"shell": "echo built"},
 		"cases": []in{{"args": []string{"0"}, "stdin": "x"}, {"args": []string{"9"}, "stdinBase64": "AP8=", "timeLimit": 3, "limits": in{"cpuSeconds": 2}}, {}}}
-	b.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id command } batch { id } } }`, in{"in": input}, &started)
+	b.send(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id command } batch { id } } }`, in{"in": input}, &started)
 	id := started.StartExecution.Batch.ID
 	if id == "" || !slices.Equal(started.StartExecution.Execution.Command, []string{"/bin/sh", "-c", "echo built"}) {
 		t.Fatalf("%+v", started)
@@ -114,7 +114,7 @@ func TestBatchOverTheAPI(t *testing.T) {
 	}
 
 	var page batchCases
-	b.ask(getBatch, in{"id": id}, &page)
+	b.send(getBatch, in{"id": id}, &page)
 	got := page.Batch
 	if got.State != "FINISHED" || got.Outcome != "STOPPED" || got.Message == "" || got.RunnerID != runner || got.EnvironmentID != "python" || got.FinishedAt == "" ||
 		!got.HasBuild || !got.StopOnFailure || got.FreshRunners || got.CaseCount != 3 || got.EndedCount != 2 || got.FailedCount != 1 || got.SkippedCount != 1 {
@@ -129,7 +129,7 @@ func TestBatchOverTheAPI(t *testing.T) {
 		t.Errorf("%+v", got.Cases)
 	}
 	page = batchCases{}
-	b.ask(getBatch, in{"id": id, "after": got.Cases.PageInfo.EndCursor}, &page)
+	b.send(getBatch, in{"id": id, "after": got.Cases.PageInfo.EndCursor}, &page)
 	if rest := page.Batch.Cases; len(rest.Nodes) != 1 || rest.Nodes[0].State != "SKIPPED" || rest.Nodes[0].Execution != nil || rest.Nodes[0].Index != 2 || rest.PageInfo.HasNextPage {
 		t.Errorf("%+v", rest)
 	}
@@ -139,7 +139,7 @@ func TestBatchOverTheAPI(t *testing.T) {
 			Nodes      []struct{ ID, Outcome string }
 		}
 	}
-	b.ask(`query($id: ID!) { batches(runnerId: $id, newestFirst: true) { totalCount nodes { id outcome } } }`, in{"id": runner}, &list)
+	b.send(`query($id: ID!) { batches(runnerId: $id, newestFirst: true) { totalCount nodes { id outcome } } }`, in{"id": runner}, &list)
 	if list.Batches.TotalCount != 1 || list.Batches.Nodes[0].ID != id || list.Batches.Nodes[0].Outcome != "STOPPED" {
 		t.Errorf("%+v", list)
 	}
@@ -157,7 +157,7 @@ func TestRunOfABatchOverTheAPI(t *testing.T) {
 				}
 			}
 		}
-		b.ask(`mutation($in: RunInput!) { run(input: $in) { batch { id runnerId } } }`, in{"in": in{"environmentId": "python", "command": []string{"cat"}, "waitFor": 30,
+		b.send(`mutation($in: RunInput!) { run(input: $in) { batch { id runnerId } } }`, in{"in": in{"environmentId": "python", "command": []string{"cat"}, "waitFor": 30,
 			"freshRunners": fresh, "cases": []in{{"stdin": "one"}, {"stdinBase64": "dHdv"}}}}, &run)
 		if (run.Run.Batch.RunnerID == nil) != fresh {
 			t.Errorf("%+v", run)
@@ -165,7 +165,7 @@ func TestRunOfABatchOverTheAPI(t *testing.T) {
 		var page batchCases
 		wait.For(t, "the batch ends", func() bool {
 			page = batchCases{}
-			b.ask(getBatch, in{"id": run.Run.Batch.ID}, &page)
+			b.send(getBatch, in{"id": run.Run.Batch.ID}, &page)
 			return page.Batch.State == "FINISHED"
 		})
 		for i, want := range []string{"one", "two"} {
@@ -182,18 +182,18 @@ func TestCancelledBatchOverTheAPI(t *testing.T) {
 	var started struct {
 		StartExecution struct{ Batch struct{ ID string } }
 	}
-	b.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { batch { id } } }`,
+	b.send(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { batch { id } } }`,
 		in{"in": in{"runnerId": b.claim("python"), "command": []string{"sleep", "3600"}, "cases": []in{{}, {}}}}, &started)
 	var cancelled struct {
 		CancelBatch struct{ Batch struct{ Outcome string } }
 	}
-	b.ask(`mutation($id: ID!) { cancelBatch(id: $id) { batch { outcome } } }`, in{"id": started.StartExecution.Batch.ID}, &cancelled)
+	b.send(`mutation($id: ID!) { cancelBatch(id: $id) { batch { outcome } } }`, in{"id": started.StartExecution.Batch.ID}, &cancelled)
 	if cancelled.CancelBatch.Batch.Outcome != "CANCELLED" {
 		t.Errorf("%+v", cancelled)
 	}
 }
 
-func TestBadBatchesOverTheAPI(t *testing.T) {
+func TestInvalidBatchesAreRefused(t *testing.T) {
 	b := newBed(t)
 	b.environment("python", 1)
 	runner := b.claim("python")
@@ -210,11 +210,11 @@ func TestBadBatchesOverTheAPI(t *testing.T) {
 		for name, value := range more {
 			input[name] = value
 		}
-		if code, at := b.ask(start, in{"in": input}, nil); code != "INVALID_INPUT" || at != field {
+		if code, at := b.send(start, in{"in": input}, nil); code != "INVALID_INPUT" || at != field {
 			t.Errorf("%v: %v for %v", more, code, at)
 		}
 	}
-	if code, at := b.ask(`mutation($in: RunInput!) { run(input: $in) { batch { id } } }`,
+	if code, at := b.send(`mutation($in: RunInput!) { run(input: $in) { batch { id } } }`,
 		in{"in": in{"environmentId": "python", "command": []string{"true"}, "build": in{"shell": "x"}, "freshRunners": true, "cases": []in{{}}}}, nil); code != "INVALID_INPUT" || at != "freshRunners" {
 		t.Error(code, at)
 	}
@@ -223,7 +223,7 @@ func TestBadBatchesOverTheAPI(t *testing.T) {
 		`query($id: ID!) { batches(runnerId: $id, first: 1001) { totalCount } }`: "INVALID_INPUT",
 		`mutation($id: ID!) { cancelBatch(id: $id) { batch { id } } }`:           "BATCH_NOT_FOUND",
 	} {
-		if code, _ := b.ask(query, in{"id": "none"}, nil); code != want {
+		if code, _ := b.send(query, in{"id": "none"}, nil); code != want {
 			t.Errorf("%s: %v", query, code)
 		}
 	}

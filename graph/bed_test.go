@@ -41,13 +41,13 @@ func newBed(t testing.TB) bed {
 	return newBedOver(t, fake, fake)
 }
 
-// newBedOver returns a bed over a cluster that is made of a fake one.
+// newBedOver returns a bed over a cluster that wraps a fake one.
 func newBedOver(t testing.TB, cluster runtime.Cluster, fake *clustertest.Fake) bed {
 	t.Helper()
 	return newBedWith(t, cluster, fake, bedOptions{})
 }
 
-// bedOptions are those of a handler, and the first administrator's token; "": none is needed.
+// bedOptions are a handler's options, and the first administrator's token; "": none is required.
 type bedOptions struct {
 	Options
 	Token string
@@ -57,7 +57,7 @@ type bedOptions struct {
 	free   func(ctx context.Context, id runtime.TenantID) error
 }
 
-// book returns one with the token, over a store; nil: it can store nothing.
+// book returns a book with the token, over a store; nil: without storage.
 func (o bedOptions) book(t testing.TB, db *store.Store) *identity.Book {
 	t.Helper()
 	config := identity.Config{FirstToken: o.Token, Open: o.Token == "", Key: make([]byte, 32), Logger: zap.NewNop(), Free: o.free}
@@ -110,9 +110,9 @@ func newBedWith(t testing.TB, cluster runtime.Cluster, fake *clustertest.Fake, o
 	return bed{t, server.URL, eng, options.Book}
 }
 
-// ask sends an operation whose variables are "in" and "id", and decodes what
-// comes into out. It returns the code of the first error, and its field.
-func (b bed) ask(query string, variables map[string]any, out any) (code, field any) {
+// send sends an operation with the variables "in" and "id", and decodes its data into out. It
+// returns the code and the field of the first error.
+func (b bed) send(query string, variables map[string]any, out any) (code, field any) {
 	b.t.Helper()
 	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
 	if err != nil {
@@ -139,7 +139,7 @@ type in = map[string]any
 func (b bed) environment(id string, size int) {
 	b.t.Helper()
 	var out struct{ PutEnvironment struct{ Created bool } }
-	b.ask(`mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, in{"in": in{"id": id, "poolSize": size}}, &out)
+	b.send(`mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`, in{"in": in{"id": id, "poolSize": size}}, &out)
 	if !out.PutEnvironment.Created {
 		b.t.Fatalf("%s was there", id)
 	}
@@ -150,7 +150,7 @@ func (b bed) claim(environment string) string {
 	var out struct {
 		ClaimRunner struct{ Runner struct{ ID string } }
 	}
-	b.ask(`mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`, in{"in": in{"environmentId": environment, "waitFor": 30}}, &out)
+	b.send(`mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`, in{"in": in{"environmentId": environment, "waitFor": 30}}, &out)
 	return out.ClaimRunner.Runner.ID
 }
 
@@ -159,11 +159,11 @@ func (b bed) start(input in) string {
 	var out struct {
 		StartExecution struct{ Execution struct{ ID string } }
 	}
-	b.ask(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, in{"in": input}, &out)
+	b.send(`mutation($in: StartExecutionInput!) { startExecution(input: $in) { execution { id } } }`, in{"in": input}, &out)
 	return out.StartExecution.Execution.ID
 }
 
-// watch subscribes over a connection of its own.
+// watch subscribes over a separate connection.
 func (b bed) watch(query string, variables in) client {
 	b.t.Helper()
 	c, err := dial(b.t, b.url, nil)
@@ -192,9 +192,9 @@ func (c client) next(out any) {
 	}
 }
 
-// limitless makes an environment whose programs may print and run for long.
+// limitless makes an environment with high limits for output and time.
 func (b bed) limitless(id string) {
 	b.t.Helper()
-	b.ask(`mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`,
+	b.send(`mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created } }`,
 		in{"in": in{"id": id, "poolSize": 1, "outputLimit": "2147483648", "defaultTimeLimit": 600}}, &struct{}{})
 }

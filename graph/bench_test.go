@@ -39,7 +39,7 @@ func drain(ctx context.Context, conn *websocket.Conn, each func(message []byte))
 	}
 }
 
-// benchDial opens a connection that is subscribed to an execution.
+// benchDial opens a connection with a subscription to an execution.
 func benchDial(tb testing.TB, url, id string) *websocket.Conn {
 	conn, _, err := websocket.Dial(tb.Context(), "ws"+strings.TrimPrefix(url, "http")+"/graphql", &websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}})
 	if err != nil {
@@ -79,9 +79,9 @@ func floor(tb testing.TB, n, size int) *httptest.Server {
 	return server
 }
 
-// BenchmarkSubscription is one watcher of one program that prints text as fast
-// as it is taken: while it runs, after it has ended (from the log), and a bare
-// WebSocket. b.N counts 32 KiB.
+// BenchmarkSubscription measures one watcher of one program that prints text as fast as it is read.
+// It measures while the program runs, after it has ended (from the log), and a bare WebSocket. b.N
+// counts 32 KiB.
 func BenchmarkSubscription(b *testing.B) {
 	const size = 32 << 10
 	run := func(b *testing.B, stored bool) {
@@ -89,7 +89,7 @@ func BenchmarkSubscription(b *testing.B) {
 		bed.limitless("bench")
 		id := bed.start(in{"runnerId": bed.claim("bench"), "command": []string{"lines", strconv.Itoa(b.N * size)}})
 		if stored {
-			bed.ask(`query($id: ID!) { execution(id: $id, waitFor: 600) { outcome } }`, in{"id": id}, &struct{}{})
+			bed.send(`query($id: ID!) { execution(id: $id, waitFor: 600) { outcome } }`, in{"id": id}, &struct{}{})
 		}
 		b.SetBytes(size)
 		b.ResetTimer()
@@ -123,8 +123,8 @@ func BenchmarkSubscription(b *testing.B) {
 	b.Run("stored", func(b *testing.B) { run(b, true) })
 }
 
-// BenchmarkWatchers is how late output is at those who watch a program that
-// prints 1 MB/s for five seconds: the time from its print to their reading it.
+// BenchmarkWatchers measures the delay of output for the watchers of a program that prints 1 MB/s
+// for five seconds: the time from printing to reading.
 func BenchmarkWatchers(b *testing.B) {
 	for _, watchers := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprint(watchers), func(b *testing.B) {
@@ -174,7 +174,7 @@ func watchPaced(b *testing.B, watchers, perSecond, seconds int) (lags []time.Dur
 					return
 				}
 				if at := time.Unix(0, nanos); at.After(joined.Add(200 * time.Millisecond)) {
-					own = append(own, time.Since(at)) // the first piece: the one that waited longest
+					own = append(own, time.Since(at)) // the first piece, which waited longest
 				}
 			})
 			if err != nil && err != io.EOF {

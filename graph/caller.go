@@ -10,15 +10,15 @@ import (
 	"github.com/rockpool/rockpool/graph/transport/peers"
 )
 
-// callers gives each request its caller; callers whose claims wait take turns. A
-// WebSocket is a caller of its own. All plain HTTP requests of one peer (see
-// peers.Peers) are one caller, whatever their connections: a client opens one for
-// each request that waits. The server's one token tells no callers apart.
+// callers names the caller of each request. Callers whose claims wait take turns. A WebSocket is a
+// caller. All plain HTTP requests of one peer (see peers.Peers) are one caller, also over several
+// connections, since a client opens a connection for each waiting request. The server's one token
+// doesn't distinguish callers.
 type callers struct{ webSockets atomic.Uint64 }
 
 type callerKey struct{}
 
-// named returns r's context with its caller, for callerOf.
+// named returns r's context with its caller's name, for callerOf.
 func (c *callers) named(r *http.Request) context.Context {
 	name := peers.Name(r.Context())
 	if (transport.WebSocket{}).Supports(r) {
@@ -27,7 +27,7 @@ func (c *callers) named(r *http.Request) context.Context {
 	return context.WithValue(r.Context(), callerKey{}, name)
 }
 
-// callerOf returns the caller that ctx belongs to; "" for none.
+// callerOf returns the name of the caller that ctx belongs to; "": there is none.
 func callerOf(ctx context.Context) string {
 	name, _ := ctx.Value(callerKey{}).(string)
 	return name

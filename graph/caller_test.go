@@ -23,14 +23,14 @@ const (
 	runMutation   = `mutation($in: RunInput!) { run(input: $in) { execution { id } } }`
 )
 
-// An answer that came over one way of asking.
-type cameTo struct{ who, text string }
+// An answerFrom is an answer, and the client that got it.
+type answerFrom struct{ client, text string }
 
-// An asking sends an operation n times at once, and puts each answer in the channel.
-type asking func(t *testing.T, b bed, operation string, n int, who string, answers chan<- cameTo)
+// A sendFunc sends an operation n times concurrently, and puts each answer into the channel.
+type sendFunc func(t *testing.T, b bed, operation string, n int, client string, answers chan<- answerFrom)
 
-// overWebSocket asks over one WebSocket.
-func overWebSocket(t *testing.T, b bed, operation string, n int, who string, answers chan<- cameTo) {
+// overWebSocket sends operations over one WebSocket.
+func overWebSocket(t *testing.T, b bed, operation string, n int, client string, answers chan<- answerFrom) {
 	c, err := dial(t, b.url, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -48,16 +48,16 @@ func overWebSocket(t *testing.T, b bed, operation string, n int, who string, ans
 				return // the test has ended
 			}
 			if strings.Contains(string(text), `"type":"next"`) {
-				answers <- cameTo{who, string(text)}
+				answers <- answerFrom{client, string(text)}
 			}
 		}
 	})
 	t.Cleanup(func() { _ = c.conn.CloseNow(); reading.Wait() })
 }
 
-// overHTTP asks by POST from an address, each time over another connection.
-func overHTTP(address string) asking {
-	return func(t *testing.T, b bed, operation string, n int, who string, answers chan<- cameTo) {
+// overHTTP sends POST requests from an address, each over a separate connection.
+func overHTTP(address string) sendFunc {
+	return func(t *testing.T, b bed, operation string, n int, client string, answers chan<- answerFrom) {
 		transport := &http.Transport{DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}).DialContext}
 		ctx, cancel := context.WithCancel(context.Background())
 		var asked sync.WaitGroup
@@ -75,7 +75,7 @@ func overHTTP(address string) asking {
 				}
 				defer response.Body.Close()
 				if text, err := io.ReadAll(response.Body); err == nil {
-					answers <- cameTo{who, string(text)}
+					answers <- answerFrom{client, string(text)}
 				}
 			})
 		}
@@ -83,12 +83,11 @@ func overHTTP(address string) asking {
 	}
 }
 
-// TestOneCallersClaimsDelayNobodyElse: 120 claims of one caller wait, then one of
-// another. It is served second.
-func TestOneCallersClaimsDelayNobodyElse(t *testing.T) {
+// 120 claims of one caller wait when another caller claims. The other one is served second.
+func TestWaitingClaimsOfOneCallerDelayNoOther(t *testing.T) {
 	for _, test := range []struct {
 		name       string
-		many, one  asking
+		many, one  sendFunc
 		manyOf, of string
 	}{
 		{"WebSockets", overWebSocket, overWebSocket, claimMutation, claimMutation},
@@ -111,7 +110,7 @@ func TestOneCallersClaimsDelayNobodyElse(t *testing.T) {
 					var out struct {
 						Environment struct{ Pool struct{ Waiting int } }
 					}
-					b.ask(`{ environment(id: "a") { pool { waiting } } }`, nil, &out)
+					b.send(`{ environment(id: "a") { pool { waiting } } }`, nil, &out)
 					return out.Environment.Pool.Waiting == n
 				})
 			}
@@ -123,7 +122,7 @@ func TestOneCallersClaimsDelayNobodyElse(t *testing.T) {
 				text, _ := json.Marshal(in{"query": query, "variables": in{"in": input}})
 				return string(text)
 			}
-			answers := make(chan cameTo, 121)
+			answers := make(chan answerFrom, 121)
 			test.many(t, b, operation(test.manyOf), 120, "many", answers)
 			waiting(120)
 			test.one(t, b, operation(test.of), 1, "one", answers)
@@ -132,7 +131,7 @@ func TestOneCallersClaimsDelayNobodyElse(t *testing.T) {
 			for range 2 {
 				ready <- struct{}{}
 				answer := wait.Receive(t, answers, "an answer")
-				if served = append(served, answer.who); strings.Contains(answer.text, `"errors"`) {
+				if served = append(served, answer.client); strings.Contains(answer.text, `"errors"`) {
 					t.Error(answer.text)
 				}
 			}
@@ -143,14 +142,14 @@ func TestOneCallersClaimsDelayNobodyElse(t *testing.T) {
 	}
 }
 
-// TestKeysAreNoCallers: a retry over another connection has the same execution.
-func TestKeysAreNoCallers(t *testing.T) {
+// A retry over another connection gets the same execution.
+func TestRetriesOverAnotherConnectionGetTheSameExecution(t *testing.T) {
 	b := newBed(t)
 	b.environment("a", 1)
 	text, _ := json.Marshal(in{"query": runMutation, "variables": in{"in": in{
 		"environmentId": "a", "command": []string{"true"}, "waitFor": 3600, "idempotencyKey": "k",
 	}}})
-	answers := make(chan cameTo, 2)
+	answers := make(chan answerFrom, 2)
 	overHTTP("127.0.0.2")(t, b, string(text), 1, "", answers)
 	first := wait.Receive(t, answers, "the first answer")
 	overHTTP("127.0.0.3")(t, b, string(text), 1, "", answers)
@@ -169,9 +168,8 @@ func (f from) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(f.address))
 }
 
-// TestCallersAreThePeersThatBoundsHoldFor: one that has a whole network of IPv6 has
-// one turn.
-func TestCallersAreThePeersThatBoundsHoldFor(t *testing.T) {
+// A caller with a whole IPv6 network has one turn.
+func TestCallersArePeersOrWebSockets(t *testing.T) {
 	all := new(callers)
 	caller := func(address, upgrade string) string {
 		r := httptest.NewRequest(http.MethodPost, "/graphql", nil)

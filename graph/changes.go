@@ -35,21 +35,22 @@ func (r fileChange) Path(_ context.Context, of *runtime.FileChange) (*string, er
 	return orNull(of.Path), nil
 }
 
-// FileChanges is served by a changeStream, which can say why there are no more.
+// FileChanges isn't called: a changeStream serves fileChanges, since a channel can't return the
+// error that ends it.
 func (r subscription) FileChanges(context.Context, string, *string, *bool) (<-chan runtime.FileChange, error) {
 	return nil, errors.New("fileChanges is served by the follower")
 }
 
-// A changeStream serves fileChanges to transports: it shows why it ended.
+// A changeStream is one subscription to fileChanges. Its Next returns the error that ends it.
 type changeStream struct {
 	watch   *files.Watch
 	left    func()
 	field   graphql.CollectedField
-	changes chan runtime.FileChange // capacity 1: the one that respond is to encode
+	changes chan runtime.FileChange // capacity 1: the change that respond encodes next
 	respond graphql.ResponseHandler
 }
 
-// followFiles begins a subscription to changes of files.
+// followFiles starts a subscription to file changes.
 func (f *follower) followFiles(ctx context.Context, op *graphql.OperationContext, field graphql.CollectedField) (transport.Stream, error) {
 	args := field.ArgumentMap(op.Variables)
 	id, err := model.UnmarshalRunnerID(args["runnerId"])
@@ -68,7 +69,7 @@ func (f *follower) followFiles(ctx context.Context, op *graphql.OperationContext
 	return s, nil
 }
 
-// watchedFiles are the resolvers of one stream, whose fileChanges are its changes.
+// watchedFiles are the resolvers of one stream. Its fileChanges are the stream's changes.
 type watchedFiles struct {
 	*resolver
 	changes <-chan runtime.FileChange

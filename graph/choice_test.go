@@ -9,11 +9,10 @@ import (
 	"testing"
 )
 
-// Where one of several fields is to be given, any other number of them is
-// INVALID_INPUT and names the field, however the input comes: as a literal, as
-// one variable, or with a variable for each field. A field that is null isn't
-// given.
-func TestOneOfSeveralFieldsHoweverTheInputComes(t *testing.T) {
+// An input needs exactly one of several fields. Any other number is INVALID_INPUT with the field's
+// name. That holds for inputs as literals, as one variable, and with a variable for each field. A
+// null field counts as missing.
+func TestExactlyOneOfSeveralFieldsIsRequired(t *testing.T) {
 	b := newBed(t)
 	b.environment("a", 2)
 	runner := b.claim("a")
@@ -25,7 +24,7 @@ func TestOneOfSeveralFieldsHoweverTheInputComes(t *testing.T) {
 	for _, test := range []struct {
 		mutation string
 		input    in
-		field    any // nil: it is fine
+		field    any // nil: the input is valid
 	}{
 		{"startExecution", start(in{"command": []any{"true"}, "shell": "true"}), "command"},
 		{"startExecution", start(in{"command": []any{}, "shell": "true"}), "command"},
@@ -59,13 +58,13 @@ func TestOneOfSeveralFieldsHoweverTheInputComes(t *testing.T) {
 		{"writeStdin", stdin(in{"text": nil, "base64": "YQ=="}), nil},
 	} {
 		for form, request := range forms(test.mutation, test.input) {
-			code, field := b.ask(request.query, request.variables, nil)
+			code, field := b.send(request.query, request.variables, nil)
 			if test.field == nil && code != nil || test.field != nil && (code != "INVALID_INPUT" || field != test.field) {
 				t.Errorf("%s of %v, %s: %v for %v, want %v", test.mutation, test.input, form, code, field, test.field)
 			}
 		}
 	}
-	b.ask(`mutation($id: ID!) { cancelExecution(id: $id) { execution { id } } }`, in{"id": id}, &struct{}{})
+	b.send(`mutation($id: ID!) { cancelExecution(id: $id) { execution { id } } }`, in{"id": id}, &struct{}{})
 }
 
 type request struct {
@@ -73,7 +72,7 @@ type request struct {
 	variables in
 }
 
-// forms are the ways in which one input can be said.
+// forms returns the ways to write one input.
 func forms(mutation string, input in) map[string]request {
 	kind := schema().Mutation.Fields.ForName(mutation).Arguments.ForName("input").Type
 	answer := "{ __typename }"
@@ -91,7 +90,7 @@ func forms(mutation string, input in) map[string]request {
 	}
 }
 
-// literal writes a value as GraphQL does: as JSON, but for the names.
+// literal writes a value as a GraphQL literal: as JSON, except for the names.
 func literal(value any) string {
 	switch v := value.(type) {
 	case in:

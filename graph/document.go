@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -15,22 +16,22 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Bounds of a document. They are checked before it is validated, which takes
-// time with the square of some of them. GraphiQL's introspection has 15 levels
-// and, fragments counted each time, some 300 fields.
+// The limits of a document. They are checked before it is validated, since validation takes time
+// that grows with the square of some of them. GraphiQL's introspection has 15 levels and some 300
+// fields, with fragments counted wherever they are spread.
 const (
 	maxFields      = 1_000 // as written
 	maxExpanded    = 2_000 // with fragments counted wherever they are spread
 	maxLevels      = 20
 	maxAliases     = 100
 	maxDirectives  = 200
-	maxName        = 256 // bytes: similar ones are looked for with the square of it
-	maxDefinitions = 100 // operations, fragments; also variables of one
+	maxName        = 256 // bytes: the search for similar names takes time that grows with their square
+	maxDefinitions = 100 // operations and fragments; also the variables of one operation
 )
 
-// documentLimits is a gqlgen extension that refuses documents out of bounds.
+// documentLimits is a gqlgen extension that refuses documents beyond the limits.
 type documentLimits struct {
-	known graphql.Cache[*ast.QueryDocument] // documents that were let through
+	known graphql.Cache[*ast.QueryDocument] // documents that passed the checks
 }
 
 // ExtensionName implements graphql.HandlerExtension.
@@ -45,14 +46,14 @@ func (d documentLimits) MutateOperationParameters(ctx context.Context, params *g
 		return nil
 	}
 	if hasLongName(params.Query) {
-		return gqlerror.Wrap(runtime.Errorf(runtime.CodeLimitExceeded, "the document has a name or number of more than %d bytes", maxName))
+		return gqlerror.Wrap(runtime.Errorf(runtime.CodeLimitExceeded, "the document has a name or number of more than %d bytes: shorten it", maxName))
 	}
 	doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: params.Query}, transport.MaxTokens)
 	if err != nil {
-		return nil //nolint:nilerr // the executor finds the same, and says where
+		return nil //nolint:nilerr // the executor finds the same error, with its position
 	}
 	if defers(doc) {
-		return gqlerror.Wrap(runtime.Errorf(runtime.CodeInvalidInput, "answers come whole here: leave @defer out"))
+		return gqlerror.Wrap(runtime.Errorf(runtime.CodeInvalidInput, "this server doesn't support @defer: remove it"))
 	}
 	if message := measure(doc); message != "" {
 		return gqlerror.Wrap(runtime.Errorf(runtime.CodeLimitExceeded, "%s", message))
@@ -60,13 +61,14 @@ func (d documentLimits) MutateOperationParameters(ctx context.Context, params *g
 	return nil
 }
 
-// defers reports whether a part of the answer is to come later. No transport here sends
-// one, and its resolvers would run on after the operation.
+// defers reports whether a document wants a part of the answer later (@defer). No transport here
+// sends one, and its resolvers would still run after the operation.
 func defers(doc *ast.QueryDocument) bool {
 	return slices.ContainsFunc(doc.Operations, func(o *ast.OperationDefinition) bool { return deferring(o.SelectionSet) }) ||
 		slices.ContainsFunc(doc.Fragments, func(f *ast.FragmentDefinition) bool { return deferring(f.SelectionSet) })
 }
 
+// deferring reports whether a selection has @defer.
 func deferring(set ast.SelectionSet) bool {
 	return slices.ContainsFunc(set, func(selection ast.Selection) bool {
 		switch s := selection.(type) {
@@ -81,7 +83,8 @@ func deferring(set ast.SelectionSet) bool {
 	})
 }
 
-// hasLongName looks for one outside of strings and comments.
+// hasLongName reports whether text has a name or number of more than maxName bytes, outside of
+// strings and comments.
 func hasLongName(text string) bool {
 	for i, run := 0, 0; i < len(text); i++ {
 		switch c := text[i]; {
@@ -113,6 +116,7 @@ func hasLongName(text string) bool {
 	return false
 }
 
+// lengthUntil returns the number of bytes before end, or those of the whole text.
 func lengthUntil(text, end string) int {
 	if i := strings.Index(text, end); i >= 0 {
 		return i
@@ -120,10 +124,10 @@ func lengthUntil(text, end string) int {
 	return len(text)
 }
 
-// measure returns what is too much in a document; "" if nothing is.
+// measure returns the message about the first limit that a document exceeds; "": it exceeds none.
 func measure(doc *ast.QueryDocument) string {
 	if len(doc.Operations)+len(doc.Fragments) > maxDefinitions {
-		return "the document has too many operations and fragments"
+		return fmt.Sprintf("the document has more than %d operations and fragments: split it", maxDefinitions)
 	}
 	m := &meter{fragments: map[string]ast.SelectionSet{}, measured: map[string]extent{}}
 	for _, fragment := range doc.Fragments {
@@ -133,40 +137,42 @@ func measure(doc *ast.QueryDocument) string {
 	}
 	for _, operation := range doc.Operations {
 		if len(operation.VariableDefinitions) > maxDefinitions {
-			return "the operation has too many variables"
+			return fmt.Sprintf("the operation has more than %d variables: use an input object", maxDefinitions)
 		}
 		m.directives += len(operation.Directives)
 		m.count(operation.SelectionSet)
 	}
 	switch {
 	case m.fields > maxFields:
-		return "the document has too many fields"
+		return fmt.Sprintf("the document has more than %d fields: split it", maxFields)
 	case m.aliases > maxAliases:
-		return "the document has too many aliases"
+		return fmt.Sprintf("the document has more than %d aliases: split it", maxAliases)
 	case m.directives > maxDirectives:
-		return "the document has too many directives"
+		return fmt.Sprintf("the document has more than %d directives: split it", maxDirectives)
 	}
 	for _, operation := range doc.Operations {
 		all := m.expand(operation.SelectionSet)
 		if all.levels > maxLevels {
-			return "the operation is nested too deeply"
+			return fmt.Sprintf("the operation is nested more than %d levels deep: split it", maxLevels)
 		}
 		if all.fields > maxExpanded {
-			return "the operation has too many fields"
+			return fmt.Sprintf("the operation has more than %d fields, including those of fragments: split it", maxExpanded)
 		}
 	}
 	return ""
 }
 
+// A meter counts what the fragments and operations of a document have.
 type meter struct {
 	fields, aliases, directives int
 	fragments                   map[string]ast.SelectionSet
-	measured                    map[string]extent // of fragments; being measured is there, and empty
+	measured                    map[string]extent // of fragments; one that is being measured has an empty extent
 }
 
+// An extent is the size of a selection, with its fragments.
 type extent struct{ fields, levels int }
 
-// count adds what is written.
+// count adds a selection as it is written.
 func (m *meter) count(set ast.SelectionSet) {
 	for _, selection := range set {
 		switch s := selection.(type) {
@@ -188,8 +194,8 @@ func (m *meter) count(set ast.SelectionSet) {
 	}
 }
 
-// expand measures a selection with its fragments. One that spreads itself ends
-// there: validation refuses it.
+// expand measures a selection with its fragments. A fragment that spreads itself counts as empty,
+// since validation refuses it.
 func (m *meter) expand(set ast.SelectionSet) extent {
 	var all extent
 	add := func(fields, levels int) {
@@ -217,7 +223,7 @@ func (m *meter) expand(set ast.SelectionSet) extent {
 	return all
 }
 
-// A documentCache keeps short validated documents, 64 MiB at most in total.
+// A documentCache keeps short validated documents, at most 64 MiB in total.
 type documentCache struct {
 	graphql.Cache[*ast.QueryDocument]
 }
@@ -225,7 +231,7 @@ type documentCache struct {
 const (
 	cachedDocuments = 250
 	cachedLength    = 16 << 10
-	cachedTokens    = 1_000 // which take some 256 KiB: see transport.Tokens
+	cachedTokens    = 1_000 // their memory is about 256 KiB: see transport.Tokens
 )
 
 func newDocumentCache() documentCache {

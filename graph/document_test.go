@@ -18,7 +18,7 @@ func body(query string) string {
 	return string(text)
 }
 
-// processorTime is what this process has used: server and client.
+// processorTime returns the CPU time of this process, server and client together.
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var usage unix.Rusage
@@ -28,10 +28,9 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// Without their bounds some of these took minutes, and others all the memory
-// there was. The floor is the processor time that it takes to read the longest document
-// that is allowed.
-func TestAbuseIsRefusedEarly(t *testing.T) {
+// Without limits, some of these took minutes, and others all memory. The baseline is the CPU time
+// for reading the longest allowed document.
+func TestCostlyDocumentsAreRefusedEarly(t *testing.T) {
 	url, logs := served(t, Options{})
 	many := func(n int, format string) string {
 		var b strings.Builder
@@ -112,16 +111,15 @@ func TestLongNamesAreFoundOutsideOfStrings(t *testing.T) {
 	}
 }
 
-func TestErrorsOfAnAnswerAreFew(t *testing.T) {
+func TestResponsesHaveFewErrors(t *testing.T) {
 	url, _ := served(t, Options{})
 	got := ask(t, "POST", url, body("{ "+strings.Repeat("a b c d e f g h i j ", 90)+"}"), nil)
-	if len(got.Errors) != 21 || !strings.Contains(got.Errors[20].Message, "errors more") {
+	if len(got.Errors) != 21 || !strings.Contains(got.Errors[20].Message, "more errors") {
 		t.Errorf("%d errors", len(got.Errors))
 	}
 }
 
-// A body of 200 MB is refused before it is read, or at the bound where its
-// length isn't told.
+// A body of 200 MB is refused before it is read, or at the limit if its length isn't announced.
 func TestHugeBodiesTakeNoMemory(t *testing.T) {
 	url, _ := served(t, Options{Settings: Settings{MaxBody: 1 << 20}})
 	for _, length := range []int64{200 << 20, -1} {
@@ -137,7 +135,8 @@ func TestHugeBodiesTakeNoMemory(t *testing.T) {
 		if err == nil {
 			response.Body.Close()
 		}
-		// The server closes while the client still writes, which it may see first.
+		// The server may close the connection while the client still writes, so the client may
+		// see a write error first.
 		if err == nil && response.StatusCode != http.StatusRequestEntityTooLarge {
 			t.Errorf("length %d: %d", length, response.StatusCode)
 		}
@@ -157,7 +156,7 @@ func (spaces) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestIntrospectionCanBeOff(t *testing.T) {
+func TestIntrospectionCanBeDisabled(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		url, _ := served(t, Options{NoIntrospection: off})
 		got := ask(t, "POST", url, body("{ __schema { types { name } } }"), nil)
@@ -177,7 +176,7 @@ func TestIntrospectionCanBeOff(t *testing.T) {
 	}
 }
 
-// The longest document that tools send: GraphiQL's introspection.
+// GraphiQL's introspection is the longest document that tools send.
 func TestIntrospectionOfToolsIsWithinTheBounds(t *testing.T) {
 	url, _ := served(t, Options{})
 	deep := strings.Repeat("ofType { kind name ", 9) + strings.Repeat("}", 9)

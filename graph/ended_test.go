@@ -22,12 +22,12 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A holder shows a token or a grant to a bed that counts what goes on.
+// A holder sends a token or a grant to a bed, which counts running operations.
 type holder struct {
 	*world
 	peers     *peers.Peers
-	execution string // one that doesn't end
-	busy      string // an environment all of whose runners are claimed
+	execution string // it doesn't end
+	busy      string // an environment whose runners are all claimed
 }
 
 func newHolder(t *testing.T, firstToken string) holder {
@@ -56,7 +56,7 @@ func newBoundedHolder(t *testing.T, firstToken string, bounds peers.Bounds) hold
 	return h
 }
 
-// request returns one for what doesn't end by itself.
+// request returns a request for an operation that doesn't end on its own.
 func (h holder) request(shown, query string, events bool) *http.Request {
 	body, _ := json.Marshal(in{"query": query, "variables": in{"id": h.execution, "env": h.busy}})
 	r, _ := http.NewRequestWithContext(h.t.Context(), "POST", h.url+"/graphql", strings.NewReader(string(body)))
@@ -75,9 +75,9 @@ const (
 	watching  = `subscription { runnerEvents { runner { id } } }`
 )
 
-// endsWith begins everything that lasts, has end called once all of it goes on, and checks that
-// all ends, and says why.
-func (h holder) endsWith(shown, says string, queries []string, end func()) {
+// checkEnd starts all long operations. When all are running, it calls end, and checks that all end
+// with the reason.
+func (h holder) checkEnd(shown, says string, queries []string, end func()) {
 	t := h.t
 	t.Helper()
 	var all sync.WaitGroup
@@ -120,7 +120,7 @@ func (h holder) endsWith(shown, says string, queries []string, end func()) {
 		c.send(message{ID: fmt.Sprint(i), Type: "subscribe", Payload: payload})
 	}
 	all.Go(func() {
-		answered := map[string]bool{} // with an error, which is all that a query has
+		answered := map[string]bool{} // with an error, which is all that a query gets
 		for {
 			_, text, err := c.conn.Read(t.Context())
 			var m message
@@ -148,22 +148,22 @@ func (h holder) endsWith(shown, says string, queries []string, end func()) {
 	wait.For(t, "nothing goes on", func() bool { u := h.peers.Usage(); return u.Operations+u.Subscriptions == 0 })
 }
 
-// TestRevokedTokenEndsWhatItsHolderDoes over every transport, and says so.
-func TestRevokedTokenEndsWhatItsHolderDoes(t *testing.T) {
+// Over every transport, a revoked token ends the operations of its holder, with the reason.
+func TestRevokedTokenEndsItsOperations(t *testing.T) {
 	h := newHolder(t, testToken)
 	token, text := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
-	h.endsWith(text, "the token was revoked", []string{longPoll, following, claiming, watching}, func() {
+	h.checkEnd(text, "the token was revoked", []string{longPoll, following, claiming, watching}, func() {
 		if _, err := h.book.RevokeToken(t.Context(), access.Server(), token.ID, false); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// TestGrantEndsWithItsToken, and so does what its holder does.
+// When a token ends, its grants end, and the operations of their holders.
 func TestGrantEndsWithItsToken(t *testing.T) {
 	h := newHolder(t, testToken)
 	token, text := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
-	h.endsWith(h.granted(text, time.Hour), "the token was revoked", []string{longPoll, following}, func() {
+	h.checkEnd(h.granted(text, time.Hour), "the token was revoked", []string{longPoll, following}, func() {
 		if _, err := h.book.RevokeToken(t.Context(), access.Server(), token.ID, false); err != nil {
 			t.Error(err)
 		}
@@ -184,8 +184,8 @@ func (h holder) granted(token string, life time.Duration) string {
 	return text
 }
 
-// TestExpiryEndsWhatItsHolderDoes, of a grant and of a token.
-func TestExpiryEndsWhatItsHolderDoes(t *testing.T) {
+// An expired grant or token ends the operations of its holder.
+func TestExpiryEndsOperations(t *testing.T) {
 	h := newHolder(t, testToken)
 	h.expires(t, "the grant has expired", func(life time.Duration) string { return h.granted(testToken, life) })
 	h.expires(t, "the token has expired", func(life time.Duration) string {
@@ -194,8 +194,8 @@ func TestExpiryEndsWhatItsHolderDoes(t *testing.T) {
 	})
 }
 
-// expires follows the holder's execution with what expires. A machine so busy that a WebSocket isn't open
-// before that gets one that lasts longer.
+// expires follows the holder's execution with a credential that expires. If the machine is too busy
+// to open a WebSocket before, the next one lasts longer.
 func (h holder) expires(t *testing.T, says string, lasting func(life time.Duration) string) {
 	t.Helper()
 	for life := 2 * time.Second; ; life *= 2 {
@@ -224,27 +224,27 @@ func (h holder) expires(t *testing.T, says string, lasting func(life time.Durati
 	}
 }
 
-// TestFirstTokenEndsTheOpenServer: who showed nothing before may do nothing after it.
-func TestFirstTokenEndsTheOpenServer(t *testing.T) {
+// When the first token is created, callers without one lose their access.
+func TestFirstTokenEndsAnonymousAccess(t *testing.T) {
 	h := newHolder(t, "")
-	h.endsWith("", "requires tokens", []string{watching}, func() {
+	h.checkEnd("", "requires tokens", []string{watching}, func() {
 		_, _, err := h.book.CreateToken(t.Context(), access.Anonymous(), identity.NewToken{Kind: access.KindToken, Name: "first", Role: access.Admin, AllTenants: true})
 		if err != nil {
 			t.Error(err)
 		}
 	})
-	if text := h.with("", "{ version }", nil); !strings.Contains(text, `"UNAUTHENTICATED"`) {
+	if text := h.sendAs("", "{ version }", nil); !strings.Contains(text, `"UNAUTHENTICATED"`) {
 		t.Error(text)
 	}
 }
 
-// TestGuessingATokenTellsNothing: what is wrong about a token isn't said.
-func TestGuessingATokenTellsNothing(t *testing.T) {
+// The error doesn't say which part of a token is wrong.
+func TestWrongTokensGetTheSameError(t *testing.T) {
 	h := newHolder(t, testToken)
 	_, good := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
 	_, other := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
 	const id = 4 + 21 // of the text: the prefix, and 126 of the 128 bits
-	want := h.with("rpt_garbage", "{ version }", nil)
+	want := h.sendAs("rpt_garbage", "{ version }", nil)
 	if !strings.Contains(want, `"UNAUTHENTICATED"`) {
 		t.Fatal(want)
 	}
@@ -252,14 +252,14 @@ func TestGuessingATokenTellsNothing(t *testing.T) {
 		"another's secret": good[:id+2] + other[id+2:], "an unknown id": "rpt_" + strings.Repeat("A", len(good)-4), "too short": good[:len(good)-1],
 		"another prefix": "rpx_" + good[4:], "the id": good[:id], "one bit": good[:len(good)-1] + string(good[len(good)-1]^1), "text": "password", "a newline": good + "%0A",
 	} {
-		if got := h.with(text, "{ version }", nil); got != want {
+		if got := h.sendAs(text, "{ version }", nil); got != want {
 			t.Errorf("%s: %s, not %s", what, got, want)
 		}
 	}
 }
 
-// TestGrantInTheAddress works wherever a header doesn't, for a grant and nothing else.
-func TestGrantInTheAddress(t *testing.T) {
+// The address may contain a grant, but no other credential.
+func TestAddressesAcceptOnlyGrants(t *testing.T) {
 	h := newHolder(t, testToken)
 	_, token := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
 	grant := h.granted(token, time.Hour)
@@ -301,8 +301,8 @@ func TestGrantInTheAddress(t *testing.T) {
 	}
 }
 
-// TestForeignOriginOfAWebSocket is refused whatever is shown.
-func TestForeignOriginOfAWebSocket(t *testing.T) {
+// A WebSocket from another site's page is refused, whatever its credential.
+func TestWebSocketsOfForeignOriginsAreRefused(t *testing.T) {
 	h := newHolder(t, testToken)
 	for _, shown := range []string{testToken, h.granted(testToken, time.Hour)} {
 		if _, err := dial(t, h.url, http.Header{"Authorization": {"Bearer " + shown}, "Origin": {"https://evil.example.org"}}); err == nil {
@@ -311,7 +311,7 @@ func TestForeignOriginOfAWebSocket(t *testing.T) {
 	}
 }
 
-// TestSignedAddressEndsWithItsToken: with nothing else shown, and before its time.
+// A signed address ends with its token, also before its time, and without another credential.
 func TestSignedAddressEndsWithItsToken(t *testing.T) {
 	h := newHolder(t, testToken)
 	_, other := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
@@ -320,7 +320,7 @@ func TestSignedAddressEndsWithItsToken(t *testing.T) {
 		Execution struct{ OutputURL string }
 		Runner    struct{ File struct{ DownloadURL string } }
 	}
-	h.gives(text, `query($x: ID!, $r: ID!) { execution(id: $x) { outputUrl } runner(id: $r) { file(path: "a.txt") { downloadUrl } } }`, in{"x": h.execution, "r": h.own.runner}, &out)
+	h.mustSendAs(text, `query($x: ID!, $r: ID!) { execution(id: $x) { outputUrl } runner(id: $r) { file(path: "a.txt") { downloadUrl } } }`, in{"x": h.execution, "r": h.own.runner}, &out)
 	known, _ := h.book.Authenticate(other)
 	addresses := []string{out.Execution.OutputURL, out.Runner.File.DownloadURL}
 	status := func(address, shown string) int {
@@ -342,7 +342,7 @@ func TestSignedAddressEndsWithItsToken(t *testing.T) {
 			status         int
 		}{
 			"as it is":             {address, "", 200},
-			"beside other names":   {address, "Basic dTpw", 200}, // a proxy's
+			"beside other names":   {address, "Basic dTpw", 200}, // from a proxy
 			"of another token":     {strings.Replace(address, token.ID, known.ID, 1), "", 403},
 			"of no token":          {strings.Replace(address, "&token="+token.ID, "", 1), "", 403},
 			"of another object":    {strings.Replace(address, h.execution, string(runtime.NewExecutionID()), 1), "", map[bool]int{true: 403, false: 200}[strings.Contains(address, h.execution)]},
@@ -366,19 +366,18 @@ func TestSignedAddressEndsWithItsToken(t *testing.T) {
 	}
 }
 
-// TestSharedFeedIsForThoseWhoSee: that another subscriber has an execution's events open opens
-// them for nobody else.
-func TestSharedFeedIsForThoseWhoSee(t *testing.T) {
+// A feed that another subscriber has opened gives no access to its events.
+func TestSharedFeedsCheckAccess(t *testing.T) {
 	w := newWorld(t)
 	_, theirs := w.newToken(identity.NewToken{Role: access.Observer, Tenant: "chemistry"})
 	_, mine := w.newToken(identity.NewToken{Role: access.Observer, Tenant: "physics"})
 	query := fmt.Sprintf(`subscription { executionEvents(executionId: %q) { __typename ... on ExecutionOutput { text } } }`, w.foreign.execution)
 	until := w.follow(theirs, query)
 	until("ExecutionStarted")
-	if text := w.with(testToken, fmt.Sprintf(`mutation { writeStdin(input: {executionId: %q, text: "canary"}) { offset } }`, w.foreign.execution), nil); !strings.Contains(text, "offset") {
+	if text := w.sendAs(testToken, fmt.Sprintf(`mutation { writeStdin(input: {executionId: %q, text: "canary"}) { offset } }`, w.foreign.execution), nil); !strings.Contains(text, "offset") {
 		t.Fatal(text)
 	}
-	until("canary") // the feed is open, and has it
+	until("canary") // the feed is open, and has the output
 	c, err := dial(t, w.url, http.Header{"Authorization": {"Bearer " + mine}})
 	if err != nil {
 		t.Fatal(err)

@@ -77,7 +77,7 @@ func (r environment) DefaultTimeLimit(_ context.Context, env *runtime.Environmen
 	return int(env.DefaultTimeLimit / time.Second), nil
 }
 
-// Pool shows an environment that was deleted meanwhile as a deleted pool.
+// Pool returns a deleted pool for an environment that was deleted meanwhile.
 func (r environment) Pool(_ context.Context, env *runtime.Environment) (runtime.PoolStatus, error) {
 	status, ok := r.guard.PoolStatus(env.ID)
 	if !ok {

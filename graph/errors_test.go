@@ -49,8 +49,7 @@ func orNone(field any) string {
 	return fmt.Sprint(field)
 }
 
-// There is no engine here, so asking it panics: the client learns an id, the
-// log learns the rest.
+// There is no engine here, so a call panics. The client gets an id, the log the details.
 func TestPanicsBecomeInternalWithoutDetail(t *testing.T) {
 	url, logs := served(t, Options{})
 	got := ask(t, "POST", url, `{"query": "{ environments { id } }"}`, nil)

@@ -24,8 +24,8 @@ const (
 	maxOutputBytes     = 8 << 20
 )
 
-// recordMemory is what an execution takes for each byte of its record: it is read,
-// decoded, and its command written as JSON, in a buffer that grows.
+// recordMemory is the memory for each byte of an execution's record. The record is read and
+// decoded, and its command written as JSON in a buffer that grows.
 const recordMemory = 5
 
 func (r query) Executions(ctx context.Context, runner, env *string, states []runtime.ExecutionState, outcomes []runtime.Outcome, failed *bool,
@@ -137,8 +137,8 @@ func (r mutation) Run(ctx context.Context, in generated.RunInput) (generated.Run
 	return generated.RunPayload{Execution: started}, err
 }
 
-// stdinData returns the bytes for standard input, and INVALID_INPUT where there
-// is nothing to do.
+// stdinData returns the bytes for standard input. It returns INVALID_INPUT if there is nothing to
+// do.
 func stdinData(in generated.WriteStdinInput) ([]byte, error) {
 	switch {
 	case in.Text != nil && in.Base64 != nil:
@@ -152,7 +152,8 @@ func stdinData(in generated.WriteStdinInput) ([]byte, error) {
 	}
 }
 
-// lineMemory is what a command line takes for each byte: itself, and its JSON in a buffer that grows.
+// lineMemory is the memory for each byte of a command line: the byte, and its JSON in a buffer that
+// grows.
 const lineMemory = 7
 
 func (r execution) CommandLine(ctx context.Context, of *runtime.Execution) (string, error) {
@@ -161,7 +162,7 @@ func (r execution) CommandLine(ctx context.Context, of *runtime.Execution) (stri
 }
 
 func (r execution) Labels(ctx context.Context, of *runtime.Execution) ([]runtime.Label, error) {
-	return seen(ctx, of.Labels), nil
+	return visibleLabels(ctx, of.Labels), nil
 }
 
 func (r execution) OutputURL(ctx context.Context, of *runtime.Execution) (string, error) {
@@ -169,8 +170,8 @@ func (r execution) OutputURL(ctx context.Context, of *runtime.Execution) (string
 	return r.links.Output(p, of.ID), err
 }
 
-// ExecutionEvents sends an execution's events. ExecutionFinished is missing where
-// they can't be read to the end. Transports have a faster way: see follower.
+// ExecutionEvents sends an execution's events. ExecutionFinished is missing if reading fails before
+// the end. Transports use a follower instead, which is faster.
 func (r subscription) ExecutionEvents(ctx context.Context, id string, after *string, resizes *bool) (<-chan model.ExecutionEvent, error) {
 	events, err := r.guard.Events(ctx, runtime.ExecutionID(id), orZero(after))
 	if err != nil {
@@ -192,6 +193,7 @@ func (r subscription) ExecutionEvents(ctx context.Context, id string, after *str
 	return out, nil
 }
 
+// sendEvents sends events until they end, can't be read, or ctx ends.
 func sendEvents(ctx context.Context, events *events.Reader, out chan<- model.ExecutionEvent) {
 	for {
 		event, err := events.Next(ctx)
@@ -206,16 +208,17 @@ func sendEvents(ctx context.Context, events *events.Reader, out chan<- model.Exe
 	}
 }
 
-// What a page of output takes in memory, in bytes: 98,304 chunks without text, six pages in each of four
-// operations at once, took 1365 each.
+// The memory of a page of output, in bytes. It is measured: with six pages in each of four
+// concurrent operations, 98,304 chunks without text took 1365 each.
 const (
 	chunkMemory = 1400 // for a chunk or a line
-	fieldMemory = 128  // for a field of it, beside its name and text
+	fieldMemory = 128  // for each of its fields, without its name and text
 )
 
-// A pageCost counts what is selected of each chunk or line, aliases included.
+// A pageCost counts the fields that are selected of each chunk or line, including aliases.
 type pageCost struct{ names, fields, texts, base64s int64 }
 
+// costOfPage returns the cost of the page that ctx's field selects.
 func costOfPage(ctx context.Context) (c pageCost) {
 	op := graphql.GetOperationContext(ctx)
 	for _, field := range graphql.CollectFieldsCtx(ctx, nil) {
@@ -236,9 +239,9 @@ func costOfPage(ctx context.Context) (c pageCost) {
 	return c
 }
 
-// of returns what a chunk or line takes, in bytes: its data, and for each text or base64 the
-// string and three times its JSON. Two of these are the buffer, which grows, and one is
-// the answer.
+// of returns the memory of a chunk or line in bytes: its data, and for each text or base64 the
+// string and three times its JSON. Two of these three are the buffer, which grows, and one is the
+// answer.
 func (c pageCost) of(data []byte) int64 {
 	bytes := int64(len(data)) + chunkMemory + c.fields*fieldMemory + 3*c.names
 	if c.texts > 0 {
@@ -259,6 +262,7 @@ func (r execution) Output(ctx context.Context, of *runtime.Execution, after *str
 	return model.NewOutputPage(chunks, cursor, end), err
 }
 
+// defaultLines is the default number of lines in a page.
 const defaultLines = 100
 
 func (r execution) Lines(ctx context.Context, of *runtime.Execution, from, skip *int64, last *bool, maxLines *int, stream *runtime.Stream, containing *string, matchCase *bool) (model.OutputLinePage, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/files"
 )
 
-// workspace is where paths of runners begin.
+// workspace is the directory that relative paths in a runner start from.
 const workspace = "/workspace"
 
 func (r runner) Files(ctx context.Context, of *runtime.Runner, path *string, recursive *bool, first *int, after *string) (model.FileConnection, error) {
@@ -46,7 +46,8 @@ func (r file) LinkTarget(_ context.Context, of *runtime.File) (*string, error) {
 	return orNull(of.LinkTarget), nil
 }
 
-// DownloadURL is signed for a regular file only: anything else would be refused.
+// DownloadURL returns an address for regular files only, because the download of any other entry is
+// refused.
 func (r file) DownloadURL(ctx context.Context, of *runtime.File) (*string, error) {
 	p, err := r.guard.Allowed(ctx, "file")
 	if err != nil || of.Type != runtime.FileRegular {
@@ -67,7 +68,7 @@ func (r mutation) UploadFile(ctx context.Context, runnerID, path string, file tr
 	if err != nil {
 		return generated.UploadFilePayload{}, err
 	}
-	const unknown = -1 // a part doesn't tell its size
+	const unknown = -1 // a part doesn't announce its size
 	written, err := r.guard.UploadFile(ctx, runtime.RunnerID(runnerID), path, bits, unknown, content)
 	return generated.UploadFilePayload{File: written}, err
 }
@@ -85,8 +86,8 @@ func (r mutation) MoveFile(ctx context.Context, in generated.MoveFileInput) (gen
 	return generated.MoveFilePayload{File: moved}, err
 }
 
-// fileWrites converts files, and returns INVALID_INPUT below field for one that
-// has no content, or two, or a mode that is none.
+// fileWrites converts files. It returns INVALID_INPUT below field for a file without content, with
+// two contents, or with an invalid mode.
 func fileWrites(field string, in []generated.FileInput) ([]runtime.FileWrite, error) {
 	out := make([]runtime.FileWrite, len(in))
 	for i, file := range in {
@@ -104,7 +105,7 @@ func fileWrites(field string, in []generated.FileInput) ([]runtime.FileWrite, er
 		case err != nil:
 			return nil, err
 		case write.Directory && given:
-			return nil, runtime.Invalid(at+".directory", "a directory has no text and no base64")
+			return nil, runtime.Invalid(at+".directory", "a directory can't have text or base64")
 		case !write.Directory && !given:
 			return nil, runtime.Invalid(at+".text", "either text or base64 must be given")
 		}
@@ -114,7 +115,7 @@ func fileWrites(field string, in []generated.FileInput) ([]runtime.FileWrite, er
 	return out, nil
 }
 
-// permissions reads permission bits; all others are INVALID_INPUT for field.
+// permissions parses permission bits. It returns INVALID_INPUT for field if they are invalid.
 func permissions(field, text string) (uint32, error) {
 	mode, err := strconv.ParseUint(text, 8, 32)
 	if err != nil || mode > 0o7777 || mode == 0 {
@@ -123,8 +124,8 @@ func permissions(field, text string) (uint32, error) {
 	return uint32(mode), nil
 }
 
-// content returns what was given as text or as base64, and whether anything
-// was. Both at once are INVALID_INPUT for text.
+// content returns what was given as text or as base64, and whether anything was given. It returns
+// INVALID_INPUT if both were.
 func content(at string, text *string, data []byte) ([]byte, bool, error) {
 	switch {
 	case text != nil && data != nil:

@@ -23,16 +23,16 @@ import (
 	"github.com/rockpool/rockpool/runtime/events"
 )
 
-// A follower serves executionEvents to transports. It encodes output, of which there
-// is much, once for all subscribers that select the same. The other events go through
-// an executor, one by one.
+// A follower serves executionEvents to transports. It encodes output, which is most of the data,
+// once for all subscribers with the same selection. Each other event goes through an executor
+// separately.
 type follower struct {
 	resolver  *resolver
 	presenter presenter.Presenter
 	feeds     feed.Feeds
 }
 
-// follow is a transport.Source.
+// follow implements transport.Source.
 func (f *follower) follow(ctx context.Context, op *graphql.OperationContext, after string) (transport.Stream, error) {
 	fields := graphql.CollectFields(op, op.Operation.SelectionSet, []string{"Subscription"})
 	if len(fields) == 1 && fields[0].Name == "fileChanges" {
@@ -48,7 +48,7 @@ func (f *follower) follow(ctx context.Context, op *graphql.OperationContext, aft
 		return nil, at(field, err)
 	}
 	resizes, _ := args["resizes"].(bool)
-	open := func(after string) (feed.Source, error) { // each subscriber's own, also where others have opened them
+	open := func(after string) (feed.Source, error) { // checks access for each subscriber, also if another one has opened the same events
 		events, err := f.resolver.guard.Events(ctx, id, after)
 		if err != nil {
 			return nil, err
@@ -56,12 +56,12 @@ func (f *follower) follow(ctx context.Context, op *graphql.OperationContext, aft
 		if resizes {
 			events.WithResizes()
 		}
-		events.Lending() // what is read is encoded before more is read
+		events.Lending() // each event is encoded before the next is read
 		return events, nil
 	}
 	encode := newOutputEncoder(op, field)
 	if name := encode.twice(); name != "" {
-		return nil, at(field, runtime.Errorf(runtime.CodeLimitExceeded, "select an event's %s once: each copy would wait for a reader that stalls", name))
+		return nil, at(field, runtime.Errorf(runtime.CodeLimitExceeded, "select an event's %s only once: a slow reader keeps each copy in memory", name))
 	}
 	watcher, err := f.feeds.Watch(feed.Key{Execution: id, Selection: encode.selection(), Resizes: resizes}, after, open, encode.encode)
 	if err != nil {
@@ -73,7 +73,7 @@ func (f *follower) follow(ctx context.Context, op *graphql.OperationContext, aft
 	return s, nil
 }
 
-// followed are the resolvers of one stream, whose executionEvents are its events.
+// followed are the resolvers of one stream. Its executionEvents are the stream's events.
 type followed struct {
 	*resolver
 	events <-chan model.ExecutionEvent
@@ -92,6 +92,8 @@ func (s followedSubscription) ExecutionEvents(context.Context, string, *string, 
 	return s.events, nil
 }
 
+// followArguments returns the arguments of executionEvents. The cursor resume has precedence over
+// the argument after.
 func followArguments(args map[string]any, resume string) (id runtime.ExecutionID, after string, err error) {
 	id, err = model.UnmarshalExecutionID(args["executionId"])
 	if err != nil {
@@ -108,17 +110,17 @@ func followArguments(args map[string]any, resume string) (id runtime.ExecutionID
 	return id, after, nil
 }
 
-// at says where an error is.
+// at adds the path of a field to an error.
 func at(field graphql.CollectedField, err error) error {
 	return gqlerror.WrapPath(ast.Path{ast.PathName(field.Alias)}, err)
 }
 
-// An eventStream is one subscriber's.
+// An eventStream is one subscription to executionEvents.
 type eventStream struct {
 	watcher *feed.Watcher
 	left    func() // ends its count as a watcher
 	field   graphql.CollectedField
-	events  chan model.ExecutionEvent // capacity 1: the event that respond is to encode
+	events  chan model.ExecutionEvent // capacity 1: the event that respond encodes next
 	respond graphql.ResponseHandler
 }
 
@@ -147,7 +149,7 @@ func (s *eventStream) Close() {
 	s.left()
 }
 
-// An outputEncoder writes an ExecutionOutput as its fields were selected.
+// An outputEncoder writes an ExecutionOutput with the selected fields.
 type outputEncoder struct {
 	start  string // {"data":{"executionEvents":
 	fields []outputField
@@ -168,8 +170,8 @@ func newOutputEncoder(op *graphql.OperationContext, field graphql.CollectedField
 
 func quote(name string) string { return string(response.AppendString(nil, []byte(name))) }
 
-// twice returns which form of an event's data is selected more than once; "": none is.
-// As JSON, a text takes up to six times the data.
+// twice returns the name of the data field that is selected more than once; "": none is. In JSON,
+// text takes up to six times the data.
 func (e *outputEncoder) twice() string {
 	seen := map[string]bool{}
 	for _, field := range e.fields {
@@ -181,7 +183,7 @@ func (e *outputEncoder) twice() string {
 	return ""
 }
 
-// selection is the same for encoders that encode the same.
+// selection returns a key that is equal for encoders with the same result.
 func (e *outputEncoder) selection() string {
 	var text strings.Builder
 	text.WriteString(e.start)

@@ -22,7 +22,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// encoded is an event of output as a subscription gets it.
+// encoded returns an event of output as a subscription gets it.
 func encoded(t *testing.T, query string, variables map[string]any, event events.Event) map[string]any {
 	t.Helper()
 	doc, errs := gqlparser.LoadQueryWithRules(schema(), query, rules.NewDefaultRules())
@@ -43,13 +43,13 @@ func encoded(t *testing.T, query string, variables map[string]any, event events.
 	return out["data"].(map[string]any)
 }
 
-// output is an event of which every field has a value.
+// output is an event with a value in every field.
 var output = events.Event{
 	Kind: events.Output, Cursor: "c-_1", Stream: runtime.Stderr, Data: []byte("a\xff\"\n"),
 	At: time.Date(2026, 11, 20, 22, 27, 0, 120, time.FixedZone("CET", 3600)),
 }
 
-// encodedByExecutor is the event as gqlgen encodes it.
+// encodedByExecutor returns the event as gqlgen encodes it.
 func encodedByExecutor(t *testing.T, query string, event events.Event) map[string]any {
 	t.Helper()
 	events := make(chan model.ExecutionEvent, 1)
@@ -69,8 +69,7 @@ func encodedByExecutor(t *testing.T, query string, event events.Event) map[strin
 	return out
 }
 
-// TestEveryFieldOfOutputIsEncoded as gqlgen encodes it: newOutputEncoder knows the fields
-// of ExecutionOutput by name.
+// newOutputEncoder knows the fields of ExecutionOutput by name. It must encode each as gqlgen does.
 func TestEveryFieldOfOutputIsEncoded(t *testing.T) {
 	fields := []string{"__typename"}
 	for _, field := range schema().Types["ExecutionOutput"].Fields {
@@ -100,8 +99,8 @@ func TestOutputIsEncodedAsSelected(t *testing.T) {
 	}
 }
 
-// Encoders that encode the same share; others don't.
-func TestSelectionsTellEncodersApart(t *testing.T) {
+// Encoders with the same result have the same selection; others don't.
+func TestEncodersOfEqualSelectionsAreShared(t *testing.T) {
 	seen := map[string]string{}
 	for _, query := range []string{
 		`subscription { executionEvents(executionId: 1) { cursor } }`,
@@ -126,7 +125,7 @@ func TestSelectionsTellEncodersApart(t *testing.T) {
 	}
 }
 
-// TestExecutionEventsAreSent by the resolver itself, which transports go past.
+// The resolver itself sends events, although transports don't use it.
 func TestExecutionEventsAreSent(t *testing.T) {
 	b := newBed(t)
 	b.environment("a", 1)
@@ -160,7 +159,7 @@ func TestExecutionEventsAreSent(t *testing.T) {
 	}
 }
 
-// TestExecutionEventsEndWithTheirSubscriber who takes none.
+// A resolver's stream ends with its subscriber, also if the subscriber reads nothing.
 func TestExecutionEventsEndWithTheirSubscriber(t *testing.T) {
 	b := newBed(t)
 	b.environment("a", 1)

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// served starts a handler without an engine: enough for what doesn't reach one.
+// served starts a handler without an engine, for requests that don't reach one.
 func served(t *testing.T, options Options) (url string, logs *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zap.DebugLevel)
@@ -76,7 +76,7 @@ func ask(t testing.TB, method, url, body string, header http.Header) answer {
 
 const versionQuery = `{"query": "{ version }"}`
 
-func TestOnlyListedHostsAreAnswered(t *testing.T) {
+func TestOnlyAllowedHostsAreServed(t *testing.T) {
 	url, _ := served(t, Options{AllowedHosts: []string{"localhost", "::1", "pool.example.org"}})
 	for host, status := range map[string]int{
 		"localhost": 200, "LOCALHOST:8080": 200, "[::1]": 200, "[::1]:8080": 200, "pool.example.org:443": 200,
@@ -111,7 +111,7 @@ func TestForeignOriginsAreRefusedOnEveryTransport(t *testing.T) {
 	if got := ask(t, "OPTIONS", url, "", preflight); got.Header.Get("Access-Control-Allow-Origin") != "https://admin.example.org" {
 		t.Errorf("preflight of an allowed origin: %d %v", got.Status, got.Header)
 	}
-	preflight.Set("Access-Control-Request-Method", "DELETE") // of a page that is an MCP client
+	preflight.Set("Access-Control-Request-Method", "DELETE") // for a page that is an MCP client
 	preflight.Set("Access-Control-Request-Headers", "authorization,content-type,mcp-protocol-version,mcp-session-id")
 	if got := ask(t, "OPTIONS", url, "", preflight); got.Header.Get("Access-Control-Allow-Origin") != "https://admin.example.org" {
 		t.Errorf("preflight of an MCP client: %d %v", got.Status, got.Header)
@@ -122,13 +122,12 @@ func TestForeignOriginsAreRefusedOnEveryTransport(t *testing.T) {
 	}
 }
 
-// A page of any site can send a form; the server must not take it for an
-// operation.
-func TestFormsAreRefused(t *testing.T) {
+// A page of any site can send a form. The server must not accept it as an operation.
+func TestFormsOfOtherSitesAreRefused(t *testing.T) {
 	url, _ := served(t, Options{})
 	for _, kind := range []string{"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/json2"} {
 		want, code := 415, "INVALID_INPUT"
-		if strings.HasPrefix(kind, "multipart/form-data") { // taken with a header that no form has
+		if strings.HasPrefix(kind, "multipart/form-data") { // it is accepted only with a header that no form has
 			want, code = 403, "FORBIDDEN"
 		}
 		if got := ask(t, "POST", url, versionQuery, http.Header{"Content-Type": {kind}}); got.Status != want || got.code() != code {
@@ -168,7 +167,7 @@ func TestBodiesAreLimited(t *testing.T) {
 	}
 }
 
-func TestWelcomeTellsHowToAsk(t *testing.T) {
+func TestWelcomeNamesTheAPI(t *testing.T) {
 	url, _ := served(t, Options{})
 	response, err := http.Get(url + "/")
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// follows follows the holder's execution, and returns the refusal; "" if it follows, until the test ends.
+// follows subscribes to the holder's execution. It returns the refusal; "": the subscription runs
+// until the test ends.
 func (h holder) follows(shown string) string {
 	h.t.Helper()
 	response, err := http.DefaultClient.Do(h.request(shown, following, true))
@@ -32,9 +33,9 @@ func (h holder) follows(shown string) string {
 	return string(text)
 }
 
-// TestGrantsHaveBoundsOfTheirOwn: a platform hands one to each of its users, and has one token. Its
-// tenant's quota counts them all.
-func TestGrantsHaveBoundsOfTheirOwn(t *testing.T) {
+// A platform with one token gives a grant to each of its users. Each grant has separate limits. The
+// tenant's quota counts all of them.
+func TestEachGrantHasSeparateLimits(t *testing.T) {
 	h := newBoundedHolder(t, testToken, peers.Bounds{TokenSubscriptions: 1})
 	_, token := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
 	one := h.granted(token, time.Hour)
@@ -57,24 +58,25 @@ func TestGrantsHaveBoundsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestGrantsReadNoLabels, of an execution, of its events, or of a claim: labels often name people.
+// A grant reads no labels of an execution, of its events or of a claim, since they often name
+// people.
 func TestGrantsReadNoLabels(t *testing.T) {
 	h := newHolder(t, testToken)
 	_, token := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
 	var claimed struct {
 		ClaimRunner struct{ Runner struct{ ID string } }
 	}
-	h.gives(testToken, `mutation { putEnvironment(input: {id: "a", poolSize: 1, tenant: "physics"}) { created } }`, nil, nil)
-	h.gives(token, `mutation { claimRunner(input: {environmentId: "a", waitFor: 60, labels: [{name: "user", value: "ada"}]}) { runner { id } } }`, nil, &claimed)
+	h.mustSendAs(testToken, `mutation { putEnvironment(input: {id: "a", poolSize: 1, tenant: "physics"}) { created } }`, nil, nil)
+	h.mustSendAs(token, `mutation { claimRunner(input: {environmentId: "a", waitFor: 60, labels: [{name: "user", value: "ada"}]}) { runner { id } } }`, nil, &claimed)
 	runner := claimed.ClaimRunner.Runner.ID
 	var started struct {
 		StartExecution struct{ Execution struct{ ID string } }
 	}
-	h.gives(token, `mutation($id: ID!) { startExecution(input: {runnerId: $id, command: ["true"], labels: [{name: "course", value: "ada"}]}) { execution { id } } }`, in{"id": runner}, &started)
+	h.mustSendAs(token, `mutation($id: ID!) { startExecution(input: {runnerId: $id, command: ["true"], labels: [{name: "course", value: "ada"}]}) { execution { id } } }`, in{"id": runner}, &started)
 	execution := started.StartExecution.Execution.ID
 	grant := func(object string) string {
 		var made struct{ CreateGrant struct{ Token string } }
-		h.gives(token, `mutation { createGrant(input: {`+object+`, rights: [WATCH]}) { token } }`, nil, &made)
+		h.mustSendAs(token, `mutation { createGrant(input: {`+object+`, rights: [WATCH]}) { token } }`, nil, &made)
 		return made.CreateGrant.Token
 	}
 	ofRunner := grant(`runnerId: "` + runner + `"`)
@@ -85,10 +87,10 @@ func TestGrantsReadNoLabels(t *testing.T) {
 		{ofRunner, `query($r: ID!) { runner(id: $r) { id claim { ` + labels + ` } } }`},
 	} {
 		ids := in{"x": execution, "r": runner}
-		if text := h.with(ask.grant, ask.query, ids); strings.Contains(text, "ada") || !strings.Contains(text, `"labels":[]`) {
+		if text := h.sendAs(ask.grant, ask.query, ids); strings.Contains(text, "ada") || !strings.Contains(text, `"labels":[]`) {
 			t.Errorf("%s: %s", ask.query, text)
 		}
-		if text := h.with(token, ask.query, ids); !strings.Contains(text, "ada") {
+		if text := h.sendAs(token, ask.query, ids); !strings.Contains(text, "ada") {
 			t.Errorf("the token reads none: %s", text)
 		}
 	}

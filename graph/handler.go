@@ -1,11 +1,10 @@
-// Package graph serves the API of schema.graphqls over HTTP: queries and
-// mutations by POST, with files too, queries by GET, and all three kinds of
-// operations as server-sent events and over WebSockets; see package transport.
-// Files and outputs are downloaded beside it; see package download.
+// Package graph serves the API of schema.graphqls over HTTP. Queries and mutations are sent by
+// POST, optionally with files; queries also by GET. Server-sent events and WebSockets carry all
+// kinds of operations: see package transport. Files and outputs have download addresses: see
+// package download.
 //
-// Resolvers are thin: they convert, call the engine, and return. Every error
-// leaves through one presenter, every string through one marshaller, and every
-// request has passed one gate that checks Host and Origin.
+// Resolvers are thin: they convert, call the engine, and return. All errors pass one presenter, all
+// strings one marshaller, and all requests one gate that checks Host and Origin.
 package graph
 
 import (
@@ -37,51 +36,50 @@ import (
 	"github.com/rockpool/rockpool/runtime/versions"
 )
 
-// Options are what a handler needs beside the engine.
+// Options are what a handler needs in addition to the engine.
 type Options struct {
 	Version         string
-	AllowedHosts    []string       // names in the Host header that are answered, without port
-	AllowedOrigins  []string       // origins beside the server's own, for example "https://admin.example.org"
-	NoIntrospection bool           // the schema isn't shown, nor names suggested
-	SigningKey      []byte         // of download.KeySize bytes, for addresses that outlive this process
-	Book            *identity.Book // knows the callers
-	Audit           *audit.Log     // of what callers change; nil: nothing is recorded
-	SignIn          http.Handler   // what is below /auth/, for everybody; nil: nothing
-	// Session returns the session of a request's cookie, if no page of another origin sent it;
+	AllowedHosts    []string       // accepted names in the Host header, without port
+	AllowedOrigins  []string       // accepted origins in addition to the server's own, for example "https://admin.example.org"
+	NoIntrospection bool           // hides the schema, and suggests no names
+	SigningKey      []byte         // of download.KeySize bytes, so that signed addresses survive a restart
+	Book            *identity.Book // authenticates the callers
+	Audit           *audit.Log     // records changes; nil: nothing is recorded
+	SignIn          http.Handler   // serves /auth/ without authentication; nil: nothing is there
+	// Session returns the session in a request's cookie, if no page of another origin sent it;
 	// nil: there are no sessions.
 	Session     func(r *http.Request) (secret string, ok bool)
-	Started     <-chan struct{} // closed when the engine knows what there is; nil: it does
-	Doors       []doors.Door    // other systems' APIs
-	ClosedDoors []doors.Door    // not open: their paths answer how an operator opens them
-	Counts      *doors.Counts   // of their requests; nil only without doors
+	Started     <-chan struct{} // closed when the engine has restored its state; nil: it has
+	Doors       []doors.Door    // APIs of other systems
+	ClosedDoors []doors.Door    // disabled doors: their paths respond with how to enable them
+	Counts      *doors.Counts   // counts the doors' requests; nil only without doors
 	// Languages are the recipes of the languages; nil: Rockpool's own.
 	Languages *language.Set
-	Agents    http.Handler // what is below /agent/, for everybody; nil: nothing
+	Agents    http.Handler // serves /agent/ without authentication; nil: nothing is there
 	Logger    *zap.Logger
-	Metrics   http.Handler // served at /metrics; nil: nothing is
+	Metrics   http.Handler // serves /metrics; nil: nothing is there
 
-	Settings // the bounds; the rest is filled in
+	Settings // the bounds; Handler sets the other fields
 }
 
 // Settings are those of the transports.
 type Settings = transport.Settings
 
-// ConnContext is for http.Server: with it a peer that vanished is found sooner.
+// ConnContext is for http.Server: with it the server detects vanished peers sooner.
 var ConnContext = socket.ConnContext
 
-// RefuseFraming refuses requests whose length was sent twice, or that have too many
-// header fields, as a framing.Reader has marked them.
+// RefuseFraming refuses requests with two lengths, or with too many header fields. A framing.Reader
+// has marked them.
 func RefuseFraming(next http.Handler) http.Handler {
 	return framing.Refuse(presenter.RefuseTyped, next)
 }
 
-// maxComplexity bounds one operation; see complexity.
+// maxComplexity is the limit of one operation's complexity; see complexity.
 const maxComplexity = 50_000
 
-// Handler serves the API at /graphql, what is downloaded below /files and
-// /outputs, whose addresses are signed, the metrics, probes below /health, and at / a page that says so.
-// The API and the metrics need the token. Cancelling a request's base context ends
-// its subscriptions.
+// Handler serves the API at /graphql, downloads at signed addresses below /files and /outputs, the
+// metrics, probes below /health, and a short page at /. The API and the metrics require
+// authentication. When a request's base context ends, its subscriptions end.
 func Handler(eng *engine.Engine, options Options) http.Handler {
 	present := presenter.Presenter{Logger: options.Logger, Hints: !options.NoIntrospection}
 	guarded := guard.New(eng, options.Book, options.Audit)
@@ -149,8 +147,8 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	return gate.CheckHost(options.AllowedHosts, signIn(options.SignIn, gate.CheckOrigin(options.AllowedOrigins, crossOrigin.Handler(mux))))
 }
 
-// signIn serves what is below /auth/ with a handler that checks by itself which page a request is
-// from: a provider of sign-in sends browsers there. Nil serves nothing.
+// signIn serves paths below /auth/ with handler, before the check of the origin: a sign-in provider
+// redirects browsers there, so handler checks which page sent a request. Nil: nothing is there.
 func signIn(handler, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if handler != nil && strings.HasPrefix(r.URL.Path, "/auth/") {
@@ -161,7 +159,7 @@ func signIn(handler, next http.Handler) http.Handler {
 	})
 }
 
-// newExecutor returns an executor whose errors are presented.
+// newExecutor returns an executor with the presenter for its errors and panics.
 func newExecutor(p presenter.Presenter, config generated.Config) *executor.Executor {
 	exec := executor.New(generated.NewExecutableSchema(config))
 	exec.SetErrorPresenter(p.Present)
@@ -169,7 +167,7 @@ func newExecutor(p presenter.Presenter, config generated.Config) *executor.Execu
 	return exec
 }
 
-// api hands a request to the transport that it is for.
+// api passes each request to its transport.
 type api struct {
 	exec       *executor.Executor
 	presenter  presenter.Presenter
@@ -194,5 +192,5 @@ func (a api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Allow", http.MethodGet+", "+http.MethodPost)
 	presenter.RefuseTyped(w, http.StatusMethodNotAllowed, runtime.Errorf(runtime.CodeInvalidInput,
-		"ask by POST or GET, or over a WebSocket with the subprotocol %s", transport.Subprotocol))
+		"send a POST or GET, or open a WebSocket with the subprotocol %s", transport.Subprotocol))
 }

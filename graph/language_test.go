@@ -32,7 +32,7 @@ const listLanguages = `{ languages { id name fileName build run extensions envir
 func TestLanguagesAreThoseOfTheRecipes(t *testing.T) {
 	b := newBed(t)
 	var out listedLanguages
-	if code, _ := b.ask(listLanguages, nil, &out); code != nil {
+	if code, _ := b.send(listLanguages, nil, &out); code != nil {
 		t.Fatal(code)
 	}
 	all := language.Default().All()
@@ -48,7 +48,7 @@ func TestLanguagesAreThoseOfTheRecipes(t *testing.T) {
 	}
 }
 
-func TestALanguageHasTheVersionOfItsPreferredEnvironment(t *testing.T) {
+func TestLanguageHasTheVersionOfItsPreferredEnvironment(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "languages.yaml")
 	err := os.WriteFile(file, []byte(`languages:
   - {id: mine, fileName: a.mine, run: [mine], version: [echo, "Mine 1.2"], versionPattern: 'Mine (.*)', environments: [absent, second, third], limits: {seconds: 7}}
@@ -68,7 +68,7 @@ func TestALanguageHasTheVersionOfItsPreferredEnvironment(t *testing.T) {
 	}
 	wait.For(t, "the version is known", func() bool {
 		var out listedLanguages
-		if code, _ := b.ask(listLanguages, nil, &out); code != nil {
+		if code, _ := b.send(listLanguages, nil, &out); code != nil {
 			t.Fatal(code)
 		}
 		own, last := out.Languages[len(out.Languages)-2], out.Languages[len(out.Languages)-1]
@@ -79,7 +79,7 @@ func TestALanguageHasTheVersionOfItsPreferredEnvironment(t *testing.T) {
 	})
 }
 
-// A listening door keeps what it gets of the server.
+// A listeningDoor keeps the Host that the server gives it.
 type listeningDoor struct{ host *doors.Host }
 
 func (listeningDoor) Name() string { return "listening" }
@@ -87,7 +87,7 @@ func (listeningDoor) Path() string { return "/listening/" }
 
 func (d listeningDoor) Register(host doors.Host, _ *doors.Routes) { *d.host = host }
 
-func TestAClosedDoorSaysHowItOpens(t *testing.T) {
+func TestClosedDoorsSayHowToOpenThem(t *testing.T) {
 	fake := clustertest.NewFake()
 	b := newBedWith(t, fake, fake, bedOptions{Options: Options{ClosedDoors: []doors.Door{listeningDoor{}}}})
 	answer, err := http.Get(b.url + "/listening/x")

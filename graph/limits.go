@@ -11,10 +11,10 @@ import (
 	"github.com/rockpool/rockpool/runtime/language"
 )
 
-// complexity says what a field costs: 1 and what is below it, that times the
-// length of a list, 1 for each KiB of output, and what its resolver computes. Lines cost a fixed amount for
-// reading, plus one for each line and field. maxComplexity then bounds an answer to some megabytes, and what
-// aliases can multiply.
+// complexity returns the cost of each field. A field costs 1 and its selection, times the length of a
+// list. To this it adds 1 for each KiB of output, and the work of its resolver. Lines cost a fixed
+// amount for reading, and one for each line and field. So maxComplexity limits an answer to some
+// megabytes, and what aliases can multiply.
 func complexity(languages *language.Set) generated.ComplexityRoot {
 	c := fields(languages)
 	c.Query.Executions = func(child int, _, _ *string, _ []runtime.ExecutionState, outcomes []runtime.Outcome, failed *bool,
@@ -42,13 +42,13 @@ func complexity(languages *language.Set) generated.ComplexityRoot {
 		return scanning + page(child, maxLines)
 	}
 	c.Runner.SearchFiles = func(child int, _, _, _ *string, maxMatches *int) int {
-		return scanning + page(child, maxMatches) // of the runner's core, and a frame of 1 MiB here
+		return scanning + page(child, maxMatches) // a search uses a core of the runner, and a frame of 1 MiB here
 	}
 	return c
 }
 
-// fields is the part of complexity that takes memory before the operation starts. Resolvers take memory for output
-// when they read it.
+// fields returns the part of complexity that charges memory before the operation starts. Resolvers
+// charge memory for output when they read it.
 func fields(languages *language.Set) generated.ComplexityRoot {
 	var c generated.ComplexityRoot
 	listedLanguages, lookups := size(languages)
@@ -100,13 +100,15 @@ func fields(languages *language.Set) generated.ComplexityRoot {
 	return c
 }
 
-// listed is how many tokens, tenants, environments, or what there is of each environment, a list counts for.
+// listed is the assumed length of a list of tokens, of tenants, of environments, or of the one
+// thing that each environment has.
 const listed = 100
 
-// several is how many variables a list of them counts for: runtime.MaxVariables are rare.
+// several is the assumed number of an environment's variables: runtime.MaxVariables are rare.
 const several = 16
 
-// size returns how many languages there are, and in how many environments each is looked for at most.
+// size returns the number of languages, and the largest number of environments that one of them
+// tries.
 func size(languages *language.Set) (n, lookups int) {
 	all := languages.All()
 	for _, r := range all {
@@ -115,28 +117,29 @@ func size(languages *language.Set) (n, lookups int) {
 	return len(all), lookups
 }
 
-// listing is what reading a directory costs, however little of it is asked for.
+// listing is the cost of reading a directory, whatever the page's length.
 const listing = 5_000
 
-// historical is what a pool's last hour costs beside its fields: 360 entries in
-// each, of two bytes or so.
+// historical is the cost of a pool's last hour in addition to its fields: each has 360 entries of
+// about two bytes.
 const historical = 20
 
-// counting is what it costs to look through all that a scheduler remembers, or all claims
-// that wait, for any page of it: some ms when it is 20,000 entries.
+// counting is the cost of reading all records of a scheduler, or all waiting claims, for any page
+// of them: some milliseconds for 20,000.
 const counting = 1_000
 
-// searching is what it costs to search all executions that are kept, for any page of it: some 50 ms
-// when they are 100,000.
+// searching is the cost of searching all kept executions, for any page of them: some 50 ms for
+// 100,000.
 const searching = 10_000
 
-// scanning is what it costs to look for lines, beside the lines: 0.1 to 0.2 s of a core, by the bounds of package lines.
+// scanning is the cost of reading output for lines, in addition to the lines: 0.1 to 0.2 s of a
+// core, by the limits of package lines.
 const scanning = 20_000
 
-// uploading is what a file costs beside its bytes, which come no faster than
-// the request brings them.
+// uploading is the cost of an upload without its bytes, whose rate the request limits.
 const uploading = 100
 
+// page returns the cost of a page of entries that each cost child.
 func page(child int, first *int) int {
 	entries := pagination.DefaultFirst
 	if first != nil {
@@ -145,8 +148,7 @@ func page(child int, first *int) int {
 	return 1 + child*entries
 }
 
-// outputBytes bounds what was asked for; the resolver refuses what is out of
-// bounds.
+// outputBytes clamps the requested size. The resolver refuses a size out of range.
 func outputBytes(maxBytes *int) int {
 	if maxBytes == nil {
 		return defaultOutputBytes

@@ -19,7 +19,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/language"
 )
 
-// boundedLists are the lists that cost what one element does, with their bounds.
+// boundedLists are the lists that cost as much as one element, with the reason why their length is
+// limited.
 var boundedLists = map[string]string{
 	"Grant.rights": "the 6 rights", "AuditEntry.details": "16", "Warm.modules": "64 names",
 	"PoolHistory.idle": "360 numbers", "PoolHistory.claimed": "360 numbers", "PoolHistory.starting": "360 numbers",
@@ -32,8 +33,8 @@ var boundedLists = map[string]string{
 	"Attacks.failed": "the attacks of doctor", "FileSearch.matches": "maxMatches, which Runner.searchFiles takes",
 }
 
-// TestListsCost: aliases multiply what a list costs, so that its length has to count.
-func TestListsCost(t *testing.T) {
+// Aliases multiply the cost of a list, so its length must count.
+func TestEveryListHasACost(t *testing.T) {
 	costs, left := reflect.ValueOf(complexity(language.Default())), maps.Clone(boundedLists)
 	for _, d := range ours(schema()) {
 		if d.Kind != ast.Object || d.Name == "Subscription" {
@@ -49,7 +50,7 @@ func TestListsCost(t *testing.T) {
 			none := !cost.IsValid() || cost.IsNil() // gqlgen.yml may give it another name
 			switch _, bounded := left[at]; {
 			case !none && bounded:
-				t.Errorf("%s has a cost: strike it from boundedLists", at)
+				t.Errorf("%s has a cost: remove it from boundedLists", at)
 			case none && !bounded:
 				t.Errorf("%s has no cost in limits.go: give it one, or name its bound in boundedLists", at)
 			}
@@ -61,12 +62,12 @@ func TestListsCost(t *testing.T) {
 	}
 }
 
-// twoLanguages are looked for in up to three environments.
+// twoLanguages returns a set whose languages try up to three environments.
 func twoLanguages() *language.Set {
 	return language.Of(language.Recipe{ID: "x"}, language.Recipe{ID: "y", Environments: []runtime.EnvironmentID{"a", "b", "c"}})
 }
 
-// complexities returns what an operation costs, and how much of that takes memory.
+// complexities returns an operation's cost, and the part of it that takes memory.
 func complexities(op *ast.OperationDefinition, variables map[string]any) (all, memory int) {
 	cost := func(c generated.ComplexityRoot) int {
 		return gqlcomplexity.Calculate(context.Background(), generated.NewExecutableSchema(generated.Config{Complexity: c}), op, variables)
@@ -74,7 +75,7 @@ func complexities(op *ast.OperationDefinition, variables map[string]any) (all, m
 	return cost(complexity(twoLanguages())), cost(fields(twoLanguages()))
 }
 
-func TestCosts(t *testing.T) {
+func TestCostsOfOperations(t *testing.T) {
 	for query, want := range map[string]struct{ all, memory int }{
 		`{ runner(id: "x") { searchFiles(name: "x", maxMatches: 10) { matches { line } } } }`: {20_022, 5_022},
 		`{ poolAlertHistory { environmentId since } }`:                                        {201, 201},
@@ -102,8 +103,8 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// TestClientsOperationsFit: the CLI asks for pages of so many.
-func TestClientsOperationsFit(t *testing.T) {
+// The command line's operations are within the limit, with its page sizes.
+func TestCommandLinesOperationsAreWithinTheLimit(t *testing.T) {
 	paths, err := filepath.Glob("../client/*.graphql")
 	if err != nil || len(paths) == 0 {
 		t.Fatal(paths, err)

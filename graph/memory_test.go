@@ -14,16 +14,16 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestOperationsTakeWhatTheyRead: they are charged for the output that they read, not for
-// maxBytes. A page is shorter where JSON makes it longer.
-func TestOperationsTakeWhatTheyRead(t *testing.T) {
+// Operations are charged for the output that they read, not for maxBytes. A page is shorter if JSON
+// makes it longer.
+func TestOperationsAreChargedForTheirOutput(t *testing.T) {
 	fake := clustertest.NewFake()
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
 	b := newBedWith(t, fake, fake, bedOptions{Options: Options{Settings: Settings{Peers: all}}})
 	b.limitless("e")
 	const bytes = 300_000
 	id := b.start(in{"runnerId": b.claim("e"), "command": []string{"zeros", "300000"}})
-	b.ask(`query($id: ID!) { execution(id: $id, waitFor: 3600) { state output(maxBytes: 8388608) { end } } }`, in{"id": id}, &struct{}{})
+	b.send(`query($id: ID!) { execution(id: $id, waitFor: 3600) { state output(maxBytes: 8388608) { end } } }`, in{"id": id}, &struct{}{})
 
 	page := func(chunk string) (got struct {
 		Execution struct {
@@ -33,7 +33,7 @@ func TestOperationsTakeWhatTheyRead(t *testing.T) {
 			}
 		}
 	}) {
-		b.ask(`query($id: ID!) { execution(id: $id) { output(maxBytes: 8388608) { chunks { `+chunk+` } end } } }`, in{"id": id}, &got)
+		b.send(`query($id: ID!) { execution(id: $id) { output(maxBytes: 8388608) { chunks { `+chunk+` } end } } }`, in{"id": id}, &got)
 		wait.For(t, "the answer is written, and counts no more", func() bool { return all.Usage().BodyBytes == 0 })
 		return got
 	}
@@ -44,19 +44,19 @@ func TestOperationsTakeWhatTheyRead(t *testing.T) {
 	if text.End || len(text.Chunks) == 0 || strings.Trim(text.Chunks[0].Text, "\x00") != "" {
 		t.Errorf("with its text there are %d chunks, and the end is among them: %t", len(text.Chunks), text.End)
 	}
-	if code, _ := b.ask(`{ runners(first: 1000) { nodes { id state environmentId } } }`, nil, nil); code != "QUOTA_EXCEEDED" {
+	if code, _ := b.send(`{ runners(first: 1000) { nodes { id state environmentId } } }`, nil, nil); code != "QUOTA_EXCEEDED" {
 		t.Errorf("4001 fields: %v", code)
 	}
 }
 
-// TestLinesTakeWhatTheyRead: lines are charged as output is. Lines that don't fit come with the next page.
-func TestLinesTakeWhatTheyRead(t *testing.T) {
+// Lines are charged like output. Lines that don't fit are on the next page.
+func TestOperationsAreChargedForTheirLines(t *testing.T) {
 	fake := clustertest.NewFake()
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
 	b := newBedWith(t, fake, fake, bedOptions{Options: Options{Settings: Settings{Peers: all}}})
 	b.limitless("e")
 	id := b.start(in{"runnerId": b.claim("e"), "command": []string{"count", "3000", "0"}})
-	b.ask(`query($id: ID!) { execution(id: $id, waitFor: 3600) { state } }`, in{"id": id}, &struct{}{})
+	b.send(`query($id: ID!) { execution(id: $id, waitFor: 3600) { state } }`, in{"id": id}, &struct{}{})
 	read := 0
 	for from, pages := int64(1), 0; ; pages++ {
 		var got struct {
@@ -67,7 +67,7 @@ func TestLinesTakeWhatTheyRead(t *testing.T) {
 				}
 			}
 		}
-		b.ask(`query($id: ID!, $from: Int64) { execution(id: $id) { lines(from: $from, maxLines: 1000) { lines { number text stream at open truncated lostBytes lostCause } next } } }`, in{"id": id, "from": from}, &got)
+		b.send(`query($id: ID!, $from: Int64) { execution(id: $id) { lines(from: $from, maxLines: 1000) { lines { number text stream at open truncated lostBytes lostCause } next } } }`, in{"id": id, "from": from}, &got)
 		wait.For(t, "the answer is written, and counts no more", func() bool { return all.Usage().BodyBytes == 0 })
 		read += len(got.Execution.Lines.Lines)
 		if got.Execution.Lines.Next == nil {
@@ -80,8 +80,8 @@ func TestLinesTakeWhatTheyRead(t *testing.T) {
 	}
 }
 
-// TestCostOfAPage counts aliases, and what they are named.
-func TestCostOfAPage(t *testing.T) {
+// The cost of a page includes aliases and their names.
+func TestPagesCostTheirAliases(t *testing.T) {
 	data := []byte("a\x01\n")
 	const encoded = len(`"a\u0001\n"`)
 	for selection, want := range map[string]int{

@@ -10,19 +10,19 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// An operation is a field of the schema's roots, or one below, with what the table needs to ask
-// for it.
+// An operation is a field of the schema's root types, or of a type below, with what the table needs
+// to call it.
 type operation struct {
 	name   string
 	kind   ast.Operation
 	rules  []access.Operation
-	about  string             // the kind of object that it names; "": none
+	about  string             // the kind of its object; "": it has none
 	args   func(o *things) in // by name
-	answer string             // what is selected; "" of a scalar
-	spends bool               // the object isn't as it was, once it was asked
-	taken  bool               // an id that another tenant has is CONFLICT: ids are the server's
+	answer string             // the selection; "": it returns a scalar
+	spends bool               // it changes the object, so that it can't be called again
+	taken  bool               // the id of another tenant's object is CONFLICT, since all tenants share the ids
 	forms  bool               // it needs a multipart request
-	wrong  bool               // the input is wrong, whatever the object
+	wrong  bool               // the input is invalid for any object
 }
 
 func id(of func(o *things) string) func(o *things) in {
@@ -44,7 +44,7 @@ func named(name string, of func(o *things) string) func(o *things) in {
 	return func(o *things) in { return in{name: of(o)} }
 }
 
-// known are the operations that the table can ask for, by the schema's names.
+// known are the operations that the table can call, by the schema's names.
 var known = map[string]operation{
 	"Query.version":          {},
 	"Query.me":               {answer: "{ name tenant role }"},
@@ -102,8 +102,8 @@ var known = map[string]operation{
 	"Subscription.runnerEvents":    {about: "environment", args: named("environmentId", environmentOf), answer: "{ runner { environmentId } }"},
 }
 
-// below are the fields with a rule of their own. They have the rule of the operation by which
-// they are reached, too.
+// below are the fields with a rule of their own. The rule of the operation that leads to them
+// applies too.
 var below = []operation{
 	{name: "Query.runner files", rules: ops("runner", "files"), about: "runner", args: id(runnerOf), answer: "{ files { nodes { path } } }"},
 	{name: "Query.runner file", rules: ops("runner", "file"), about: "runner", args: id(runnerOf), answer: `{ file(path: "a.txt") { path downloadUrl } }`},
@@ -116,8 +116,8 @@ var below = []operation{
 	{name: "Query.cluster taskEvents", rules: ops("cluster", "taskEvents"), answer: `{ taskEvents(runnerId: "x") { kind } }`},
 }
 
-// alsoAsked are operations once more, for another object or with what is checked before the
-// object is looked for.
+// alsoAsked are operations that the table calls again: for another object, or with an input that is
+// checked before the object.
 var alsoAsked = []operation{
 	{name: "Mutation.createGrant for a runner", rules: ops("createGrant"), about: "runner", answer: "{ token }", args: input(func(o *things) in { return in{"runnerId": o.runner, "rights": []string{"EXECUTE"}} })},
 	{name: "Mutation.claimRunner wrongly", rules: ops("claimRunner"), about: "environment", wrong: true, answer: "{ runner { id } }", args: input(func(o *things) in { return in{"environmentId": o.environment, "waitFor": -1} })},
@@ -140,7 +140,7 @@ const usedKey = "used"
 
 func ops(names ...access.Operation) []access.Operation { return names }
 
-// operations returns those of the schema, and those below.
+// operations returns the operations of the schema, below and alsoAsked.
 func (w *world) operations() (all []operation) {
 	for _, root := range []*ast.Definition{w.schema.Query, w.schema.Mutation, w.schema.Subscription} {
 		for _, field := range root.Fields {
@@ -150,7 +150,7 @@ func (w *world) operations() (all []operation) {
 			name := root.Name + "." + field.Name
 			op, ok := known[name]
 			if !ok {
-				w.t.Errorf("say in known how %s is asked for", name)
+				w.t.Errorf("add %s to known", name)
 				continue
 			}
 			op.name, op.rules = name, ops(access.Operation(field.Name))
@@ -162,7 +162,7 @@ func (w *world) operations() (all []operation) {
 		root, _, _ := strings.Cut(op.name, ".")
 		all[i].kind = ast.Operation(strings.ToLower(root))
 	}
-	// Those that spend what they are about come last.
+	// Operations that change their object come last.
 	slices.SortStableFunc(all, func(a, b operation) int {
 		rank := map[bool]int{true: 1}
 		return rank[a.spends] - rank[b.spends]
@@ -170,7 +170,7 @@ func (w *world) operations() (all []operation) {
 	return all
 }
 
-// transports are those that carry the operation.
+// transports returns the transports that carry the operation.
 func (op operation) transports() []string {
 	switch {
 	case op.forms:
@@ -183,7 +183,7 @@ func (op operation) transports() []string {
 	return []string{"POST", "SSE", "WebSocket"}
 }
 
-// build returns the document and its variables, whose types the schema says.
+// build returns the document and its variables, with their types from the schema.
 func (op operation) build(schema *ast.Schema, o *things) (query string, variables in) {
 	root, name, _ := strings.Cut(op.name, ".")
 	name, _, _ = strings.Cut(name, " ")

@@ -8,7 +8,7 @@ import (
 )
 
 func (r execution) Runner(ctx context.Context, of *runtime.Execution) (*runtime.Runner, error) {
-	return r.there(ctx, of.RunnerID)
+	return r.existingRunner(ctx, of.RunnerID)
 }
 
 func (r execution) BatchID(_ context.Context, of *runtime.Execution) (*string, error) {
@@ -29,7 +29,7 @@ func (r execution) Outcome(_ context.Context, of *runtime.Execution) (*runtime.O
 	return orNull(of.End.Outcome), nil
 }
 
-// ExitCode is null unless the execution exited: a zero alone says nothing.
+// ExitCode is null unless the execution exited, since 0 would look like a success.
 func (r execution) ExitCode(_ context.Context, of *runtime.Execution) (*int, error) {
 	if of.End.Outcome != runtime.OutcomeExited {
 		return nil, nil

@@ -8,9 +8,9 @@ import (
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
-// Probes answer load balancers and supervisors, which show no token: GET /health/live says
-// that the process answers, GET /health/ready that it serves requests, or 503 and why not.
-// What the cluster says of it is for callers with the token.
+// probes respond to load balancers and supervisors, which send no token. GET /health/live says that
+// the process responds. GET /health/ready says that it serves requests, or 503 with the reason. The
+// cluster's own message is only for callers with the right to read it.
 type probes struct {
 	starting  starting
 	engine    *engine.Engine

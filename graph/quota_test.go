@@ -31,12 +31,12 @@ func tenanted(t *testing.T, quotas runtime.Quotas) (b bed, client http.Header) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.as(testToken, `mutation { putEnvironment(input: {id: "a", tenant: "physics", poolSize: 3}) { created } }`)
+	b.sendAs(testToken, `mutation { putEnvironment(input: {id: "a", tenant: "physics", poolSize: 3}) { created } }`)
 	return b, http.Header{"Authorization": {"Bearer " + secret}}
 }
 
-// as asks with a token.
-func (b bed) as(token, query string) answer {
+// sendAs sends a query with a token.
+func (b bed) sendAs(token, query string) answer {
 	b.t.Helper()
 	body, _ := json.Marshal(in{"query": query})
 	return ask(b.t, "POST", b.url, string(body), http.Header{"Authorization": {"Bearer " + token}})
@@ -50,8 +50,8 @@ func asked(t *testing.T, b bed, header http.Header, query string) answer {
 
 const claimA = `mutation { claimRunner(input: {environmentId: "a", waitFor: 60}) { runner { id } } }`
 
-// A hundred clients at once never get one runner more than the quota has, and all of it.
-func TestQuotasAreNeverExceeded(t *testing.T) {
+// A hundred concurrent clients get all runners of the quota, and never more.
+func TestConcurrentClaimsNeverExceedTheQuota(t *testing.T) {
 	const most = 7
 	b, client := tenanted(t, runtime.Quotas{Runners: ptr(most)})
 	var got, refused atomic.Int64
@@ -64,20 +64,20 @@ func TestQuotasAreNeverExceeded(t *testing.T) {
 				got.Add(1)
 			case "QUOTA_EXCEEDED":
 				refused.Add(1)
-				e := a.Errors[0].Extensions // others' claims may not have their runners yet
+				e := a.Errors[0].Extensions // other claims may not have their runners yet
 				used, _ := e["used"].(float64)
 				pending, _ := e["pending"].(float64)
 				if e["quota"] != "runners" || e["limit"] != float64(most) || used+pending != most {
 					t.Errorf("%v", e)
 				}
-			case "NO_RUNNER_AVAILABLE": // of three that are idle, while others are made
+			case "NO_RUNNER_AVAILABLE": // three are idle, while others are being made
 			default:
 				t.Errorf("%+v", a.Errors)
 			}
 		})
 	}
 	group.Wait()
-	for got.Load() < most { // the rest, now that the pool fills
+	for got.Load() < most { // the rest, while the pool fills
 		if a := asked(t, b, client, claimA); a.code() != nil {
 			t.Fatalf("%d of %d: %+v", got.Load(), most, a.Errors)
 		}
@@ -98,7 +98,7 @@ func TestQuotasAreNeverExceeded(t *testing.T) {
 	}
 }
 
-// A claim that may wait waits for a runner of its tenant to go.
+// A claim with waitFor waits until another runner of its tenant ends.
 func TestClaimsWaitForTheirQuota(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{Runners: ptr(1)})
 	first := asked(t, b, client, claimA)
@@ -120,8 +120,8 @@ func TestClaimsWaitForTheirQuota(t *testing.T) {
 	}
 }
 
-// The refusal of a claim beyond claimsPerMinute says when to try again.
-func TestClaimRateSaysWhenToTryAgain(t *testing.T) {
+// The refusal of a claim beyond claimsPerMinute has the time until a retry.
+func TestClaimRateQuotaHasRetryAfter(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{ClaimsPerMinute: ptr(2)})
 	for range 2 {
 		if a := asked(t, b, client, claimA); a.code() != nil {
@@ -152,7 +152,7 @@ func TestSubscriptionsHaveAQuota(t *testing.T) {
 	}
 }
 
-// A claim that doesn't wait gets a ticket, which says where it stands, and then its runner.
+// A claim that doesn't wait gets a ticket with its position, and later its runner.
 func TestClaimsCanHaveTickets(t *testing.T) {
 	fake := clustertest.NewFake()
 	b := newBedWith(t, fake, fake, bedOptions{})
@@ -165,7 +165,7 @@ func TestClaimsCanHaveTickets(t *testing.T) {
 			Ticket struct{ ID, State string }
 		}
 	}
-	b.ask(`mutation { claimRunner(input: {environmentId: "a", wait: TICKET}) { runner { id } ticket { id state } } }`, nil, &out)
+	b.send(`mutation { claimRunner(input: {environmentId: "a", wait: TICKET}) { runner { id } ticket { id state } } }`, nil, &out)
 	if out.ClaimRunner.Runner != nil || out.ClaimRunner.Ticket.State != "WAITING" {
 		t.Fatalf("%+v", out)
 	}
@@ -178,7 +178,7 @@ func TestClaimsCanHaveTickets(t *testing.T) {
 		}
 	}
 	var now event
-	for now.TicketEvents.Position == nil { // it isn't known at once
+	for now.TicketEvents.Position == nil { // it isn't known immediately
 		now = event{}
 		events.next(&now)
 	}
@@ -195,8 +195,8 @@ func TestClaimsCanHaveTickets(t *testing.T) {
 	}
 }
 
-// A claim that waits for its tenant's quota isn't served from an environment that another tenant made
-// meanwhile under the same id.
+// A claim that waits for its tenant's quota gets no runner of another tenant's environment, which
+// was created later with the same id.
 func TestWaitingClaimsAreOfTheirTenant(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{Runners: ptr(1)})
 	first := asked(t, b, client, claimA).Data["claimRunner"].(in)["runner"].(in)["id"].(string)
@@ -206,9 +206,9 @@ func TestWaitingClaimsAreOfTheirTenant(t *testing.T) {
 		tenant := asked(t, b, client, `{ tenants { use { waiting } } }`).Data["tenants"].([]any)[0].(in)
 		use = tenant["use"].(in)["waiting"].(float64)
 	}
-	b.as(testToken, `mutation { deleteEnvironment(input: {id: "a"}) { deleted } }`)
-	b.as(testToken, `mutation { putTenant(input: {id: "chemistry"}) { created } }`)
-	if a := b.as(testToken, `mutation { putEnvironment(input: {id: "a", tenant: "chemistry", poolSize: 2}) { created } }`); a.code() != nil {
+	b.sendAs(testToken, `mutation { deleteEnvironment(input: {id: "a"}) { deleted } }`)
+	b.sendAs(testToken, `mutation { putTenant(input: {id: "chemistry"}) { created } }`)
+	if a := b.sendAs(testToken, `mutation { putEnvironment(input: {id: "a", tenant: "chemistry", poolSize: 2}) { created } }`); a.code() != nil {
 		t.Fatalf("%+v", a.Errors)
 	}
 	if a := asked(t, b, client, `mutation { releaseRunner(id: "`+first+`") { released } }`); a.code() != nil {
@@ -219,8 +219,8 @@ func TestWaitingClaimsAreOfTheirTenant(t *testing.T) {
 	}
 }
 
-// A batch takes one execution of the quota, from its beginning to its end.
-func TestBatchesTakeOneExecution(t *testing.T) {
+// A batch uses one execution of the quota, from its beginning to its end.
+func TestBatchesUseOneExecutionOfTheQuota(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{Executions: ptr(1)})
 	runner := asked(t, b, client, claimA).Data["claimRunner"].(in)["runner"].(in)["id"].(string)
 	const cases = `cases: [{stdin: "1"}, {stdin: "2"}, {stdin: "3"}]`
@@ -246,7 +246,7 @@ func TestBatchesTakeOneExecution(t *testing.T) {
 	if a := asked(t, b, client, `mutation { startExecution(input: {runnerId: "`+runner+`", command: ["cat"], `+cases+`}) { batch { id } } }`); a.code() != "QUOTA_EXCEEDED" {
 		t.Errorf("a batch: %+v", a)
 	}
-	// What can't run claims no runner.
+	// A run that can't start claims no runner.
 	if a := asked(t, b, client, `mutation { run(input: {environmentId: "a", command: ["true"], waitFor: 60}) { execution { id } } }`); a.code() != "QUOTA_EXCEEDED" {
 		t.Errorf("run: %+v", a)
 	}
@@ -256,8 +256,9 @@ func TestBatchesTakeOneExecution(t *testing.T) {
 	}
 }
 
-// What waits and what was done is listed for the tenants that the caller sees, and for one of them where it asks for that.
-func TestListsAreNarrowedToATenant(t *testing.T) {
+// The lists of waiting claims and of the audit log have the tenants that the caller may see, or one
+// of them if the caller selects it.
+func TestListsFilterByTenant(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{Runners: ptr(0)})
 	ctx, leave := context.WithCancel(t.Context())
 	body, _ := json.Marshal(in{"query": strings.Replace(claimA, "waitFor: 60", "waitFor: 600", 1)})
@@ -282,7 +283,7 @@ func TestListsAreNarrowedToATenant(t *testing.T) {
 	}
 	waiting := func(token, arguments string) (rows []any, total float64) {
 		t.Helper()
-		a := b.as(token, `{ waitingClaims`+arguments+` { nodes { tenant environmentId position } totalCount } }`)
+		a := b.sendAs(token, `{ waitingClaims`+arguments+` { nodes { tenant environmentId position } totalCount } }`)
 		if a.code() != nil {
 			t.Fatalf("%+v", a.Errors)
 		}
@@ -294,8 +295,8 @@ func TestListsAreNarrowedToATenant(t *testing.T) {
 			break
 		}
 	}
-	b.as(manager, `mutation { cancelTicket(id: "none") { ticket { id } } }`)
-	b.as(other, `mutation { cancelTicket(id: "none") { ticket { id } } }`)
+	b.sendAs(manager, `mutation { cancelTicket(id: "none") { ticket { id } } }`)
+	b.sendAs(other, `mutation { cancelTicket(id: "none") { ticket { id } } }`)
 	for _, test := range []struct {
 		token, arguments string
 		waits            int
@@ -319,7 +320,7 @@ func TestListsAreNarrowedToATenant(t *testing.T) {
 			t.Errorf("%+v: %v", test, rows)
 		}
 		var did []string
-		log := b.as(test.token, `{ auditLog(action: "cancelTicket"`+strings.Replace(strings.Trim(test.arguments, "()"), "tenant", ", tenant", 1)+`) { nodes { actorName } } }`)
+		log := b.sendAs(test.token, `{ auditLog(action: "cancelTicket"`+strings.Replace(strings.Trim(test.arguments, "()"), "tenant", ", tenant", 1)+`) { nodes { actorName } } }`)
 		for _, node := range log.Data["auditLog"].(in)["nodes"].([]any) {
 			did = append(did, node.(in)["actorName"].(string))
 		}
@@ -328,7 +329,7 @@ func TestListsAreNarrowedToATenant(t *testing.T) {
 		}
 	}
 	for _, list := range []string{"waitingClaims", "auditLog"} {
-		if a := b.as(testToken, `{ `+list+`(tenant: "No Name") { nodes { id } } }`); a.code() != "INVALID_INPUT" || a.Errors[0].Extensions["field"] != "tenant" {
+		if a := b.sendAs(testToken, `{ `+list+`(tenant: "No Name") { nodes { id } } }`); a.code() != "INVALID_INPUT" || a.Errors[0].Extensions["field"] != "tenant" {
 			t.Errorf("%s: %+v", list, a.Errors)
 		}
 	}
@@ -336,7 +337,7 @@ func TestListsAreNarrowedToATenant(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the claim was answered: %v", err)
 	}
-	for { // until it waits no more
+	for { // until it no longer waits
 		if _, total := waiting(testToken, ""); total == 0 {
 			break
 		}

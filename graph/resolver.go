@@ -12,12 +12,12 @@ import (
 	"github.com/rockpool/rockpool/runtime/versions"
 )
 
-// A resolver answers every field that isn't simply there. The methods stand in
-// files by topic.
+// A resolver resolves every field that isn't a plain struct field. Its methods are in files by
+// topic. It is safe for concurrent use.
 type resolver struct {
 	guard     *guard.Guard
 	languages *language.Set
-	measured  *versions.Book // the versions of the languages
+	measured  *versions.Book // versions of the languages
 	version   string
 	links     *download.Links
 }
@@ -93,7 +93,7 @@ func (r query) Cluster(ctx context.Context) (runtime.ClusterStatus, error) {
 
 func (r query) Health(ctx context.Context) (engine.Health, error) { return r.guard.Health(ctx) }
 
-// orNull returns nil for a zero value, which the API shows as null.
+// orNull returns nil for a zero value. The API shows it as null.
 func orNull[T comparable](v T) *T {
 	var zero T
 	if v == zero {
@@ -102,8 +102,7 @@ func orNull[T comparable](v T) *T {
 	return &v
 }
 
-// orZero returns the zero value for nil, which is what the engine takes for
-// nothing said.
+// orZero returns the zero value for nil. The engine treats it as not given.
 func orZero[T any](v *T) T {
 	if v == nil {
 		var zero T

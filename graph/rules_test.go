@@ -11,8 +11,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// notFields are rules of what isn't a field of Query, Mutation or Subscription, with what asks
-// for them.
+// notFields are rules of operations that aren't fields of Query, Mutation or Subscription, with
+// what needs them.
 var notFields = map[access.Operation]string{
 	"files":       "Runner.files",
 	"searchFiles": "Runner.searchFiles",
@@ -22,7 +22,7 @@ var notFields = map[access.Operation]string{
 	"metrics":     "GET /metrics",
 }
 
-// guardedFields are the fields below the operations whose resolvers ask the guard again.
+// guardedFields are the fields below the operations whose resolvers check another rule.
 var guardedFields = map[string]string{
 	"Runner.files": "files", "Runner.searchFiles": "searchFiles", "Runner.file": "file", "Runner.events": "taskEvents", "File.downloadUrl": "file",
 	"Language.environmentId": "environment", "Language.version": "environment",
@@ -30,8 +30,8 @@ var guardedFields = map[string]string{
 	"Execution.runner": "runner", "Execution.output": "output", "Execution.lines": "output", "Execution.outputUrl": "output",
 }
 
-// reachedBy says for every other type what its fields are reached by: they show what belongs to
-// an object that the caller has got already.
+// reachedBy has the fields that lead to each other type. Its own fields belong to an object that
+// the caller has already.
 var reachedBy = map[string]string{
 	"Environment": "environment, environments and putEnvironment", "Resources": "Environment and Allocation", "Network": "Environment", "Variable": "Environment",
 	"Language": "languages", "LanguageLimits": "Language", "Warm": "Environment", "ClaimStats": "Environment", "PoolHistory": "Environment", "Durations": "Environment",
@@ -48,7 +48,7 @@ var reachedBy = map[string]string{
 	"FileFailure": "updateFiles", "PageInfo": "every connection",
 }
 
-// TestEveryFieldHasARule: nothing can be asked for that package access doesn't say who may.
+// TestEveryFieldHasARule checks that package access has a rule for each root field.
 func TestEveryFieldHasARule(t *testing.T) {
 	fields := map[access.Operation]bool{}
 	for _, name := range []string{"Query", "Mutation", "Subscription"} {
@@ -67,9 +67,9 @@ func TestEveryFieldHasARule(t *testing.T) {
 		rule, _ := access.RuleOf(op)
 		switch at := notFields[op]; {
 		case at == "" && !fields[op]:
-			t.Errorf("the rule of %s is of no field; name in notFields what asks for it", op)
+			t.Errorf("the rule of %s belongs to no field: add the operation to notFields", op)
 		case at != "" && fields[op]:
-			t.Errorf("%s is a field: strike it from notFields", op)
+			t.Errorf("%s is a field: remove it from notFields", op)
 		}
 		if !slices.Contains(access.Roles(), rule.Role) {
 			t.Errorf("the rule of %s has no role", op)
@@ -80,8 +80,8 @@ func TestEveryFieldHasARule(t *testing.T) {
 	}
 }
 
-// TestEveryTypeIsGuarded: a type's fields are reached by an operation that has a rule, and those
-// that read more than is there already have a rule of their own.
+// TestEveryTypeIsGuarded checks that an operation with a rule leads to each type. Fields that read
+// more data have their own rule.
 func TestEveryTypeIsGuarded(t *testing.T) {
 	left := maps.Clone(reachedBy)
 	guarded := maps.Clone(guardedFields)
@@ -93,7 +93,7 @@ func TestEveryTypeIsGuarded(t *testing.T) {
 		delete(left, d.Name)
 		wraps := strings.HasSuffix(d.Name, "Payload") || strings.HasSuffix(d.Name, "Connection") || strings.HasSuffix(d.Name, "Edge")
 		if !listed && !wraps {
-			t.Errorf("say in reachedBy what guards the fields of %s", d.Name)
+			t.Errorf("add %s to reachedBy, with what guards its fields", d.Name)
 		}
 		for _, field := range d.Fields {
 			at := d.Name + "." + field.Name
@@ -102,8 +102,8 @@ func TestEveryTypeIsGuarded(t *testing.T) {
 			if _, exists := access.RuleOf(access.Operation(rule)); ok && !exists {
 				t.Errorf("%s is guarded by %s, which has no rule", at, rule)
 			}
-			if len(field.Arguments) > 0 && !ok && at != "Batch.cases" { // of a batch that the caller has got
-				t.Errorf("%s has arguments, so it reads more than is there: say in guardedFields which rule it asks", at)
+			if len(field.Arguments) > 0 && !ok && at != "Batch.cases" { // of a batch that the caller has already
+				t.Errorf("%s has arguments, so it reads more data: add its rule to guardedFields", at)
 			}
 		}
 	}

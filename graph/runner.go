@@ -26,11 +26,11 @@ func (r query) Runners(ctx context.Context, env *string, states []runtime.Runner
 }
 
 func (r query) Runner(ctx context.Context, id string) (*runtime.Runner, error) {
-	return r.there(ctx, runtime.RunnerID(id))
+	return r.existingRunner(ctx, runtime.RunnerID(id))
 }
 
-// there returns a runner, and nil for one that isn't there for the caller (any more).
-func (r *resolver) there(ctx context.Context, id runtime.RunnerID) (*runtime.Runner, error) {
+// existingRunner returns a runner; nil if it doesn't exist, is gone, or the caller may not see it.
+func (r *resolver) existingRunner(ctx context.Context, id runtime.RunnerID) (*runtime.Runner, error) {
 	found, ok, err := r.guard.Runner(ctx, id)
 	if err != nil || !ok {
 		return nil, err
@@ -82,7 +82,7 @@ func (r runner) Claim(ctx context.Context, of *runtime.Runner) (*runtime.Claim, 
 		return nil, nil
 	}
 	claim := of.Claim
-	claim.Labels = seen(ctx, claim.Labels)
+	claim.Labels = visibleLabels(ctx, claim.Labels)
 	if !access.FromContext(ctx).SeesLabels() {
 		claim.Holder = ""
 	}
@@ -109,8 +109,8 @@ func (r subscription) RunnerEvents(ctx context.Context, id *string) (<-chan runn
 	return r.guard.WatchRunners(ctx, runtime.EnvironmentID(orZero(id)))
 }
 
-// seen returns what the caller sees of labels.
-func seen(ctx context.Context, labels []runtime.Label) []runtime.Label {
+// visibleLabels returns the labels that the caller may see.
+func visibleLabels(ctx context.Context, labels []runtime.Label) []runtime.Label {
 	if !access.FromContext(ctx).SeesLabels() {
 		return nil
 	}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Runners come by pages, from either end, and only those that were asked for.
-func TestRunnersByPages(t *testing.T) {
+// Runners are returned in pages, from either end, and filtered.
+func TestRunnersAreReturnedInPages(t *testing.T) {
 	b := newBed(t)
 	b.environment("other", 1)
 	b.environment("a", 0)
@@ -15,7 +15,7 @@ func TestRunnersByPages(t *testing.T) {
 		var out struct {
 			ClaimRunner struct{ Runner struct{ ID string } }
 		}
-		b.ask(`mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`,
+		b.send(`mutation($in: ClaimRunnerInput!) { claimRunner(input: $in) { runner { id } } }`,
 			in{"in": in{"environmentId": "a", "waitFor": 30, "labels": []in{{"name": "course", "value": value}}}}, &out)
 		claimed = append(claimed, out.ClaimRunner.Runner.ID)
 	}
@@ -50,7 +50,7 @@ func TestRunnersByPages(t *testing.T) {
 					TotalCount int
 				}
 			}
-			b.ask(`{ runners(`+test.arguments+`, first: 1, after: `+after+`) { nodes { id } pageInfo { hasNextPage endCursor } totalCount } }`, nil, &out)
+			b.send(`{ runners(`+test.arguments+`, first: 1, after: `+after+`) { nodes { id } pageInfo { hasNextPage endCursor } totalCount } }`, nil, &out)
 			for _, node := range out.Runners.Nodes {
 				got = append(got, node.ID)
 			}

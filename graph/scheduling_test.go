@@ -15,12 +15,12 @@ import (
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
-// telling is a fake cluster that has something to tell about its scheduling.
+// telling is a fake cluster that reports its scheduling.
 type telling struct {
 	*clustertest.Fake
 	evaluations      []runtime.Evaluation
 	allocations      []runtime.Allocation
-	evaluationFilter runtime.EvaluationFilter // that it was last asked with
+	evaluationFilter runtime.EvaluationFilter // of the last call
 	allocationFilter runtime.AllocationFilter
 }
 
@@ -44,7 +44,7 @@ const schedulingQuery = `query($first: Int, $after: String) { cluster {
 		id runnerId environmentId evaluationId resources { cpuMHz } desired status message createdAt runningAt endedAt } }
 } }`
 
-func TestSchedulingIsShown(t *testing.T) {
+func TestSchedulingOfTheCluster(t *testing.T) {
 	at := func(ms int) time.Time { return time.UnixMilli(int64(1_800_000_000_000 + ms)) }
 	c := &telling{
 		Fake: clustertest.NewFake(),
@@ -61,7 +61,7 @@ func TestSchedulingIsShown(t *testing.T) {
 	}
 	b := newBedOver(t, c, c.Fake)
 	var got, want any
-	b.ask(schedulingQuery, nil, &got)
+	b.send(schedulingQuery, nil, &got)
 	stamp := func(ms int) string { return at(ms).UTC().Format(time.RFC3339Nano) }
 	text := fmt.Sprintf(`{"cluster": {
 		"evaluations": {"totalCount": 2, "pageInfo": {"hasNextPage": false}, "nodes": [
@@ -80,7 +80,7 @@ func TestSchedulingIsShown(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	b.ask(schedulingQuery, in{"first": 1, "after": "eA"}, &got)
+	b.send(schedulingQuery, in{"first": 1, "after": "eA"}, &got)
 	if diff := cmp.Diff(runtime.EvaluationFilter{EnvironmentID: "a", RunnerID: "r", Statuses: []runtime.EvaluationStatus{"FAILED", "BLOCKED"}, After: "x", Limit: 2}, c.evaluationFilter); diff != "" {
 		t.Error(diff)
 	}
@@ -93,7 +93,7 @@ func TestSchedulingIsShown(t *testing.T) {
 	}
 }
 
-func TestWhatHappenedToARunnerIsTold(t *testing.T) {
+func TestRunnersHaveTheirEvents(t *testing.T) {
 	fake := clustertest.NewFake()
 	b := newBedOver(t, fake, fake)
 	if err := fake.Start(t.Context(), "x", runtime.Environment{ID: "a"}, runtime.PriorityRefill); err != nil {
@@ -108,7 +108,7 @@ func TestWhatHappenedToARunnerIsTold(t *testing.T) {
 			Told, Never []struct{ At, Kind, Message string }
 		}
 	}
-	b.ask(`{ cluster { told: taskEvents(runnerId: "x") { at kind message } never: taskEvents(runnerId: "y") { at } } }`, nil, &got)
+	b.send(`{ cluster { told: taskEvents(runnerId: "x") { at kind message } never: taskEvents(runnerId: "y") { at } } }`, nil, &got)
 	var told []string
 	for _, event := range got.Cluster.Told {
 		if at, err := time.Parse(time.RFC3339Nano, event.At); err == nil && time.Since(at) < time.Minute && event.Kind != "READY" {
@@ -121,9 +121,9 @@ func TestWhatHappenedToARunnerIsTold(t *testing.T) {
 	}
 }
 
-// A cluster that doesn't tell has empty pages, and wrong questions are refused
-// there too.
-func TestSchedulingThatNobodyTellsIsEmpty(t *testing.T) {
+// A cluster that doesn't report its scheduling has empty pages. Invalid arguments are refused
+// there, too.
+func TestUnreportedSchedulingIsEmpty(t *testing.T) {
 	b := newBed(t)
 	var got struct {
 		Cluster map[string]struct {
@@ -131,7 +131,7 @@ func TestSchedulingThatNobodyTellsIsEmpty(t *testing.T) {
 			Nodes      []any
 		}
 	}
-	b.ask(schedulingQuery, nil, &got)
+	b.send(schedulingQuery, nil, &got)
 	for name, page := range got.Cluster {
 		if page.TotalCount == nil || *page.TotalCount != 0 || page.Nodes == nil || len(page.Nodes) != 0 {
 			t.Errorf("%s: %+v", name, page)
@@ -145,7 +145,7 @@ func TestSchedulingThatNobodyTellsIsEmpty(t *testing.T) {
 		"after":  `{ cluster { allocations(after: "?") { totalCount } } }`,
 		"status": `{ cluster { allocations(status: [LOOST]) { totalCount } } }`,
 	} {
-		if code, at := b.ask(query, nil, nil); code == nil || field != "status" && at != field {
+		if code, at := b.send(query, nil, nil); code == nil || field != "status" && at != field {
 			t.Errorf("%s: %v %v", query, code, at)
 		}
 	}
@@ -154,13 +154,13 @@ func TestSchedulingThatNobodyTellsIsEmpty(t *testing.T) {
 	for i := range numbers {
 		numbers[i] = i
 	}
-	if code, _ := b.ask(fmt.Sprintf(many, numbers...), nil, nil); code == nil {
+	if code, _ := b.send(fmt.Sprintf(many, numbers...), nil, nil); code == nil {
 		t.Error("looking through everything sixty times costs too little")
 	}
 }
 
-// TestClusterTellsWhatFits: what isn't known is null.
-func TestClusterTellsWhatFits(t *testing.T) {
+// A value that the cluster doesn't report is null.
+func TestClusterHasTheLargestRunner(t *testing.T) {
 	fake := clustertest.NewFake()
 	c := &fitting{Fake: fake}
 	b := newBedOver(t, c, fake)
@@ -176,7 +176,7 @@ func TestClusterTellsWhatFits(t *testing.T) {
 	} {
 		c.status = test.is
 		var got, want any
-		b.ask(`{ cluster { coreMHz largestRunner { cpuMHz memoryMiB } hostInterpreters } }`, nil, &got)
+		b.send(`{ cluster { coreMHz largestRunner { cpuMHz memoryMiB } hostInterpreters } }`, nil, &got)
 		if err := json.Unmarshal([]byte(test.want), &want); err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +186,7 @@ func TestClusterTellsWhatFits(t *testing.T) {
 	}
 }
 
-// fitting is a cluster whose status is made up.
+// fitting is a cluster with a fixed status.
 type fitting struct {
 	*clustertest.Fake
 	status runtime.ClusterStatus

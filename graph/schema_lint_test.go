@@ -11,15 +11,15 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// The conventions that a client's author may take for granted.
-func TestSchemaKeepsItsConventions(t *testing.T) {
+// The authors of clients rely on these conventions.
+func TestSchemaFollowsItsConventions(t *testing.T) {
 	for _, wrong := range lint(schema()) {
 		t.Error(wrong)
 	}
 }
 
-// Each convention finds what breaks it, and nothing else.
-func TestConventionsFindWhatBreaksThem(t *testing.T) {
+// Each convention finds its violation, and nothing else.
+func TestConventionsFindViolations(t *testing.T) {
 	good := `
 		type Query { things(first: Int, after: String): ThingConnection! thing(id: ID!): Thing error: ErrorCode }
 		type Mutation { putThing(input: PutThingInput!): PutThingPayload! dropThing(id: ID!): DropThingPayload! }
@@ -82,15 +82,15 @@ var (
 	upperCase  = regexp.MustCompile(`^[A-Z][A-Z0-9]*(_[A-Z0-9]+)*$`)
 )
 
-// lint returns what in a schema breaks its conventions: GraphQL's own names,
-// inputs and payloads named after their mutations, pages as Relay has them.
+// lint returns the violations of the conventions: GraphQL's names, inputs and payloads with the
+// names of their mutations, and Relay's pages.
 func lint(schema *ast.Schema) []string {
 	l := &linter{used: map[string]bool{"Query": true, "Mutation": true, "Subscription": true, "ErrorCode": true}}
 	for _, definition := range ours(schema) {
 		l.definition(definition)
 	}
 	for _, definition := range ours(schema) {
-		// What implements an interface is used where the interface is.
+		// A type that implements a used interface is used.
 		used := l.used[definition.Name] || slices.ContainsFunc(definition.Interfaces, func(name string) bool { return l.used[name] })
 		l.check(used, "%s isn't used", definition.Name)
 	}
@@ -136,7 +136,7 @@ func (l *linter) definition(d *ast.Definition) {
 	l.connection(d)
 }
 
-// element checks what fields, arguments and inputs have in common.
+// element checks the conventions that fields, arguments and inputs have in common.
 func (l *linter) element(at, name string, kind *ast.Type, directives ast.DirectiveList, value *ast.Value) {
 	l.used[kind.Name()] = true
 	l.check(camelCase.MatchString(name), "%s isn't in camelCase", at)
@@ -173,7 +173,7 @@ func (l *linter) page(at string, field *ast.FieldDefinition) {
 	}
 }
 
-// connection checks the types that pages are made of.
+// connection checks the types of pages.
 func (l *linter) connection(d *ast.Definition) {
 	has := func(name, kind string) {
 		field := d.Fields.ForName(name)

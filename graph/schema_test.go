@@ -15,7 +15,7 @@ func schema() *ast.Schema {
 	return generated.NewExecutableSchema(generated.Config{}).Schema()
 }
 
-// ours are the types that the schema defines, without GraphQL's own.
+// ours returns the types that the schema defines, without GraphQL's own.
 func ours(schema *ast.Schema) []*ast.Definition {
 	var types []*ast.Definition
 	for name, definition := range schema.Types {
@@ -26,7 +26,7 @@ func ours(schema *ast.Schema) []*ast.Definition {
 	return types
 }
 
-// The descriptions are the API's documentation, so there is no element without.
+// The descriptions are the API's documentation, so each element has one.
 func TestEveryElementIsDescribed(t *testing.T) {
 	described := func(text string, path ...string) {
 		if text = strings.TrimSpace(text); len(text) < 4 || !strings.ContainsAny(text[len(text)-1:], ".:…`") {
@@ -50,8 +50,8 @@ func TestEveryElementIsDescribed(t *testing.T) {
 	}
 }
 
-// What is counted by a closed set has all of it.
-func TestClosedSetsAreTheSchemas(t *testing.T) {
+// The enums have all values of the closed sets in Go.
+func TestEnumsHaveAllValues(t *testing.T) {
 	values := func(enum string) (all []string) {
 		for _, v := range schema().Types[enum].EnumValues {
 			all = append(all, v.Name)

@@ -11,11 +11,11 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// script is what somebody stores for the browsers and terminals of others.
+// script is text that a malicious caller stores for the browsers and terminals of others.
 const script = "<script>alert(1)</script>\u202etxt\u2028\u009b2J\x7f\x1b[2J\r\n\ndata: {}\n\"</script>"
 
-// TestStoredScriptsStayText on every way out: they come back as they were stored, in JSON that is declared as JSON, and
-// in which no character controls anything.
+// A stored script is returned as it was stored, in JSON with a JSON content type. No character in
+// it controls anything.
 func TestStoredScriptsStayText(t *testing.T) {
 	b, client := tenanted(t, runtime.Quotas{})
 	send := func(method, address, body string, header http.Header) (text string, got http.Header) {
@@ -117,7 +117,8 @@ func TestStoredScriptsStayText(t *testing.T) {
 	check("a wrong token", text, header, "application/json", "")
 }
 
-// TestStoredScriptsInNames: a name of a token has no control characters, and the audit log none that shows as another.
+// A token's name has no control characters, and the audit log has none that looks like another
+// character.
 func TestStoredScriptsInNames(t *testing.T) {
 	b, _ := tenanted(t, runtime.Quotas{})
 	create := func(name string) answer {
@@ -138,8 +139,8 @@ func TestStoredScriptsInNames(t *testing.T) {
 	if got := made["token"].(in)["name"]; got != name {
 		t.Errorf("%q", got)
 	}
-	b.as(made["secret"].(string), `mutation { releaseRunner(id: "none") { released } }`)
-	got, _ := json.Marshal(b.as(testToken, `{ auditLog(action: "releaseRunner") { nodes { actorName } } }`).Data)
+	b.sendAs(made["secret"].(string), `mutation { releaseRunner(id: "none") { released } }`)
+	got, _ := json.Marshal(b.sendAs(testToken, `{ auditLog(action: "releaseRunner") { nodes { actorName } } }`).Data)
 	var log struct {
 		AuditLog struct{ Nodes []struct{ ActorName string } }
 	}

@@ -13,13 +13,13 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// startingPatience is how long a request waits for a server that is starting,
-// since most starts take less.
+// startingPatience is how long a request waits for a server that is starting. Most starts take
+// less.
 const startingPatience = 5 * time.Second
 
-// starting is a gqlgen extension for servers that answer before they know what
-// there is, as one does that waits for its cluster: health and version are told,
-// the rest waits for a while, and is CLUSTER_UNAVAILABLE then.
+// starting is a gqlgen extension for a server that responds before it has restored its state, for
+// example because it waits for its cluster. It serves health and version immediately. Other
+// operations wait for startingPatience, then fail with CLUSTER_UNAVAILABLE.
 type starting struct{ over <-chan struct{} } // closed then; nil: it is
 
 // ExtensionName implements graphql.HandlerExtension.
@@ -30,7 +30,7 @@ func (starting) Validate(graphql.ExecutableSchema) error { return nil }
 
 // MutateOperationContext implements graphql.OperationContextMutator.
 func (s starting) MutateOperationContext(ctx context.Context, op *graphql.OperationContext) *gqlerror.Error {
-	if s.over == nil || tellable(op.Operation) {
+	if s.over == nil || knownAtStart(op.Operation) {
 		return nil
 	}
 	if err := s.wait(ctx); err != nil {
@@ -39,9 +39,8 @@ func (s starting) MutateOperationContext(ctx context.Context, op *graphql.Operat
 	return nil
 }
 
-// tellable reports whether an operation asks only for what is known from the
-// start.
-func tellable(op *ast.OperationDefinition) bool {
+// knownAtStart reports whether an operation needs only what is known from the start.
+func knownAtStart(op *ast.OperationDefinition) bool {
 	for _, selection := range op.SelectionSet {
 		field, ok := selection.(*ast.Field)
 		if !ok {
@@ -65,6 +64,8 @@ func (s starting) isOver() bool {
 	}
 }
 
+// wait waits for the end of the start, at most startingPatience. It returns CLUSTER_UNAVAILABLE if
+// that comes later, or ctx ends.
 func (s starting) wait(ctx context.Context) *runtime.Error {
 	if s.isOver() {
 		return nil
@@ -77,10 +78,10 @@ func (s starting) wait(ctx context.Context) *runtime.Error {
 	case <-late.C:
 	case <-ctx.Done():
 	}
-	return runtime.Errorf(runtime.CodeClusterUnavailable, "the server is starting: it waits for its cluster; health tells more")
+	return runtime.Errorf(runtime.CodeClusterUnavailable, "the server is starting: it waits for its cluster: try again later; health says more")
 }
 
-// guard serves next once the start is over.
+// guard serves requests with next when the start is over.
 func (s starting) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := s.wait(r.Context()); err != nil {

@@ -13,23 +13,23 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-func TestAServerThatStartsTellsItsHealthOnly(t *testing.T) {
+func TestStartingServerServesOnlyItsHealth(t *testing.T) {
 	started := make(chan struct{})
 	fake := clustertest.NewFake()
 	b := newBedWith(t, fake, fake, bedOptions{Options: Options{Started: started}})
-	if code, _ := b.ask(`{ health { status } version }`, nil, nil); code != nil {
+	if code, _ := b.send(`{ health { status } version }`, nil, nil); code != nil {
 		t.Errorf("health: %v", code)
 	}
 	answered := make(chan any, 1)
 	go func() {
-		code, _ := b.ask(`{ environments { id } }`, nil, nil)
+		code, _ := b.send(`{ environments { id } }`, nil, nil)
 		answered <- code
 	}()
-	if code, _ := b.ask(`{ health { status } }`, nil, nil); code != nil {
+	if code, _ := b.send(`{ health { status } }`, nil, nil); code != nil {
 		t.Errorf("health: %v", code)
 	}
 	select {
-	case early := <-answered: // it has waited for as long as one may
+	case early := <-answered: // it has waited for startingPatience
 		if early != string(runtime.CodeClusterUnavailable) {
 			t.Errorf("an answer before the start: %v", early)
 		}
@@ -37,11 +37,11 @@ func TestAServerThatStartsTellsItsHealthOnly(t *testing.T) {
 	default:
 	}
 	close(started)
-	// It waited for the start, or as long as one may.
+	// It waited for the start, or for startingPatience.
 	if code := wait.Receive(t, answered, "an answer"); code != nil && code != string(runtime.CodeClusterUnavailable) {
 		t.Errorf("a request that waited: %v", code)
 	}
-	if code, _ := b.ask(`{ environments { id } }`, nil, nil); code != nil {
+	if code, _ := b.send(`{ environments { id } }`, nil, nil); code != nil {
 		t.Errorf("after the start: %v", code)
 	}
 }
@@ -84,7 +84,7 @@ func TestProbesSayWhetherTheServerIsReady(t *testing.T) {
 	probe("/health/ready", "", http.StatusOK, "ready")
 }
 
-func TestWaitingForTheStartHasAnEnd(t *testing.T) {
+func TestRequestsWaitForTheStartForALimitedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over, waited := make(chan struct{}), make(chan error, 1)
 		go func() {

@@ -21,13 +21,13 @@ import (
 	"github.com/rockpool/rockpool/runtime/identity"
 )
 
-// TestEveryOperationForEveryCaller is the table of who may do what to which object by which
-// transport. The operations are the schema's: one that operations_test.go doesn't build fails.
-// What is expected is computed from the rules alone:
+// TestEveryOperationForEveryCaller is the table of access: each caller, operation, object and
+// transport. The operations are the schema's: the test fails for one that operations_test.go doesn't
+// build. The rules alone give the expected result:
 //
-//   - who may not use an operation is refused, whatever the object;
-//   - an object that isn't the caller's answers, but for its id, as one that never was;
-//   - one that is doesn't.
+//   - A caller without the right to an operation is refused, whatever the object.
+//   - The response about another's object equals that about a missing one, except its id.
+//   - The response about the caller's own object differs.
 func TestEveryOperationForEveryCaller(t *testing.T) {
 	w := newWorld(t)
 	for _, op := range w.operations() {
@@ -41,7 +41,7 @@ func TestEveryOperationForEveryCaller(t *testing.T) {
 	}
 }
 
-// check asks for each target.
+// check calls an operation for each target.
 func (w *world) check(t *testing.T, op operation, who caller, by string) {
 	t.Helper()
 	say := func(target, format string, args ...any) {
@@ -78,7 +78,7 @@ func (w *world) check(t *testing.T, op operation, who caller, by string) {
 	}
 }
 
-// TestDownloadsForEveryCaller: files and outputs are for the same callers as their fields.
+// Files and outputs have the same access rules as their fields.
 func TestDownloadsForEveryCaller(t *testing.T) {
 	w := newWorld(t)
 	for _, op := range []operation{
@@ -94,7 +94,7 @@ func TestDownloadsForEveryCaller(t *testing.T) {
 		for _, who := range w.callers {
 			for _, inAddress := range []bool{false, true} {
 				if inAddress && who.object == "" {
-					continue // an address may have a grant and nothing else
+					continue // the parameter accepts only a grant
 				}
 				ask := func(o *things) (int, string) {
 					request, _ := http.NewRequestWithContext(t.Context(), "GET", w.url+path(o), nil)
@@ -120,7 +120,7 @@ func TestDownloadsForEveryCaller(t *testing.T) {
 					if there != (status == http.StatusOK) || !there && text != never {
 						t.Errorf("%s by %s, %s: %d %s", op.name, who.name, target, status, text)
 					}
-					if who.show == nil && status != http.StatusForbidden { // for want of a signature
+					if who.show == nil && status != http.StatusForbidden { // without a signature
 						t.Errorf("%s by nobody, %s: %d %s", op.name, target, status, text)
 					}
 				}
@@ -142,7 +142,7 @@ type things struct {
 	tenantName  string
 }
 
-// A caller shows something; nobody shows nothing.
+// A caller has a credential; nobody has none.
 type caller struct {
 	name   string
 	show   func(w *world) string
@@ -152,7 +152,7 @@ type caller struct {
 	object string         // of a grant: its kind
 }
 
-// refusal is what the rules say: the code, or "".
+// refusal returns the code by the rules; "": the caller may.
 func (c caller) refusal(ops []access.Operation) string {
 	order := []access.Role{access.Observer, access.Client, access.Operator, access.Admin}
 	for _, op := range ops {
@@ -171,7 +171,7 @@ func (c caller) refusal(ops []access.Operation) string {
 	return ""
 }
 
-// sees is whether a thing of a kind is there for the caller.
+// sees reports whether an object of a kind exists for the caller.
 func (c caller) sees(kind, target string) bool {
 	switch c.object {
 	case "execution":
@@ -189,7 +189,7 @@ type world struct {
 	schema  *ast.Schema
 	callers []caller
 	own     *things
-	another *things // of the same tenant: what a grant isn't for
+	another *things // of the same tenant, but not the grants' objects
 	foreign *things
 	made    int
 	maker   access.Principal // of grants
@@ -241,7 +241,8 @@ func (w *world) token(name string, in identity.NewToken) {
 	w.callers = append(w.callers, caller{name: name, role: in.Role, all: in.AllTenants, show: func(*world) string { return text }})
 }
 
-// grant adds a caller with a grant for the world's own thing, which is made anew with that.
+// grant adds a caller with a grant for the world's own thing. When that is replaced, a new grant is
+// made.
 func (w *world) grant(name, object string, rights ...access.Right) {
 	show := func(w *world) string {
 		g := access.Grant{Rights: rights, Execution: runtime.ExecutionID(w.own.execution)}
@@ -261,7 +262,7 @@ func (w *world) grant(name, object string, rights ...access.Right) {
 	w.callers = append(w.callers, caller{name: name, show: show, rights: rights, object: object})
 }
 
-// used has a tenant use usedKey for an environment of its own, and a caller for all tenants, too.
+// used makes a tenant, and a caller for all tenants, use usedKey for another environment.
 func (w *world) used(tenant runtime.TenantID) {
 	w.t.Helper()
 	if _, _, err := w.engine.PutEnvironment(w.t.Context(), engine.PutEnvironmentInput{ID: "used", Tenant: &tenant, PoolSize: ptr(1)}); err != nil {
@@ -310,7 +311,7 @@ func (w *world) make(tenant runtime.TenantID) *things {
 	return o
 }
 
-// missing are things that never were.
+// missing returns things that never existed.
 func (w *world) missing() *things {
 	w.made++
 	return &things{
@@ -319,18 +320,18 @@ func (w *world) missing() *things {
 	}
 }
 
-// A reply is the first answer: its code, and all of it but for ids.
+// A reply is the first response: its code, and its text without ids.
 type reply struct{ code, text string }
 
 func (r reply) refused() bool { return r.code == "FORBIDDEN" || r.code == "UNAUTHENTICATED" }
 
-// reply returns an answer to what names an object of a kind.
+// reply returns a response to an operation about an object of a kind.
 func (o *things) reply(about, text string) reply {
 	var whole struct {
 		Errors []struct{ Extensions struct{ Code string } }
 	}
 	_ = json.Unmarshal([]byte(text), &whole)
-	out := reply{text: strings.ReplaceAll(text, "this one is for tenant physics", "this one isn't")} // the caller's own
+	out := reply{text: strings.ReplaceAll(text, "this one is for tenant physics", "this one isn't")} // of the caller's own
 	if len(whole.Errors) > 0 {
 		out.code = whole.Errors[0].Extensions.Code
 	}
@@ -430,7 +431,7 @@ func (w *world) socket(t *testing.T, who caller, shown string) *socketCaller {
 	return s
 }
 
-// ask returns the first answer as a response. A WebSocket that isn't admitted is one, too.
+// ask returns the first response. The refusal of a WebSocket is one, too.
 func (s *socketCaller) ask(t *testing.T, body []byte) string {
 	t.Helper()
 	s.asked++

@@ -17,7 +17,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/pool"
 )
 
-// newBedOfTenants returns a bed that needs tokens. Runners of environments whose ids begin with
+// newBedOfTenants returns a bed that requires tokens. Runners of environments whose ids begin with
 // "low" don't start, so these have an alert.
 func newBedOfTenants(t *testing.T) bed {
 	t.Helper()
@@ -35,8 +35,8 @@ func (f lowFake) Start(ctx context.Context, id runtime.RunnerID, env runtime.Env
 	return f.Fake.Start(ctx, id, env, p)
 }
 
-// with asks as a caller, and returns all of the answer.
-func (w *world) with(token, query string, variables in) string {
+// sendAs sends an operation as a caller, and returns the whole response.
+func (w *world) sendAs(token, query string, variables in) string {
 	w.t.Helper()
 	body, _ := json.Marshal(in{"query": query, "variables": variables})
 	request, _ := http.NewRequestWithContext(w.t.Context(), "POST", w.url+"/graphql", strings.NewReader(string(body)))
@@ -54,18 +54,17 @@ func (w *world) with(token, query string, variables in) string {
 	return string(text)
 }
 
-// gives is with, for an answer that has no errors.
-func (w *world) gives(token, query string, variables in, out any) {
+// mustSendAs is with, for a response without errors.
+func (w *world) mustSendAs(token, query string, variables in, out any) {
 	w.t.Helper()
-	text := w.with(token, query, variables)
+	text := w.sendAs(token, query, variables)
 	whole := struct{ Data any }{out}
 	if err := json.Unmarshal([]byte(text), &whole); err != nil || strings.Contains(text, `"errors"`) {
 		w.t.Fatalf("%s: %s %v", query, text, err)
 	}
 }
 
-// follow subscribes, and returns what reads events until one contains a text; it returns all of
-// them.
+// follow subscribes. until reads events until one contains a text, and returns all of them.
 func (w *world) follow(token, query string) (until func(text string) []string) {
 	w.t.Helper()
 	c, err := dial(w.t, w.url, http.Header{"Authorization": {"Bearer " + token}})
@@ -88,11 +87,11 @@ func (o *things) ids() []string {
 	return []string{o.environment, o.low, o.runner, o.execution, o.batch, o.token}
 }
 
-// TestListsShowOneTenant: no list has, or counts, what is another tenant's.
+// No list contains or counts objects of another tenant.
 func TestListsShowOneTenant(t *testing.T) {
 	w := newWorld(t)
 	_, all := w.newToken(identity.NewToken{Role: access.Admin, AllTenants: true})
-	lists := map[string][]string{ // and what of a tenant's things is in them
+	lists := map[string][]string{ // with the things of a tenant that are in each list
 		"{ environments { id tenant } }":                               {w.own.environment, w.another.low},
 		"{ runners { nodes { id tenant } totalCount } }":               {w.own.runner, w.another.runner},
 		"{ executions { nodes { id tenant } totalCount } }":            {w.own.execution, w.another.execution},
@@ -112,7 +111,7 @@ func TestListsShowOneTenant(t *testing.T) {
 	for _, role := range access.Roles() {
 		_, token := w.newToken(identity.NewToken{Role: role, Tenant: "physics"})
 		for query, has := range lists {
-			text := w.with(token, query, nil)
+			text := w.sendAs(token, query, nil)
 			if strings.Contains(query, "tokens") && role != access.Admin {
 				continue // refused: see the table
 			}
@@ -126,7 +125,7 @@ func TestListsShowOneTenant(t *testing.T) {
 					t.Errorf("%s as %s: %s is there: %s", query, role, id, text)
 				}
 			}
-			if !strings.Contains(w.with(all, query, nil), has[0]) {
+			if !strings.Contains(w.sendAs(all, query, nil), has[0]) {
 				t.Errorf("%s for all tenants: %s isn't there", query, has[0])
 			}
 			if strings.Contains(query, "totalCount") {
@@ -134,7 +133,7 @@ func TestListsShowOneTenant(t *testing.T) {
 					Nodes      []any
 					TotalCount int
 				}
-				w.gives(token, query, nil, &out)
+				w.mustSendAs(token, query, nil, &out)
 				for _, list := range out {
 					if list.TotalCount != len(list.Nodes) {
 						t.Errorf("%s as %s: %d of %d", query, role, len(list.Nodes), list.TotalCount)
@@ -145,7 +144,7 @@ func TestListsShowOneTenant(t *testing.T) {
 	}
 }
 
-// TestSubscriptionsShowOneTenant: none has an event of another tenant's object.
+// No subscription has an event of another tenant's object.
 func TestSubscriptionsShowOneTenant(t *testing.T) {
 	w := newWorld(t)
 	_, all := w.newToken(identity.NewToken{Role: access.Observer, AllTenants: true})
@@ -157,7 +156,7 @@ func TestSubscriptionsShowOneTenant(t *testing.T) {
 	} {
 		everything, mine := w.follow(all, query), w.follow(one, query)
 		foreign := w.make("chemistry")
-		everything(of(foreign)) // by now it would have been sent
+		everything(of(foreign)) // it would have been sent before
 		own := w.make("physics")
 		for _, event := range mine(of(own)) {
 			for _, id := range append(append(foreign.ids(), w.foreign.ids()...), "chemistry") {
@@ -169,41 +168,41 @@ func TestSubscriptionsShowOneTenant(t *testing.T) {
 	}
 }
 
-// TestSharedEnvironments: every tenant may claim in one, and the runner is the claimer's alone.
+// Every tenant may claim in a shared environment. The runner then belongs to that tenant alone.
 func TestSharedEnvironments(t *testing.T) {
 	w := newWorld(t)
 	_, owner := w.newToken(identity.NewToken{Role: access.Operator, Tenant: "chemistry"})
 	_, claimer := w.newToken(identity.NewToken{Role: access.Operator, Tenant: "physics"})
 	const put = `mutation($in: PutEnvironmentInput!) { putEnvironment(input: $in) { created environment { tenant shared } } }`
 	_, admin := w.newToken(identity.NewToken{Role: access.Operator, AllTenants: true})
-	if text := w.with(owner, put, in{"in": in{"id": "lab", "poolSize": 1, "shared": true}}); !strings.Contains(text, "FORBIDDEN") {
+	if text := w.sendAs(owner, put, in{"in": in{"id": "lab", "poolSize": 1, "shared": true}}); !strings.Contains(text, "FORBIDDEN") {
 		t.Errorf("a tenant's operator shares an environment: %s", text)
 	}
-	w.gives(admin, put, in{"in": in{"id": "lab", "poolSize": 1, "tenant": "chemistry", "shared": true}}, nil)
+	w.mustSendAs(admin, put, in{"in": in{"id": "lab", "poolSize": 1, "tenant": "chemistry", "shared": true}}, nil)
 	const events = `subscription { runnerEvents(environmentId: "lab") { runner { id state tenant claim { labels { name } } message } } }`
 	ownersEvents, claimersEvents := w.follow(owner, events), w.follow(claimer, `subscription { runnerEvents { runner { id state tenant } } }`)
 	idle := ownersEvents(`"IDLE"`)
 	var runners struct {
 		Runners struct{ Nodes []struct{ ID string } }
 	}
-	w.gives(owner, `{ runners(environmentId: "lab", states: [IDLE]) { nodes { id } } }`, nil, &runners)
+	w.mustSendAs(owner, `{ runners(environmentId: "lab", states: [IDLE]) { nodes { id } } }`, nil, &runners)
 	if len(runners.Runners.Nodes) != 1 {
 		t.Fatal(runners)
 	}
 	runner := runners.Runners.Nodes[0].ID
 	var granted struct{ CreateGrant struct{ Token string } }
-	w.gives(owner, `mutation($id: ID!) { createGrant(input: {runnerId: $id, rights: [EXECUTE, FILES_WRITE, WATCH]}) { token } }`, in{"id": runner}, &granted)
-	if text := w.with(claimer, `{ environments { id } }`, nil); !strings.Contains(text, `"lab"`) {
+	w.mustSendAs(owner, `mutation($id: ID!) { createGrant(input: {runnerId: $id, rights: [EXECUTE, FILES_WRITE, WATCH]}) { token } }`, in{"id": runner}, &granted)
+	if text := w.sendAs(claimer, `{ environments { id } }`, nil); !strings.Contains(text, `"lab"`) {
 		t.Errorf("others don't see it: %s", text)
 	}
-	if text := w.with(claimer, `query($id: ID!) { runner(id: $id) { id } }`, in{"id": runner}); strings.Contains(text, runner) {
+	if text := w.sendAs(claimer, `query($id: ID!) { runner(id: $id) { id } }`, in{"id": runner}); strings.Contains(text, runner) {
 		t.Errorf("others see its idle runners: %s", text)
 	}
 
 	var claimed struct {
 		ClaimRunner struct{ Runner struct{ ID, Tenant string } }
 	}
-	w.gives(claimer, `mutation { claimRunner(input: {environmentId: "lab", labels: [{name: "secret", value: "s"}]}) { runner { id tenant } } }`, nil, &claimed)
+	w.mustSendAs(claimer, `mutation { claimRunner(input: {environmentId: "lab", labels: [{name: "secret", value: "s"}]}) { runner { id tenant } } }`, nil, &claimed)
 	if got := claimed.ClaimRunner.Runner; got.ID != runner || got.Tenant != "physics" {
 		t.Errorf("claimed %+v", got)
 	}
@@ -218,7 +217,7 @@ func TestSharedEnvironments(t *testing.T) {
 	}
 	claimersEvents(runner)
 
-	started := w.with(claimer, `mutation($id: ID!) { startExecution(input: {runnerId: $id, command: ["cat"], stdin: true}) { execution { id } } }`, in{"id": runner})
+	started := w.sendAs(claimer, `mutation($id: ID!) { startExecution(input: {runnerId: $id, command: ["cat"], stdin: true}) { execution { id } } }`, in{"id": runner})
 	var ids struct {
 		Data struct {
 			StartExecution struct{ Execution struct{ ID string } }
@@ -234,32 +233,32 @@ func TestSharedEnvironments(t *testing.T) {
 			`mutation($id: ID!) { startExecution(input: {runnerId: $id, command: ["true"]}) { execution { id } } }`,
 			`mutation($id: ID!) { updateFiles(input: {runnerId: $id, write: [{path: "x", text: "x"}]}) { written } }`,
 		} {
-			text := w.with(who, query, in{"id": runner})
+			text := w.sendAs(who, query, in{"id": runner})
 			if data, _, _ := strings.Cut(text, `"message"`); strings.Contains(data, runner) || strings.Contains(text, execution) || strings.Contains(text, "written\":[") {
 				t.Errorf("%s: the owner reaches the claimed runner: %s", query, text)
 			}
 		}
 	}
-	if text := w.with(claimer, put, in{"in": in{"id": "lab", "poolSize": 9}}); !strings.Contains(text, `"CONFLICT"`) {
+	if text := w.sendAs(claimer, put, in{"in": in{"id": "lab", "poolSize": 9}}); !strings.Contains(text, `"CONFLICT"`) {
 		t.Errorf("others change it: %s", text)
 	}
-	if text := w.with(claimer, `mutation { deleteEnvironment(input: {id: "lab", endClaimed: true}) { deleted } }`, nil); !strings.Contains(text, `"deleted":false`) {
+	if text := w.sendAs(claimer, `mutation { deleteEnvironment(input: {id: "lab", endClaimed: true}) { deleted } }`, nil); !strings.Contains(text, `"deleted":false`) {
 		t.Errorf("others delete it: %s", text)
 	}
-	w.gives(owner, put, in{"in": in{"id": "lab", "shared": false}}, nil)
-	if text := w.with(claimer, `{ environment(id: "lab") { id } }`, nil); !strings.Contains(text, `"environment":null`) {
+	w.mustSendAs(owner, put, in{"in": in{"id": "lab", "shared": false}}, nil)
+	if text := w.sendAs(claimer, `{ environment(id: "lab") { id } }`, nil); !strings.Contains(text, `"environment":null`) {
 		t.Errorf("others see it when it isn't shared any more: %s", text)
 	}
-	if text := w.with(claimer, `query($id: ID!) { runner(id: $id) { id } }`, in{"id": runner}); !strings.Contains(text, runner) {
+	if text := w.sendAs(claimer, `query($id: ID!) { runner(id: $id) { id } }`, in{"id": runner}); !strings.Contains(text, runner) {
 		t.Errorf("the holder lost its runner: %s", text)
 	}
 }
 
-// TestKeysOfTenants: an idempotencyKey is its tenant's, or that of callers for all tenants.
-func TestKeysOfTenants(t *testing.T) {
+// An idempotencyKey belongs to its tenant, or to the callers for all tenants.
+func TestIdempotencyKeysBelongToOneTenant(t *testing.T) {
 	w := newWorld(t)
 	_, admin := w.newToken(identity.NewToken{Role: access.Operator, AllTenants: true})
-	w.gives(admin, `mutation { putEnvironment(input: {id: "lab", poolSize: 2, tenant: "chemistry", shared: true}) { created } }`, nil, nil)
+	w.mustSendAs(admin, `mutation { putEnvironment(input: {id: "lab", poolSize: 2, tenant: "chemistry", shared: true}) { created } }`, nil, nil)
 	var tokens []string
 	for _, tenant := range []runtime.TenantID{"chemistry", "physics", runtime.DefaultTenant} {
 		_, token := w.newToken(identity.NewToken{Role: access.Client, Tenant: tenant})
@@ -269,12 +268,12 @@ func TestKeysOfTenants(t *testing.T) {
 	seen := map[string]bool{}
 	first := func(name, query string, of func(token string) in) {
 		for _, token := range tokens {
-			text := w.with(token, query, of(token))
+			text := w.sendAs(token, query, of(token))
 			id := onlyID(text)
 			switch {
 			case id == "" || seen[id]:
 				t.Errorf("%s: %s", name, text)
-			case onlyID(w.with(token, query, of(token))) != id:
+			case onlyID(w.sendAs(token, query, of(token))) != id:
 				t.Errorf("%s: a repetition gives another one", name)
 			}
 			seen[id] = true
@@ -284,7 +283,7 @@ func TestKeysOfTenants(t *testing.T) {
 	runners := map[string]string{}
 	first("claimRunner", `mutation { claimRunner(input: {environmentId: "lab", idempotencyKey: "k", waitFor: 60}) { runner { id } } }`, none)
 	for _, token := range tokens {
-		runners[token] = onlyID(w.with(token, `mutation { claimRunner(input: {environmentId: "lab", idempotencyKey: "k", waitFor: 60}) { runner { id } } }`, nil))
+		runners[token] = onlyID(w.sendAs(token, `mutation { claimRunner(input: {environmentId: "lab", idempotencyKey: "k", waitFor: 60}) { runner { id } } }`, nil))
 	}
 	of := func(token string) in { return in{"id": runners[token]} }
 	first("run", `mutation { run(input: {environmentId: "lab", command: ["true"], idempotencyKey: "k", waitFor: 60}) { execution { id } } }`, none)
@@ -293,13 +292,13 @@ func TestKeysOfTenants(t *testing.T) {
 	first("startExecution with cases", `mutation($id: ID!) { startExecution(input: {runnerId: $id, command: ["true"], cases: [{}], idempotencyKey: "kc"}) { batch { id } } }`, of)
 }
 
-// TestKeysOfCallersForAllTenants: a retry finds what there was, whatever became of the runner and of the environment.
-func TestKeysOfCallersForAllTenants(t *testing.T) {
+// A retry finds the earlier result, whatever happened to the runner and to the environment.
+func TestIdempotencyKeysOfCallersForAllTenants(t *testing.T) {
 	w := newWorld(t)
 	_, admin := w.newToken(identity.NewToken{Role: access.Operator, AllTenants: true})
 	put := func(tenant string) {
 		t.Helper()
-		w.gives(admin, `mutation($tenant: String!) { putEnvironment(input: {id: "lab", poolSize: 2, tenant: $tenant}) { created } }`, in{"tenant": tenant}, nil)
+		w.mustSendAs(admin, `mutation($tenant: String!) { putEnvironment(input: {id: "lab", poolSize: 2, tenant: $tenant}) { created } }`, in{"tenant": tenant}, nil)
 	}
 	put("chemistry")
 	const (
@@ -307,34 +306,34 @@ func TestKeysOfCallersForAllTenants(t *testing.T) {
 		run   = `mutation { run(input: {environmentId: "lab", command: ["true"], idempotencyKey: "k", waitFor: 60}) { execution { id } } }`
 		start = `mutation($id: ID!) { startExecution(input: {runnerId: $id, command: ["true"], idempotencyKey: "k"}) { execution { id } } }`
 	)
-	runner, ran := onlyID(w.with(admin, claim, nil)), onlyID(w.with(admin, run, nil))
-	started := onlyID(w.with(admin, start, in{"id": runner}))
+	runner, ran := onlyID(w.sendAs(admin, claim, nil)), onlyID(w.sendAs(admin, run, nil))
+	started := onlyID(w.sendAs(admin, start, in{"id": runner}))
 	again := func(when string, held bool) {
 		t.Helper()
-		if text := w.with(admin, claim, nil); held && onlyID(text) != runner || !held && !strings.Contains(text, `"RUNNER_GONE"`) {
+		if text := w.sendAs(admin, claim, nil); held && onlyID(text) != runner || !held && !strings.Contains(text, `"RUNNER_GONE"`) {
 			t.Errorf("%s: claimRunner: %s", when, text)
 		}
-		if text := w.with(admin, run, nil); ran == "" || onlyID(text) != ran {
+		if text := w.sendAs(admin, run, nil); ran == "" || onlyID(text) != ran {
 			t.Errorf("%s: run: %s", when, text)
 		}
-		if text := w.with(admin, start, in{"id": runner}); started == "" || onlyID(text) != started {
+		if text := w.sendAs(admin, start, in{"id": runner}); started == "" || onlyID(text) != started {
 			t.Errorf("%s: startExecution: %s", when, text)
 		}
 	}
 	again("at once", true)
 	put("physics")
 	again("with another tenant's environment", true)
-	if text := w.with(admin, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, in{"id": runner}); !strings.Contains(text, "true") {
+	if text := w.sendAs(admin, `mutation($id: ID!) { releaseRunner(id: $id) { released } }`, in{"id": runner}); !strings.Contains(text, "true") {
 		t.Error(text)
 	}
 	again("without the runner", false)
-	if text := w.with(admin, `mutation { deleteEnvironment(input: {id: "lab"}) { deleted } }`, nil); !strings.Contains(text, "true") {
+	if text := w.sendAs(admin, `mutation { deleteEnvironment(input: {id: "lab"}) { deleted } }`, nil); !strings.Contains(text, "true") {
 		t.Error(text)
 	}
 	again("without the environment", false)
 }
 
-// onlyID returns the one id in an answer without errors.
+// onlyID returns the one id in a response without errors.
 func onlyID(text string) string {
 	_, after, ok := strings.Cut(text, `"id":"`)
 	if id, _, _ := strings.Cut(after, `"`); ok && !strings.Contains(text, `"errors"`) {

@@ -11,7 +11,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/ticket"
 )
 
-// claimLater answers a claim that doesn't wait for its runner.
+// claimLater claims without waiting for a runner.
 func (r mutation) claimLater(ctx context.Context, in engine.ClaimInput) (generated.ClaimRunnerPayload, error) {
 	made, err := r.guard.ClaimLater(ctx, in)
 	if err != nil {
@@ -72,7 +72,7 @@ func (r tickets) Runner(ctx context.Context, of *ticket.Ticket) (*runtime.Runner
 	if of.Runner == "" {
 		return nil, nil
 	}
-	return r.there(ctx, of.Runner)
+	return r.existingRunner(ctx, of.Runner)
 }
 
 func (r tickets) Code(_ context.Context, of *ticket.Ticket) (*runtime.Code, error) {
@@ -83,7 +83,7 @@ func (r tickets) Code(_ context.Context, of *ticket.Ticket) (*runtime.Code, erro
 	return &code, nil
 }
 
-// Message leaves out what an error of ours would disclose.
+// Message leaves out the text of an INTERNAL error, which could disclose details of the server.
 func (r tickets) Message(_ context.Context, of *ticket.Ticket) (*string, error) {
 	if of.Err == nil || runtime.CodeOf(of.Err) == runtime.CodeInternal {
 		return nil, nil

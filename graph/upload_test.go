@@ -48,7 +48,7 @@ func operations(query, runner string, variables in) [2]string {
 	return [2]string{"operations", string(text)}
 }
 
-func TestUploadsOfAForm(t *testing.T) {
+func TestUploadFileWritesTheFilesOfAForm(t *testing.T) {
 	b := newBed(t)
 	b.environment("a", 1)
 	runner := b.claim("a")
@@ -59,7 +59,7 @@ func TestUploadsOfAForm(t *testing.T) {
 	ab := [2]string{"map", `{"0": ["variables.a"], "1": ["variables.b"]}`}
 	for name, test := range map[string]struct {
 		form  form
-		sizes [2]any // of what was written; nil: refused
+		sizes [2]any // of the written files; nil: refused
 		error string // in the first error's message
 	}{
 		"two files":          {form{operations(two, runner, none), ab, {"0", "x"}, {"1", "yy"}}, [2]any{1.0, 2.0}, ""},
@@ -78,7 +78,8 @@ func TestUploadsOfAForm(t *testing.T) {
 			file, _ := payload["file"].(map[string]any)
 			return file["size"]
 		}
-		// A mutation's payload can't be null, so one that fails takes the other's answer along.
+		// A mutation's payload can't be null. So if one mutation fails, the other's payload is
+		// missing too.
 		want := test.sizes
 		if test.error != "" {
 			want = [2]any{}
@@ -92,7 +93,7 @@ func TestUploadsOfAForm(t *testing.T) {
 	}
 }
 
-func TestFormsThatAreWrong(t *testing.T) {
+func TestInvalidFormsAreRefused(t *testing.T) {
 	url, _ := served(t, Options{Settings: Settings{MaxBody: 2000}})
 	one, null := operations(oneUpload, "r", in{"file": nil}), [2]string{"map", `{"0": ["variables.file"]}`}
 	file := [2]string{"0", "x"}
@@ -136,14 +137,14 @@ func TestFormsThatAreWrong(t *testing.T) {
 			t.Errorf("%s: %d %v", name, got.Status, got.Errors)
 		}
 	}
-	// An Upload in a JSON body is none, whatever it holds.
+	// A value in a JSON body is never an Upload.
 	for _, value := range []any{nil, "x", in{"files": in{}}, 1} {
 		text, _ := json.Marshal(in{"query": oneUpload, "variables": in{"file": value}})
 		if got := ask(t, "POST", url, string(text), nil); got.code() != "INVALID_INPUT" || got.Errors[0].Extensions["field"] != "file" {
 			t.Errorf("%v: %+v", value, got.Errors)
 		}
 	}
-	// What multipart is in name only.
+	// These bodies have a multipart type, but aren't valid multipart.
 	for kind, body := range map[string]string{
 		"multipart/form-data": "x", "multipart/form-data; boundary=b": "--b\r\nno header\r\n--b--", "multipart/form-data; boundary=c": "",
 		"multipart/form-data; boundary=d": "--d\r\nContent-Disposition: form-data; name=\"operations\"\r\n\r\n{", "multipart/form-data; boundary=\"" + strings.Repeat("x", 80) + "\"": "x",
@@ -154,9 +155,9 @@ func TestFormsThatAreWrong(t *testing.T) {
 	}
 }
 
-// A page of another site can send a form; with a header that forms don't have,
-// its browser asks first, and is told no.
-func TestUploadsOfOtherSitesAreRefused(t *testing.T) {
+// A page of another site can send a form. If it adds a header that forms don't have, its browser
+// asks the server first, which refuses.
+func TestUploadsFromOtherSitesAreRefused(t *testing.T) {
 	url, _ := served(t, Options{AllowedOrigins: []string{"https://admin.example.org"}})
 	query := form{operations(`{ version }`, "", in{}), {"map", `{}`}}
 	for _, name := range transport.PreflightHeaders {
@@ -182,7 +183,7 @@ func TestUploadsOfOtherSitesAreRefused(t *testing.T) {
 	}
 }
 
-// Downloads are tested with real sandboxes; here is what needs none.
+// Downloads are tested with real sandboxes; these refusals need none.
 func TestRefusedDownloadsSayWhy(t *testing.T) {
 	url, _ := served(t, Options{})
 	for _, path := range []string{"/files/x?path=y&expires=1&signature=z", "/outputs/x", "/files/%00?path=%00"} {
@@ -198,7 +199,7 @@ func TestRefusedDownloadsSayWhy(t *testing.T) {
 	}
 }
 
-func TestUploadsRefuseAWrongMode(t *testing.T) {
+func TestUploadsRefuseAnInvalidMode(t *testing.T) {
 	b := newBed(t)
 	b.environment("a", 1)
 	runner := b.claim("a")

@@ -12,7 +12,7 @@ import (
 	"github.com/rockpool/rockpool/graph/transport"
 )
 
-// A client is a minimal speaker of graphql-transport-ws.
+// A client is a minimal implementation of graphql-transport-ws.
 type client struct {
 	t    testing.TB
 	conn *websocket.Conn
@@ -74,7 +74,7 @@ func (c client) open(query string) {
 	c.send(message{ID: "1", Type: "subscribe", Payload: payload})
 }
 
-// The version stands for any string: they all go through one marshaller.
+// The version is an example for any string, because all use one marshaller.
 func TestInvalidBytesLeaveTheWebSocketOpen(t *testing.T) {
 	url, _ := served(t, Options{Version: "a\xffb"})
 	c, err := dial(t, url, nil)
@@ -102,7 +102,7 @@ func TestErrorsOverAWebSocketAreTyped(t *testing.T) {
 	}
 }
 
-func TestOnlyOurSubprotocolIsSpoken(t *testing.T) {
+func TestOtherSubprotocolsAreRefused(t *testing.T) {
 	url, _ := served(t, Options{})
 	for _, offered := range [][]string{nil, {"graphql-ws"}} {
 		_, response, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(url, "http")+"/graphql", &websocket.DialOptions{Subprotocols: offered})

@@ -7,7 +7,7 @@ import (
 	"github.com/rockpool/rockpool/graph/transport/peers"
 )
 
-// welcome tells whoever opens the server's address where the API is.
+// welcome responds to requests for the server's address with where the API is.
 func welcome(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")

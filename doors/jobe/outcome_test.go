@@ -292,7 +292,7 @@ func TestFilesOfARunCount(t *testing.T) {
 	a.files.put("x", "12345678", make([]byte, 60))
 	s := spec{files: []namedFile{{"12345678", "one"}}}
 	bounded := peers.New(peers.Bounds{Bodies: 100})
-	hold := bounded.Hold(t.Context(), peers.Shown{})
+	hold := bounded.Hold(t.Context(), peers.Credential{})
 	if files, err := a.filesOf("x", s, "prog.c", &hold); err != nil || len(files) != 2 || bounded.Usage().BodyBytes != 60 {
 		t.Errorf("%d files, %d bytes, %v", len(files), bounded.Usage().BodyBytes, err)
 	}
@@ -304,7 +304,7 @@ func TestFilesOfARunCount(t *testing.T) {
 // TestOutputCounts: what a program prints takes memory of its caller.
 func TestOutputCounts(t *testing.T) {
 	bounded := peers.New(peers.Bounds{Bodies: 100})
-	hold := bounded.Hold(t.Context(), peers.Shown{})
+	hold := bounded.Hold(t.Context(), peers.Credential{})
 	var p phase
 	for _, stream := range []runtime.Stream{runtime.Stdout, runtime.Stderr} {
 		if err := p.take(batch.Event{Event: events.Event{Kind: events.Output, Stream: stream, Data: []byte(strings.Repeat("x", 40))}}, &hold); err != nil {

@@ -316,7 +316,7 @@ func TestCallsAreBoundedAsTheAPIs(t *testing.T) {
 	if status, _ := b.send(http.MethodPost, other, "", large); status != http.StatusBadRequest { // an unknown method
 		t.Error(status)
 	}
-	held := b.peers.Hold(t.Context(), peers.Shown{Token: otherID})
+	held := b.peers.Hold(t.Context(), peers.Credential{Token: otherID})
 	defer held.Release()
 	if err := held.Grow(maxHeld - 100<<10); err != nil { // another request's
 		t.Fatal(err)
@@ -339,7 +339,7 @@ func TestMessagesThatNeverFitAreNotTriedAgain(t *testing.T) {
 			t.Errorf("%d bytes: %d %s", len(large), status, text)
 		}
 	}
-	held := b.peers.Hold(t.Context(), peers.Shown{Token: id})
+	held := b.peers.Hold(t.Context(), peers.Credential{Token: id})
 	defer held.Release()
 	if err := held.Grow(1 << 20); err != nil { // another request's
 		t.Fatal(err)

@@ -139,7 +139,7 @@ func TestFilesThatAreDroppedTakeNoMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait.For(t, "the requests have ended", func() bool { return b.peers.Usage().BodyBytes == 0 })
-	hold := b.peers.Hold(t.Context(), peers.Shown{Token: id})
+	hold := b.peers.Hold(t.Context(), peers.Credential{Token: id})
 	defer hold.Release()
 	s := b.door.sessionOf(a)
 	c := &call{session: s, ctx: s.ctx, request: &request{hold: &hold}}
@@ -175,7 +175,7 @@ func TestAnswersWithoutMemoryAreRefused(t *testing.T) {
 	a.call("open_session", object{"environment": "shell"}, &session)
 	a.call("write_files", object{"session": session.Session, "files": []object{{"path": "x", "text": strings.Repeat("x", 100<<10)}}}, &wrote{})
 	wait.For(t, "the requests have ended", func() bool { return b.peers.Usage().BodyBytes == 0 })
-	held := b.peers.Hold(t.Context(), peers.Shown{Token: id})
+	held := b.peers.Hold(t.Context(), peers.Credential{Token: id})
 	if err := held.Grow(maxHeld - 20<<10); err != nil { // of other requests
 		t.Fatal(err)
 	}

@@ -91,7 +91,7 @@ func TestAConnectionThatEnds(t *testing.T) {
 // TestMemoryOfInput: what is above FreeBody counts, by blocks, and is given back.
 func TestMemoryOfInput(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 30, TokenBodies: 1 << 30})
-	hold := all.Hold(t.Context(), peers.Shown{Token: "one"})
+	hold := all.Hold(t.Context(), peers.Credential{Token: "one"})
 	in := newInput(&hold, inputStall)
 	piece := make([]byte, inputBlock)
 	for _, size := range []int64{1, peers.FreeBody, peers.FreeBody + 1, maxInput} {
@@ -134,7 +134,7 @@ func TestStdinWhileMemoryIsShort(t *testing.T) {
 	if got := reads(t, ws); got != `{"type":"start"}` {
 		t.Fatalf("it begins with %s", got)
 	}
-	other := b.peers.Hold(t.Context(), peers.Shown{Token: b.tokenID})
+	other := b.peers.Hold(t.Context(), peers.Credential{Token: b.tokenID})
 	defer other.Release()
 	if err := other.Grow(maxHeld); err != nil {
 		t.Fatal(err)

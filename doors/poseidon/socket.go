@@ -106,7 +106,7 @@ type connection struct {
 func (c *connection) serve(ctx context.Context, start starter) {
 	following, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	defer context.AfterFunc(following, func() { c.conn.Hurry(c.closeTime) })()
+	defer context.AfterFunc(following, func() { c.conn.LimitWrites(c.closeTime) })()
 	c.input.fail, c.input.ended = end, following.Done()
 	kept := make(chan struct{})
 	go func() { // it reads until the peer closes, whatever happens here

@@ -14,9 +14,9 @@ import (
 // ClaimClaimRunnerClaimRunnerPayload includes the requested fields of the GraphQL type ClaimRunnerPayload.
 // The GraphQL type's documentation follows.
 //
-// What claimRunner gave.
+// The result of claimRunner.
 type ClaimClaimRunnerClaimRunnerPayload struct {
-	// The runner, which is now the caller's; null with a ticket that waits, which only `wait: TICKET` gives.
+	// The claimed runner. Null if `ticket` waits for it.
 	Runner *ClaimClaimRunnerClaimRunnerPayloadRunner `json:"runner"`
 }
 
@@ -28,9 +28,9 @@ func (v *ClaimClaimRunnerClaimRunnerPayload) GetRunner() *ClaimClaimRunnerClaimR
 // ClaimClaimRunnerClaimRunnerPayloadRunner includes the requested fields of the GraphQL type Runner.
 // The GraphQL type's documentation follows.
 //
-// One isolated place in which commands run. It serves at most one claim in its life.
+// An isolated place in which commands run. A runner serves at most one claim in its life.
 type ClaimClaimRunnerClaimRunnerPayloadRunner struct {
-	// Its id; ids sort by the time at which they were made, and none is ever used again.
+	// Its id. Ids sort by the time of their creation, and none is used twice.
 	Id string `json:"id"`
 }
 
@@ -39,15 +39,40 @@ func (v *ClaimClaimRunnerClaimRunnerPayloadRunner) GetId() string { return v.Id 
 
 // ClaimResponse is returned by Claim on success.
 type ClaimResponse struct {
-	// Claims an idle runner: it is the caller's alone until it is released or expires, and is never given to anybody else. The claim is durable before it is answered.
-	// ENVIRONMENT_NOT_FOUND; NO_RUNNER_AVAILABLE when none is idle and none became so within `waitFor`. With an `idempotencyKey` safe to repeat: the same key gives the same runner while that lives,
-	// RUNNER_GONE for a day afterwards, and CONFLICT with another input. Each tenant has its own keys, and so have all callers for all tenants together.
-	// With a `holder` the same holder gets the same runner while that lives, and a new one afterwards; `resumed` says which. Each such claim starts the inactivity timeout anew, as a use does; timeout and labels stay as the first claim gave them. Each tenant has its own holders in each environment, and so have all callers for all tenants together. Claims for one holder that come at once join one claim, and each waits for its own `waitFor`; but with `wait: TICKET` all get the ticket that waits already, and share its wait and its cancellation.
-	// QUOTA_EXCEEDED also when the tenant has its share of the 20,000 claims that may wait: as many as are left for all. One tenant alone can have 10,000.
-	// With `wait: TICKET` it is answered at once: with the runner where one is idle, else with a ticket that waits for one in the background.
-	// Tenants whose claims wait in the pool take turns by their weight, and within a tenant its callers do: between two claims of one caller, every other waiting caller of the tenant is served once. The claims of one caller are served in the order in which they came; those of `run` are in the same queue.
-	// A shared environment's last idle runner is kept for a second at most, while another one is made, from a tenant that has several claims waiting: a tenant that comes then needn't wait.
-	// A caller is a WebSocket, or all plain HTTP requests of one address together. A client that claims for many users behind one address gets a turn for each user by using one WebSocket for each.
+	// Claims an idle runner. The runner then belongs to the caller alone until it is released or expires. It
+	// is never given to another caller. The claim is stored durably before the call returns.
+	//
+	// Errors: ENVIRONMENT_NOT_FOUND. NO_RUNNER_AVAILABLE if no runner was idle, and none became idle within
+	// `waitFor`. QUOTA_EXCEEDED if a quota of the tenant is used up, or the tenant has its share of the
+	// waiting claims.
+	//
+	// With an `idempotencyKey` the call is safe to repeat. The same key returns the same runner while that
+	// runner lives, and RUNNER_GONE for a day afterwards. The same key with another input returns CONFLICT.
+	// Each tenant has its own keys. All callers for all tenants share one set.
+	//
+	// With a `holder` the same holder gets the same runner while that runner lives, and a new one afterwards.
+	// `resumed` says which. Each such claim restarts the inactivity timeout, as a use does. Timeout and labels
+	// stay as the first claim set them. Each tenant has its own holders in each environment. All callers for
+	// all tenants share one set. Concurrent claims for one holder join one claim, and each waits for its own
+	// `waitFor`. With `wait: TICKET` they all get the ticket that waits already, and share its wait and its
+	// cancellation.
+	//
+	// With `wait: TICKET` the call returns immediately: with a runner if one is idle, else with a ticket that
+	// waits in the background.
+	//
+	// Order of waiting claims: tenants take turns by their weight, and the callers within a tenant take turns
+	// too. Between two claims of one caller, each other waiting caller of the tenant is served once. The
+	// claims of one caller, including those of `run`, are served in the order in which they arrived. A caller
+	// is one WebSocket, or all plain HTTP requests of one address together. A client that claims for many
+	// users from one address gets a turn for each user if it uses one WebSocket per user.
+	//
+	// The last idle runner of a shared environment isn't given to a tenant with several waiting claims while
+	// another runner is being made, for at most one second. So a tenant that comes then needn't wait.
+	//
+	// At most 20,000 claims wait. A tenant gets a place only while it uses fewer places than are still free.
+	// So one tenant alone can use 10,000.
+	//
+	// Access: CLIENT.
 	ClaimRunner ClaimClaimRunnerClaimRunnerPayload `json:"claimRunner"`
 }
 
@@ -56,7 +81,14 @@ func (v *ClaimResponse) GetClaimRunner() ClaimClaimRunnerClaimRunnerPayload { re
 
 // FeedResponse is returned by Feed on success.
 type FeedResponse struct {
-	// Feeds the standard input of a running execution that was started with `stdin: true` or with a terminal. Safe to repeat with `offset`. EXECUTION_NOT_FOUND; INVALID_INPUT for an `offset` beyond what was written; CONFLICT when its input is closed or it has ended; RUNNER_GONE; LIMIT_EXCEEDED when the program doesn't read for 10 s.
+	// Writes to the standard input of a running execution that was started with `stdin: true` or with a
+	// terminal. With `offset` it is safe to repeat.
+	//
+	// Errors: EXECUTION_NOT_FOUND. INVALID_INPUT if `offset` is beyond the bytes written so far. CONFLICT if
+	// the input is closed or the execution has ended. RUNNER_GONE. LIMIT_EXCEEDED if the program doesn't read
+	// for 10 s.
+	//
+	// Access: CLIENT, or a grant with STDIN.
 	WriteStdin FeedWriteStdinWriteStdinPayload `json:"writeStdin"`
 }
 
@@ -66,9 +98,9 @@ func (v *FeedResponse) GetWriteStdin() FeedWriteStdinWriteStdinPayload { return 
 // FeedWriteStdinWriteStdinPayload includes the requested fields of the GraphQL type WriteStdinPayload.
 // The GraphQL type's documentation follows.
 //
-// What writeStdin did.
+// The result of writeStdin.
 type FeedWriteStdinWriteStdinPayload struct {
-	// Bytes that were written in all: the `offset` of the next call.
+	// Number of bytes written so far: the `offset` of the next call.
 	Offset int64 `json:"offset"`
 }
 
@@ -85,7 +117,7 @@ func (v *FeedWriteStdinWriteStdinPayload) GetOffset() int64 { return v.Offset }
 // FollowExecutionEventsExecutionStarted
 // The GraphQL type's documentation follows.
 //
-// Something that happened to an execution.
+// An event of an execution.
 type FollowExecutionEventsExecutionEvent interface {
 	implementsGraphQLInterfaceFollowExecutionEventsExecutionEvent()
 	// GetTypename returns the receiver's concrete GraphQL type-name (see interface doc for possible values).
@@ -93,7 +125,7 @@ type FollowExecutionEventsExecutionEvent interface {
 	// GetCursor returns the interface-field "cursor" from its implementation.
 	// The GraphQL interface field's documentation follows.
 	//
-	// The position just after this event.
+	// The position just after this event. Pass it as `after` to resume here.
 	GetCursor() string
 }
 
@@ -201,10 +233,10 @@ func __marshalFollowExecutionEventsExecutionEvent(v *FollowExecutionEventsExecut
 // FollowExecutionEventsExecutionFinished includes the requested fields of the GraphQL type ExecutionFinished.
 // The GraphQL type's documentation follows.
 //
-// The command ended. Nothing comes after this.
+// The command ended. No event follows.
 type FollowExecutionEventsExecutionFinished struct {
 	Typename *string `json:"__typename"`
-	// The position just after this event.
+	// The position just after this event. Pass it as `after` to resume here.
 	Cursor string `json:"cursor"`
 	// The execution with its outcome and usage.
 	Execution FollowExecutionEventsExecutionFinishedExecution `json:"execution"`
@@ -224,11 +256,11 @@ func (v *FollowExecutionEventsExecutionFinished) GetExecution() FollowExecutionE
 // FollowExecutionEventsExecutionFinishedExecution includes the requested fields of the GraphQL type Execution.
 // The GraphQL type's documentation follows.
 //
-// One command in one runner, and what became of it.
+// One command in one runner, with its state and outcome.
 type FollowExecutionEventsExecutionFinishedExecution struct {
-	// How it ended; null until it is FINISHED.
+	// How it ended. Null until it is FINISHED.
 	Outcome *Outcome `json:"outcome"`
-	// The exit status, 0 to 255; null unless its outcome is EXITED.
+	// The exit status, 0 to 255. Null unless its outcome is EXITED.
 	ExitCode *int `json:"exitCode"`
 }
 
@@ -244,11 +276,11 @@ func (v *FollowExecutionEventsExecutionFinishedExecution) GetExitCode() *int { r
 // The command printed something.
 type FollowExecutionEventsExecutionOutput struct {
 	Typename *string `json:"__typename"`
-	// The position just after this event.
+	// The position just after this event. Pass it as `after` to resume here.
 	Cursor string `json:"cursor"`
-	// Which stream it was printed on.
+	// The stream on which it was printed.
 	Stream OutputStream `json:"stream"`
-	// The bytes, exactly.
+	// The exact bytes.
 	Base64 []byte `json:"base64"`
 }
 
@@ -267,10 +299,10 @@ func (v *FollowExecutionEventsExecutionOutput) GetBase64() []byte { return v.Bas
 // FollowExecutionEventsExecutionOutputLost includes the requested fields of the GraphQL type ExecutionOutputLost.
 // The GraphQL type's documentation follows.
 //
-// Output that was printed and is unavailable.
+// Output that was printed, but is unavailable.
 type FollowExecutionEventsExecutionOutputLost struct {
 	Typename *string `json:"__typename"`
-	// The position just after this event.
+	// The position just after this event. Pass it as `after` to resume here.
 	Cursor string `json:"cursor"`
 }
 
@@ -283,10 +315,11 @@ func (v *FollowExecutionEventsExecutionOutputLost) GetCursor() string { return v
 // FollowExecutionEventsExecutionResized includes the requested fields of the GraphQL type ExecutionResized.
 // The GraphQL type's documentation follows.
 //
-// The terminal of the command has another size from here on: what comes after this was printed for it. Comes only with `resizes: true`, and first for the size at the start.
+// The command's terminal changed its size. Later output was printed for this size. It is sent only with
+// `resizes: true`. The first one has the size at the start.
 type FollowExecutionEventsExecutionResized struct {
 	Typename *string `json:"__typename"`
-	// The position just after this event.
+	// The position just after this event. Pass it as `after` to resume here.
 	Cursor string `json:"cursor"`
 }
 
@@ -299,10 +332,10 @@ func (v *FollowExecutionEventsExecutionResized) GetCursor() string { return v.Cu
 // FollowExecutionEventsExecutionStarted includes the requested fields of the GraphQL type ExecutionStarted.
 // The GraphQL type's documentation follows.
 //
-// The command was started.
+// The command started.
 type FollowExecutionEventsExecutionStarted struct {
 	Typename *string `json:"__typename"`
-	// The position just after this event.
+	// The position just after this event. Pass it as `after` to resume here.
 	Cursor string `json:"cursor"`
 }
 
@@ -314,9 +347,16 @@ func (v *FollowExecutionEventsExecutionStarted) GetCursor() string { return v.Cu
 
 // FollowResponse is returned by Follow on success.
 type FollowResponse struct {
-	// The events of one execution from its start, or from a cursor; then each as it happens. It ends after ExecutionFinished, which comes again on every resume.
-	// No byte is left out or repeated without an ExecutionOutputLost that says so. EXECUTION_NOT_FOUND; INVALID_INPUT for a cursor that isn't one of this execution's.
-	// LIMIT_EXCEEDED if the selection has `text` or `base64` more than once, aliases included.
+	// The events of one execution, from its start or from a cursor, then live. It ends after
+	// ExecutionFinished, which is also sent on every resume. No byte is missing or repeated without an
+	// ExecutionOutputLost that reports it.
+	//
+	// After a disconnect or SLOW_CONSUMER, subscribe again with the last `cursor` as `after`.
+	//
+	// Errors: EXECUTION_NOT_FOUND. INVALID_INPUT if the cursor belongs to another execution. LIMIT_EXCEEDED if
+	// the selection has `text` or `base64` more than once, including aliases.
+	//
+	// Access: OBSERVER, or a grant with WATCH.
 	ExecutionEvents FollowExecutionEventsExecutionEvent `json:"-"`
 }
 
@@ -402,15 +442,16 @@ const (
 	OutcomeCpuLimit Outcome = "CPU_LIMIT"
 	// The runner's memory was full, and the kernel killed the program or one of its processes. Use less
 	// memory, or raise the environment's limit.
-	// If the machine counts memory for each execution (the part `cluster` of `health` says if it doesn't),
-	// the execution that the kernel killed has this outcome. Otherwise, while several executions run, it is
+	//
+	// If the machine counts memory for each execution, the execution that the kernel killed has this outcome.
+	// (The part `cluster` of `health` reports if it doesn't.) Otherwise, while several executions run, it is
 	// the one that ended in the way of a killed program.
-	// An execution also ends with it if its programs hold more than 4096 locks on parts of files, or 16 MiB
-	// in connections that no program accepted: the kernel charges that memory to nobody.
+	//
+	// An execution also ends with it if its programs hold more than 4096 locks on parts of files, or 16 MiB in
+	// connections that no program accepted. The kernel charges that memory to no runner.
 	OutcomeMemoryLimit Outcome = "MEMORY_LIMIT"
-	// The program reached the runner's limit of processes. While several executions run, this is known only
-	// if the machine counts processes for each execution (the part `cluster` of `health` says if it
-	// doesn't).
+	// The program reached the runner's limit of processes. While several executions run, this is known only if
+	// the machine counts processes for each execution (the part `cluster` of `health` says if it doesn't).
 	OutcomeProcessLimit Outcome = "PROCESS_LIMIT"
 	// The program printed more than its limit. Print less, or raise the limit.
 	OutcomeOutputLimit Outcome = "OUTPUT_LIMIT"
@@ -439,7 +480,7 @@ var AllOutcome = []Outcome{
 	OutcomeFailed,
 }
 
-// One of a command's two outputs.
+// An output stream of a command.
 type OutputStream string
 
 const (
@@ -457,9 +498,9 @@ var AllOutputStream = []OutputStream{
 // ReleaseReleaseRunnerReleaseRunnerPayload includes the requested fields of the GraphQL type ReleaseRunnerPayload.
 // The GraphQL type's documentation follows.
 //
-// What releaseRunner did.
+// The result of releaseRunner.
 type ReleaseReleaseRunnerReleaseRunnerPayload struct {
-	// Whether this ended it; false: it was already gone.
+	// Whether this call ended the runner. false: it was gone already.
 	Released bool `json:"released"`
 }
 
@@ -468,7 +509,9 @@ func (v *ReleaseReleaseRunnerReleaseRunnerPayload) GetReleased() bool { return v
 
 // ReleaseResponse is returned by Release on success.
 type ReleaseResponse struct {
-	// Ends a claimed runner with all that runs in it. Safe to repeat.
+	// Ends a claimed runner and all that runs in it. Its files are deleted. Safe to repeat.
+	//
+	// Access: CLIENT.
 	ReleaseRunner ReleaseReleaseRunnerReleaseRunnerPayload `json:"releaseRunner"`
 }
 
@@ -479,9 +522,22 @@ func (v *ReleaseResponse) GetReleaseRunner() ReleaseReleaseRunnerReleaseRunnerPa
 
 // StartResponse is returned by Start on success.
 type StartResponse struct {
-	// Starts a command in a claimed runner and answers at once, with the execution recorded; `executionEvents` and `execution(waitFor:)` tell what becomes of it. Any number may watch, and a watcher that leaves cancels nothing.
-	// INVALID_INPUT; RUNNER_GONE; CONFLICT when nobody has claimed the runner. With an `idempotencyKey` safe to repeat: the same key gives the same execution, CONFLICT with another input.
-	// With `cases` it starts a batch: the command runs once for each case, after `build`, if that is given. They run one after the other, also over restarts of the server, and the runner's claim doesn't expire meanwhile. At most 512 batches run at once. QUOTA_EXCEEDED while the tenant has as many of them as are left for all. One tenant alone can have 256.
+	// Starts a command in a claimed runner, and returns when the execution is recorded. Follow it with
+	// `executionEvents`, or wait for its end with `execution(waitFor:)`. Any number of clients can watch.
+	// Disconnecting never stops the program.
+	//
+	// With an `idempotencyKey` the call is safe to repeat. The same key returns the same execution.
+	//
+	// With `cases` it starts a batch: the command runs once for each case, one case after the other, after
+	// `build` if that is given. The batch continues after a restart of the server. The runner's claim doesn't
+	// expire while the batch runs.
+	//
+	// Errors: INVALID_INPUT. RUNNER_GONE. CONFLICT if the runner isn't claimed, or the same key was used with
+	// another input. QUOTA_EXCEEDED if a quota of the tenant is used up, or the tenant has its share of the
+	// batches. At most 512 batches run at the same time. A tenant can start one only while it runs fewer than
+	// are still free. So one tenant alone can run 256.
+	//
+	// Access: CLIENT, or a grant with EXECUTE.
 	StartExecution StartStartExecutionStartExecutionPayload `json:"startExecution"`
 }
 
@@ -493,9 +549,9 @@ func (v *StartResponse) GetStartExecution() StartStartExecutionStartExecutionPay
 // StartStartExecutionStartExecutionPayload includes the requested fields of the GraphQL type StartExecutionPayload.
 // The GraphQL type's documentation follows.
 //
-// What startExecution started.
+// The result of startExecution.
 type StartStartExecutionStartExecutionPayload struct {
-	// The execution, recorded; of a batch the first one: its build, or else its first case.
+	// The recorded execution. Of a batch it is the first one: the build, or the first case.
 	Execution StartStartExecutionStartExecutionPayloadExecution `json:"execution"`
 }
 
@@ -507,9 +563,9 @@ func (v *StartStartExecutionStartExecutionPayload) GetExecution() StartStartExec
 // StartStartExecutionStartExecutionPayloadExecution includes the requested fields of the GraphQL type Execution.
 // The GraphQL type's documentation follows.
 //
-// One command in one runner, and what became of it.
+// One command in one runner, with its state and outcome.
 type StartStartExecutionStartExecutionPayloadExecution struct {
-	// Its id; ids sort by the time at which they were made.
+	// Its id. Ids sort by the time of their creation.
 	Id string `json:"id"`
 }
 
@@ -518,8 +574,12 @@ func (v *StartStartExecutionStartExecutionPayloadExecution) GetId() string { ret
 
 // WriteResponse is returned by Write on success.
 type WriteResponse struct {
-	// Deletes and writes files of a runner. All paths are checked first, then the deletes are done, then the writes, each by rename, so that nobody sees half a file.
-	// INVALID_INPUT names the path that can't be used, with nothing touched; RUNNER_GONE; FILE_ERROR.
+	// Deletes and writes files of a runner. All paths are checked first. Then files are deleted, then written.
+	// Each file is put in place by rename, so programs never see a partly written file.
+	//
+	// Errors: INVALID_INPUT names the invalid path; then nothing was changed. RUNNER_GONE. FILE_ERROR.
+	//
+	// Access: CLIENT, or a grant with FILES_WRITE.
 	UpdateFiles WriteUpdateFilesUpdateFilesPayload `json:"updateFiles"`
 }
 
@@ -529,9 +589,9 @@ func (v *WriteResponse) GetUpdateFiles() WriteUpdateFilesUpdateFilesPayload { re
 // WriteUpdateFilesUpdateFilesPayload includes the requested fields of the GraphQL type UpdateFilesPayload.
 // The GraphQL type's documentation follows.
 //
-// What updateFiles did.
+// The result of updateFiles.
 type WriteUpdateFilesUpdateFilesPayload struct {
-	// Paths that were written.
+	// The written paths.
 	Written []string `json:"written"`
 }
 

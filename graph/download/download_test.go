@@ -24,7 +24,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/identity"
 )
 
-// nobody shows anything.
+// nobody is Callers without any credential.
 type nobody struct{}
 
 func (nobody) Shown(*http.Request) (identity.Caller, bool, error) {
@@ -41,7 +41,7 @@ func code(err error) runtime.Code {
 	return runtime.CodeOf(err)
 }
 
-func TestAddressesHoldForTheirLife(t *testing.T) {
+func TestAddressesAreValidForTheirLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		links := NewLinks(bytes.Repeat([]byte{1}, KeySize))
 		address, err := url.Parse(links.File(access.Principal{}, runtime.File{Runner: "r", At: "a b&c=\n\xff"}))
@@ -72,8 +72,8 @@ func TestAddressesHoldForTheirLife(t *testing.T) {
 	})
 }
 
-// TestAddressPastItsTimeIsGone, and says how to get another.
-func TestAddressPastItsTimeIsGone(t *testing.T) {
+// An expired address is refused with 410, and the message says how to get another.
+func TestExpiredAddressesAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		links := NewLinks(nil)
 		mux := http.NewServeMux()
@@ -91,14 +91,14 @@ func TestAddressPastItsTimeIsGone(t *testing.T) {
 			t.Errorf("just before its end: %d %s", w.Code, w.Body)
 		}
 		time.Sleep(time.Second)
-		if w := get(); w.Code != http.StatusGone || !strings.Contains(w.Body.String(), "ask for File.downloadUrl") {
+		if w := get(); w.Code != http.StatusGone || !strings.Contains(w.Body.String(), "query File.downloadUrl") {
 			t.Errorf("after its end: %d %s", w.Code, w.Body)
 		}
 	})
 }
 
-// FuzzDisposition proves that any name is told, and that none adds a header or
-// a parameter.
+// FuzzDisposition checks that a client gets any name, and that no name adds a header or a
+// parameter.
 func FuzzDisposition(f *testing.F) {
 	for _, seed := range []string{"", "plain.txt", `"; filename=evil`, "a\r\nSet-Cookie: x", "日本 ünï", "\xff", "50%", `\`, "a'b", "../x", "\x00\x7f"} {
 		f.Add(seed)
@@ -120,10 +120,10 @@ func FuzzDisposition(f *testing.F) {
 	})
 }
 
-// source has one file, whose versions follow each other with each opening.
+// source has one file. Each opening returns its next version.
 type source struct {
 	versions []string
-	cut      int // bytes that each version has less than it says
+	cut      int // bytes that each version lacks of its announced size
 	opened   int
 	closed   int
 	err      error
@@ -150,8 +150,8 @@ type stream struct {
 
 func (s *stream) Close() error { s.source.closed++; return nil }
 
-// served asks for a file of the source.
-func (s *source) ask(t *testing.T, ranged string) (status int, body string, err error) {
+// get requests a file of the source.
+func (s *source) get(t *testing.T, ranged string) (status int, body string, err error) {
 	t.Helper()
 	links := NewLinks(nil)
 	mux := http.NewServeMux()
@@ -183,7 +183,7 @@ func (s *source) ask(t *testing.T, ranged string) (status int, body string, err 
 	return status, body, nil
 }
 
-func TestWhatIsPromisedComesOrBreaks(t *testing.T) {
+func TestDownloadsAreCompleteOrBreak(t *testing.T) {
 	long := strings.Repeat("0123456789", 100_000)
 	for name, test := range map[string]struct {
 		source source
@@ -200,7 +200,7 @@ func TestWhatIsPromisedComesOrBreaks(t *testing.T) {
 		"another version":       {source{versions: []string{long, long + "x"}}, "bytes=5-9", "", 2},
 		"many ranges, one file": {source{versions: []string{"0123456789"}}, "bytes=0-1,3-4", "0123456789", 1},
 	} {
-		_, got, err := test.source.ask(t, test.ranged)
+		_, got, err := test.source.get(t, test.ranged)
 		if (err == nil) != (test.want != "") || err == nil && got != test.want {
 			t.Errorf("%s: %d bytes, %v", name, len(got), err)
 		}
@@ -216,7 +216,7 @@ func TestRefusalsHaveTheirStatus(t *testing.T) {
 		runtime.CodeConflict: 409, runtime.CodeClusterUnavailable: 503, runtime.CodeLimitExceeded: 429, runtime.CodeInternal: 500,
 	} {
 		s := source{err: runtime.Errorf(code, "no")}
-		if status, body, err := s.ask(t, ""); err != nil || status != want || strings.TrimSpace(body) != string(code) {
+		if status, body, err := s.get(t, ""); err != nil || status != want || strings.TrimSpace(body) != string(code) {
 			t.Errorf("%s: %d %q, %v", code, status, body, err)
 		}
 	}

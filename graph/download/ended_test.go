@@ -41,7 +41,7 @@ func TestDownloadsEndWithTheirCaller(t *testing.T) {
 	}
 }
 
-// endless is what a program prints that doesn't stop soon.
+// endless is output of a program that doesn't stop soon.
 type endless struct{ read *int }
 
 func (e endless) Next() (engine.Record, int64, error) {
@@ -53,7 +53,7 @@ func (e endless) Next() (engine.Record, int64, error) {
 
 func (endless) Lost() int64 { return 0 }
 
-// OpenFile returns a large file. It goes on after its context has ended.
+// OpenFile returns a large file. Reading it continues after its context has ended.
 func (e endless) OpenFile(context.Context, runtime.RunnerID, string, int64) (runtime.File, io.ReadCloser, error) {
 	return runtime.File{Size: 1 << 40}, e, nil
 }
@@ -66,7 +66,7 @@ func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
 func (endless) Close() error { return nil }
 
-// A tokenHolder shows a token.
+// A tokenHolder sends a token.
 type tokenHolder struct {
 	*identity.Book
 	secret string
@@ -82,8 +82,7 @@ type revocable struct{ identity.Store }
 
 func (revocable) PutTokens(context.Context, ...access.Token) error { return nil }
 
-// cutting serves downloads that don't end to the holder of a token. What a handler panicked with is sent
-// to ended.
+// cutting serves endless downloads to the holder of a token. It sends a handler's panic to ended.
 func cutting(t *testing.T) (server *httptest.Server, ended chan any, revoke func()) {
 	t.Helper()
 	book := identity.New(identity.Config{Store: revocable{}, Key: make([]byte, 32), Logger: zap.NewNop()})
@@ -119,12 +118,12 @@ func cutting(t *testing.T) (server *httptest.Server, ended chan any, revoke func
 	}
 }
 
-// TestRevokedTokenCutsDownloads: also one whose client reads nothing for now, and the client sees
-// that it isn't whole.
+// A revoked token ends its downloads, also if the client isn't reading. The client sees that the
+// download is incomplete.
 func TestRevokedTokenCutsDownloads(t *testing.T) {
 	for _, path := range []string{"/files/r?path=f", "/recording"} {
 		server, ended, revoke := cutting(t)
-		conn, accepted := net.Pipe() // what isn't read stalls the server at once
+		conn, accepted := net.Pipe() // unread bytes stall the server immediately
 		_ = server.Listener.Close()
 		conns, closed := make(chan net.Conn, 1), make(chan struct{})
 		conns <- accepted
@@ -153,7 +152,7 @@ func TestRevokedTokenCutsDownloads(t *testing.T) {
 	}
 }
 
-// TestRevokedTokenCutsDownloadsByHTTP2: its stream is reset.
+// Over HTTP/2 the download's stream is reset.
 func TestRevokedTokenCutsDownloadsByHTTP2(t *testing.T) {
 	server, ended, revoke := cutting(t)
 	server.EnableHTTP2 = true
@@ -202,7 +201,7 @@ func (l one) Close() error { l.close(); return nil }
 
 func (one) Addr() net.Addr { return &net.TCPAddr{} }
 
-// TestWholeDownloadIsNotCut: an end of the caller that comes later leaves the connection alone.
+// If the caller ends after its download, the connection stays usable.
 func TestWholeDownloadIsNotCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
@@ -216,14 +215,14 @@ func TestWholeDownloadIsNotCut(t *testing.T) {
 		}
 		release()
 		end()
-		synctest.Wait() // a cut is made by a goroutine of its own
+		synctest.Wait() // a separate goroutine cuts a download
 		if w.set {
 			t.Error("it is cut")
 		}
 	})
 }
 
-// deadlines notes that one was set.
+// deadlines records whether a deadline was set.
 type deadlines struct {
 	*httptest.ResponseRecorder
 	set bool

@@ -11,17 +11,17 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A content is a runner's file as an io.ReadSeeker: where Read goes on elsewhere
-// than the last one ended, the file is opened again.
+// A content is a runner's file as an io.ReadSeeker. When Read doesn't continue where the last one
+// ended, the file is opened again.
 type content struct {
 	file   runtime.File
 	open   func(offset int64) (runtime.File, io.ReadCloser, error)
-	stream io.ReadCloser // nil: has to be opened
-	next   int64         // where the stream is
-	at     int64         // where Read goes on
+	stream io.ReadCloser // nil: not opened yet
+	next   int64         // offset of the stream
+	at     int64         // offset of the next Read
 }
 
-// open opens a file that can be downloaded.
+// open opens a file. It refuses files that can't be downloaded.
 func (h Handler) open(ctx context.Context, id runtime.RunnerID, at string) (*content, error) {
 	c := &content{open: func(offset int64) (runtime.File, io.ReadCloser, error) {
 		return h.Source.OpenFile(ctx, id, at, offset)
@@ -31,11 +31,11 @@ func (h Handler) open(ctx context.Context, id runtime.RunnerID, at string) (*con
 	return c, err
 }
 
-// settled is how long a file must not have changed for its time to tell it
-// from every other version: file systems count in steps of some milliseconds.
+// settled is the age at which a file's modification time identifies its version. File systems count
+// time in steps of some milliseconds, so two versions of a younger file can have the same time.
 const settled = time.Second
 
-// tag returns the entity tag, a weak one for a file that may be changing.
+// tag returns the file's entity tag. It is a weak one if the file may be changing.
 func (c *content) tag() string {
 	tag := fmt.Sprintf(`"%x-%x"`, c.file.Size, c.file.ModifiedAt.UnixNano())
 	if time.Since(c.file.ModifiedAt) < settled {
@@ -78,7 +78,8 @@ func (c *content) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// reopen opens the file where Read goes on, if it is still the same.
+// reopen opens the file at the offset of the next Read. It returns an error if the file has
+// changed.
 func (c *content) reopen() error {
 	if err := c.Close(); err != nil {
 		return err
@@ -94,7 +95,7 @@ func (c *content) reopen() error {
 	return nil
 }
 
-// Close may be called again.
+// Close implements io.Closer. It is safe to call again.
 func (c *content) Close() error {
 	if c.stream == nil {
 		return nil
@@ -104,9 +105,8 @@ func (c *content) Close() error {
 	return err
 }
 
-// disposition returns a Content-Disposition (RFC 6266): the name for clients
-// that know only ASCII, and, where that isn't all of it, the whole in UTF-8
-// (RFC 8187).
+// disposition returns a Content-Disposition (RFC 6266). It has the name in ASCII and, if that isn't
+// the whole name, also in UTF-8 (RFC 8187).
 func disposition(kind, name string) string {
 	name = strings.ToValidUTF8(name, "\uFFFD")
 	var plain, whole strings.Builder

@@ -17,26 +17,26 @@ import (
 	"github.com/rockpool/rockpool/runtime/identity"
 )
 
-// A Source has what is downloaded. guard.Guard is one.
+// A Source opens what is downloaded. guard.Guard is one.
 type Source interface {
 	OpenFile(ctx context.Context, id runtime.RunnerID, path string, offset int64) (runtime.File, io.ReadCloser, error)
 	OpenOutput(ctx context.Context, id runtime.ExecutionID, stream runtime.Stream) (*engine.Output, error)
 }
 
-// Callers know who sends a request. gate.Admission does.
+// Callers authenticates requests. gate.Admission implements it.
 type Callers interface {
-	// Shown returns who sends a request; false if it shows nothing.
+	// Shown returns the caller of a request; shown is false if the request has no credential.
 	Shown(r *http.Request) (caller identity.Caller, shown bool, err error)
-	// ByID returns the caller with a token's id, if that hasn't ended.
+	// ByID returns the caller of a token's id. It returns an error if the token has ended.
 	ByID(id string) (identity.Caller, error)
 }
 
-// A Handler serves the addresses of its Links, and callers who show a token or a grant.
+// A Handler serves the addresses of its Links, and requests with a token or a grant.
 type Handler struct {
 	Links   *Links
 	Source  Source
 	Callers Callers
-	Refuse  func(w http.ResponseWriter, r *http.Request, status int, err error) // answers with an error
+	Refuse  func(w http.ResponseWriter, r *http.Request, status int, err error) // responds with an error
 }
 
 // Register adds the handler's routes.
@@ -45,8 +45,8 @@ func (h Handler) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /outputs/{id}", h.output)
 }
 
-// LostHeader says how many bytes a program printed that its output doesn't
-// have. It is left out where there are none.
+// LostHeader is the header with the number of printed bytes that the output lacks. It is left out
+// if none is missing.
 const LostHeader = "Rockpool-Lost-Bytes"
 
 func (h Handler) file(w http.ResponseWriter, r *http.Request) {
@@ -137,19 +137,19 @@ func (h Handler) admit(w http.ResponseWriter, r *http.Request, query url.Values,
 	cut := make(chan struct{})
 	spare := context.AfterFunc(ctx, func() {
 		defer close(cut)
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now()) // what can't be cut off ends with its next read
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now()) // a handler that can't be cut off ends at its next read
 	})
 	return ctx, func() {
 		spared := spare()
 		release()
 		if !spared {
-			<-cut // nobody may use w after its handler
+			<-cut // w must not be used after its handler
 			panic(http.ErrAbortHandler)
 		}
 	}, nil
 }
 
-// streamOf returns the stream of a name; 0, both, of none.
+// streamOf returns the stream with a name; for no name 0, which is both.
 func streamOf(name string) (runtime.Stream, error) {
 	switch strings.ToLower(name) {
 	case "":
@@ -162,8 +162,8 @@ func streamOf(name string) (runtime.Stream, error) {
 	return 0, runtime.Invalid("stream", "must be stdout or stderr, or left out for both")
 }
 
-// confine keeps a browser from taking what a program made for a page of ours,
-// from keeping it, and from telling its address.
+// confine keeps a browser from running a program's output as a page of this server, from caching
+// it, and from sending its address to other sites.
 func confine(header http.Header) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox")
@@ -172,25 +172,23 @@ func confine(header http.Header) {
 	header.Set("Referrer-Policy", "no-referrer")
 }
 
-// serve answers with the content, or with the one range of it that was asked
-// for. It answers a request for several ranges with the whole content. If a read fails, it breaks
-// the connection, since the announced length can't be reached.
+// serve responds with the content, or with the one requested range. It responds to a request for
+// several ranges with the whole content. If a read fails, it breaks the connection, since the
+// announced length can't be reached.
 func (h Handler) serve(w http.ResponseWriter, r *http.Request, content *watched) {
 	if strings.Contains(r.Header.Get("Range"), ",") {
 		r.Header.Del("Range")
 	}
-	// No time of change: If-Range with one of whole seconds could join two
-	// versions. The tag is exact.
+	// No Last-Modified: If-Range with whole seconds could join two versions. The tag is exact.
 	http.ServeContent(&ranged{ResponseWriter: w, refuse: func(w http.ResponseWriter) {
-		h.Refuse(w, r, http.StatusRequestedRangeNotSatisfiable, runtime.Invalid("Range", "must lie within the %s", strings.TrimPrefix(w.Header().Get("Content-Range"), "bytes */")+" bytes that there are"))
+		h.Refuse(w, r, http.StatusRequestedRangeNotSatisfiable, runtime.Invalid("Range", "must be within the %s", strings.TrimPrefix(w.Header().Get("Content-Range"), "bytes */")+" bytes of the content"))
 	}}, r, "", time.Time{}, content)
 	if content.failed != nil {
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// ranged answers for a range that isn't there as for anything else that is
-// wrong.
+// ranged responds to an invalid range in the same form as to any other error.
 type ranged struct {
 	http.ResponseWriter
 	refuse  func(http.ResponseWriter)
@@ -217,10 +215,10 @@ func (w *ranged) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// watched keeps the error of a read, which http.ServeContent doesn't tell.
+// watched keeps the error of a read, because http.ServeContent doesn't return it.
 type watched struct {
 	io.ReadSeeker
-	ended  func() error // why nobody may read on, for example since a token was revoked
+	ended  func() error // the reason why reading must stop, for example a revoked token
 	failed error
 }
 
@@ -235,10 +233,12 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// refuse responds with an error and its status.
 func (h Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	h.Refuse(w, r, statusOf(err), err)
 }
 
+// statusOf returns the HTTP status of an error.
 func statusOf(err error) int {
 	if errors.Is(err, errExpired) {
 		return http.StatusGone

@@ -1,11 +1,10 @@
-// Package download serves files of runners and outputs of executions over HTTP,
-// at addresses that the API hands out. An address suffices, and nobody can make
-// one: it is signed, and holds for Life, or until the token or grant ends that
-// asked for it. A token or a grant suffices too.
+// Package download serves files of runners and outputs of executions over HTTP, at signed addresses
+// from the API. An address needs no token, and can't be forged. It is valid for Life, and ends
+// earlier with the token or grant that requested it. A request with a token or a grant needs no
+// signature.
 //
-// What is promised is kept: a download has exactly the bytes that its
-// Content-Length says, or its connection breaks. Nothing is held of it but one
-// buffer, and when its client leaves, the runner stops reading at once.
+// A download has exactly the bytes of its Content-Length, or its connection breaks. It uses one
+// buffer of memory. When its client disconnects, the runner stops reading immediately.
 package download
 
 import (
@@ -22,19 +21,17 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// Life is how long an address holds at most. A download that began goes on, unless its
-// token ends.
+// Life is the validity of an address. A download that has begun continues, unless its token ends.
 const Life = 10 * time.Minute
 
-// KeySize is how many bytes a key has.
+// KeySize is the size of a key in bytes.
 const KeySize = sha256.Size
 
-// Links makes addresses, and knows its own again. It may be used by many at
-// once.
+// Links signs addresses and verifies them. It is safe for concurrent use.
 type Links struct{ key []byte }
 
-// NewLinks returns Links with a key of KeySize bytes, which nobody else may
-// know. With none they make one, and their addresses end with them.
+// NewLinks returns Links with a secret key of KeySize bytes. With a shorter key it generates one,
+// so that its addresses end with this process.
 func NewLinks(key []byte) *Links {
 	if len(key) < KeySize {
 		key = make([]byte, KeySize)
@@ -55,6 +52,7 @@ func (l *Links) Output(by access.Principal, id runtime.ExecutionID) string {
 	return "/outputs/" + url.PathEscape(string(id)) + "?" + l.sign(by, "output", string(id)).Encode()
 }
 
+// sign returns the parameters of a signed address. It expires after Life, or earlier with a grant.
 func (l *Links) sign(by access.Principal, what ...string) url.Values {
 	until := time.Now().Add(Life)
 	if by.Grant != nil && by.Grant.Expires.Before(until) {
@@ -68,19 +66,19 @@ func (l *Links) sign(by access.Principal, what ...string) url.Values {
 	return signed
 }
 
-// signature is over texts without NUL: no two lists of them look the same.
+// signature signs texts without NUL. Different lists never have the same signature.
 func (l *Links) signature(expires, token string, what []string) string {
 	mac := hmac.New(sha256.New, l.key)
 	mac.Write([]byte(expires + "\x00" + token + "\x00" + strings.Join(what, "\x00"))) // it never fails
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// check returns FORBIDDEN for an address that isn't ours, or not any more. Its parameter token
-// is the id of the token that asked for it.
+// check returns FORBIDDEN for an address with a wrong signature, or an expired one. Its parameter
+// token is the id of the token that requested it.
 func (l *Links) check(query url.Values, what ...string) error {
 	expires := query.Get("expires")
 	if !hmac.Equal([]byte(query.Get("signature")), []byte(l.signature(expires, query.Get("token"), what))) {
-		return runtime.Errorf(runtime.CodeForbidden, "this address isn't one that the server signed: take it as it is from File.downloadUrl or Execution.outputUrl")
+		return runtime.Errorf(runtime.CodeForbidden, "this address has no valid signature: use File.downloadUrl or Execution.outputUrl unchanged")
 	}
 	if until, err := strconv.ParseInt(expires, 10, 64); err != nil || time.Now().Unix() >= until {
 		return errExpired
@@ -88,4 +86,4 @@ func (l *Links) check(query url.Values, what ...string) error {
 	return nil
 }
 
-var errExpired = runtime.Errorf(runtime.CodeForbidden, "this address has expired, as each does after %d minutes: ask for File.downloadUrl or Execution.outputUrl again", int(Life.Minutes()))
+var errExpired = runtime.Errorf(runtime.CodeForbidden, "this address has expired, since it is valid for %d minutes at most: query File.downloadUrl or Execution.outputUrl again", int(Life.Minutes()))

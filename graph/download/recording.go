@@ -16,16 +16,15 @@ import (
 	"github.com/rockpool/rockpool/runtime/events"
 )
 
-// What a recording's screen is like where the program was on no terminal.
+// The screen of a recording if the program had no terminal.
 const (
 	plainColumns = 120
 	plainRows    = 32
 )
 
-// recording answers with an asciicast, version 2: what was printed, each piece
-// with its time (https://docs.asciinema.org/manual/asciicast/v2/). How long it
-// will be isn't known before, so there are no ranges of it.
-// It ends where ended returns an error.
+// recording responds with an asciicast, version 2: what was printed, each piece with its time
+// (https://docs.asciinema.org/manual/asciicast/v2/). Its length isn't known in advance, so it
+// supports no ranges. It ends where ended returns an error.
 func (h Handler) recording(w http.ResponseWriter, r *http.Request, content *engine.Output, ended func() error) {
 	header := w.Header()
 	header.Set("Content-Type", "application/x-asciicast")
@@ -39,25 +38,25 @@ func (h Handler) recording(w http.ResponseWriter, r *http.Request, content *engi
 	sendCast(w, content.Execution, unended{content, ended})
 }
 
-// sendCast answers with an asciicast.
+// sendCast responds with an asciicast.
 func sendCast(w io.Writer, x runtime.Execution, content printed) {
 	out := bufio.NewWriter(w)
 	if err := writeCast(out, x, content); err != nil {
-		panic(http.ErrAbortHandler) // half of it would look like the whole
+		panic(http.ErrAbortHandler) // a part of a recording would look like the whole
 	}
 	_ = out.Flush() // a client that left needs no answer
 }
 
-// A printed is what a recording is made of: an engine.Output.
+// A printed is the source of a recording: an engine.Output.
 type printed interface {
 	Next() (record engine.Record, lost int64, err error)
 	Lost() int64
 }
 
-// An unended is printed as long as its reader may read.
+// An unended is a printed that fails when its reader must stop.
 type unended struct {
 	printed
-	ended func() error // why nobody may read on, for example since a token was revoked
+	ended func() error // the reason why reading must stop, for example a revoked token
 }
 
 // Next implements printed.
@@ -68,9 +67,9 @@ func (u unended) Next() (engine.Record, int64, error) {
 	return u.printed.Next()
 }
 
-// writeCast writes an asciicast: what was printed, the sizes that the terminal
-// got in between, and a marker where bytes are missing. What a program printed on
-// no terminal gets the carriage returns that a terminal would have made.
+// writeCast writes an asciicast: what was printed, the sizes of the terminal in between, and a
+// marker where bytes are missing. The output of a program without a terminal gets the carriage
+// returns that a terminal would have added.
 func writeCast(w io.Writer, x runtime.Execution, content printed) error {
 	size := runtime.TerminalSize{Columns: plainColumns, Rows: plainRows}
 	if x.Terminal != nil {
@@ -115,10 +114,10 @@ func writeCast(w io.Writer, x runtime.Execution, content printed) error {
 	return err
 }
 
-// A cast is where the events of a recording go.
+// A cast writes the events of a recording.
 type cast struct {
 	encoder *json.Encoder
-	returns *strings.Replacer // nil: it was on a terminal
+	returns *strings.Replacer // nil: the program had a terminal
 	begun   events.Characters
 	at      time.Duration
 }
@@ -134,8 +133,7 @@ func (c *cast) output(data []byte) error {
 	return c.event("o", text)
 }
 
-// lost ends the characters whose rest can't come any more, and says how many
-// bytes are missing, if any are.
+// lost ends characters whose rest is lost. It adds the marker if bytes are missing.
 func (c *cast) lost(bytes int64) error {
 	err := errors.Join(c.output(c.begun[runtime.Stdout]), c.output(c.begun[runtime.Stderr]))
 	clear(c.begun)
@@ -145,6 +143,7 @@ func (c *cast) lost(bytes int64) error {
 	return err
 }
 
+// event writes one event, with the time since the start.
 func (c *cast) event(kind, data string) error {
 	return c.encoder.Encode([]any{c.at.Seconds(), kind, data})
 }

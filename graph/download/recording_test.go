@@ -10,7 +10,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
-// A recorded is records, each after so many bytes that are missing.
+// A recorded is a list of records, each after a number of missing bytes.
 type recorded []struct {
 	lost   int64
 	record engine.Record

@@ -1,10 +1,9 @@
-// Package feed reads an execution's events once for all who watch it live, and
-// encodes its output once for all who select the same fields.
+// Package feed reads an execution's events once for all its live subscribers, and encodes its
+// output once for all that select the same fields.
 //
-// A watcher that is behind reads the log by itself; at the live end it joins
-// the others. One that can't keep their pace leaves them again, so it holds
-// nothing but the message that it is at. Every watcher gets every event once,
-// in order, whichever way it came.
+// A watcher that is behind reads the log separately. At the live end it joins the feed. A watcher
+// that is too slow for the feed leaves it again, so it holds only the message that it is at. Each
+// watcher gets each event once, in order, whether from the log or from the feed.
 package feed
 
 import (
@@ -19,7 +18,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/events"
 )
 
-// A Source is what is read: events.Reader.
+// A Source is what a feed reads: an events.Reader.
 type Source interface {
 	Next(ctx context.Context) (events.Event, error)
 	TryNext() (events.Event, error)
@@ -28,15 +27,14 @@ type Source interface {
 	Close() error
 }
 
-// An Item is an event. Encoded is there for output only; it is shared, so
-// nobody changes it.
+// An Item is an event. Only output has Encoded, which is shared: don't change it.
 type Item struct {
 	Event   events.Event
 	Encoded []byte
 }
 
-// A Key says what watchers must have in common to share: the execution, how its
-// output is encoded, and whether sizes of its terminal are among the events.
+// A Key identifies the watchers that can share a feed: those with the same execution, the same
+// encoding of its output, and the same choice about terminal sizes.
 type Key struct {
 	Execution runtime.ExecutionID
 	Selection string
@@ -44,21 +42,22 @@ type Key struct {
 }
 
 const (
-	keep  = 1 << 20   // bytes that a feed keeps at most for those of its members that are behind
-	all   = 64 * keep // bytes that all feeds keep, beside the newest event of each
-	extra = 512       // bytes that any event costs beside what is encoded: there are ones without output
-	ahead = 4         // events that a feed reads before its fastest member
+	keep  = 1 << 20   // the most bytes that a feed keeps for members that are behind
+	all   = 64 * keep // the most bytes that all feeds keep, without the newest event of each
+	extra = 512       // bytes that each event costs in addition to Encoded, since some events have no output
+	ahead = 4         // how many events a feed reads before its fastest member
 
-	// What comes in small pieces is gathered for so long, and a little longer
-	// for each member: a message for a thousand costs 30 ms of one CPU.
+	// The time to collect small pieces. It grows with the members, because one message to a
+	// thousand members costs 30 ms of one CPU.
 	tick       = 2 * time.Millisecond
 	tickMember = 25 * time.Microsecond
 	tickMost   = 50 * time.Millisecond
 )
 
-// Feeds are those that have members now. The zero value is ready.
+// Feeds are the feeds that have members. The zero value is ready to use. It is safe for concurrent
+// use.
 type Feeds struct {
-	bytes atomic.Int64 // that all of them keep
+	bytes atomic.Int64 // that all feeds keep
 	mu    sync.Mutex   // guards live, and the feeds' members
 	live  map[Key]*feed
 }
@@ -70,17 +69,17 @@ type feed struct {
 	encode  func(events.Event) []byte
 	cancel  context.CancelFunc
 	done    chan struct{}
-	moved   chan struct{} // capacity 1: the fastest member took one
+	moved   chan struct{} // capacity 1: the fastest member advanced
 	members int
 
-	mu     sync.Mutex // guards what follows, and the nodes
+	mu     sync.Mutex // guards the fields below, and the nodes
 	tail   *node
-	newest string           // the last cursor that can be joined at
-	oldest *node            // of those kept
-	places map[string]*node // by cursor, of those kept
+	newest string           // the last cursor at which a watcher can join
+	oldest *node            // the oldest kept node
+	places map[string]*node // the kept nodes by cursor
 	bytes  int
-	first  int64 // number of the newest event that a member took
-	crowd  int   // members, as the ticks count them
+	first  int64 // number of the newest event that a member got
+	crowd  int   // members, for the pause
 }
 
 // A node is one event in a feed's list.
@@ -88,14 +87,14 @@ type node struct {
 	number int64
 	item   Item
 	err    error
-	ready  chan struct{} // closed once next is there
+	ready  chan struct{} // closed when next is set
 	next   *node
-	gone   bool // not kept any more
+	gone   bool // it is no longer kept
 }
 
 func (n *node) cost() int { return extra + len(n.item.Encoded) }
 
-// newFeed starts a feed after a cursor that its source is at.
+// newFeed starts a feed at a cursor, which is the source's position.
 func newFeed(feeds *Feeds, source Source, cursor string, encode func(events.Event) []byte) *feed {
 	ctx, cancel := context.WithCancel(context.Background())
 	start := &node{ready: make(chan struct{})}
@@ -110,10 +109,12 @@ func newFeed(feeds *Feeds, source Source, cursor string, encode func(events.Even
 	return f
 }
 
+// run reads events and appends them to the list, until ctx ends or an error is appended. It closes
+// the source.
 func (f *feed) run(ctx context.Context) {
 	defer close(f.done)
 	defer f.source.Close()
-	for f.wanted(ctx) {
+	for f.waitForMember(ctx) {
 		event, err := f.source.Next(ctx)
 		if ctx.Err() != nil {
 			return
@@ -133,9 +134,9 @@ func (f *feed) run(ctx context.Context) {
 	}
 }
 
-// wanted waits until a member is near the end; else all are slow, and what
-// would be read is for nobody.
-func (f *feed) wanted(ctx context.Context) bool {
+// waitForMember waits until a member is near the end. Until then all members are slow, and nobody needs
+// the next event. It returns false when ctx has ended.
+func (f *feed) waitForMember(ctx context.Context) bool {
 	for {
 		f.mu.Lock()
 		near := f.tail.number-f.first < ahead
@@ -151,8 +152,8 @@ func (f *feed) wanted(ctx context.Context) bool {
 	}
 }
 
-// pause lets small pieces gather. The first after a silence has gone already,
-// and the end is not waited for.
+// pause collects small pieces. The first piece after a silence has been sent already. The pause
+// ends early if the execution ends.
 func (f *feed) pause(ctx context.Context) {
 	f.mu.Lock()
 	wait := min(tick+time.Duration(f.crowd)*tickMember, tickMost)
@@ -166,6 +167,8 @@ func (f *feed) pause(ctx context.Context) {
 	}
 }
 
+// append adds a node at the end of the list, wakes the waiting members, and drops the oldest nodes
+// beyond the limits of memory.
 func (f *feed) append(next *node) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -174,8 +177,8 @@ func (f *feed) append(next *node) {
 	close(f.tail.ready)
 	f.tail = next
 	f.bytes += next.cost()
-	// The end has the cursor of what was before it, and comes again to whom
-	// resumes there.
+	// The last event has the cursor of the event before it, since it is sent again to a subscriber
+	// that resumes there.
 	if next.err == nil && next.item.Event.Kind != events.Finished {
 		f.newest = next.item.Event.Cursor
 		f.places[f.newest] = next
@@ -186,8 +189,8 @@ func (f *feed) append(next *node) {
 	}
 }
 
-// drop forgets the oldest node, so that a member that stands there holds none
-// of those after it.
+// drop removes the oldest node. A member at that node then keeps none of the nodes after it in
+// memory.
 func (f *feed) drop() {
 	old := f.oldest
 	f.oldest = old.next
@@ -199,8 +202,7 @@ func (f *feed) drop() {
 	old.item, old.next, old.gone = Item{}, nil, true
 }
 
-// after waits for the node after at. It is nil where at, or that, is not kept
-// any more.
+// after waits for the node after at. It returns nil if at or the next node is no longer kept.
 func (f *feed) after(ctx context.Context, at *node) (*node, Item, error) {
 	select {
 	case <-at.ready:
@@ -220,22 +222,22 @@ func (f *feed) after(ctx context.Context, at *node) (*node, Item, error) {
 	return next, next.item, next.err
 }
 
-// A Watcher reads one execution's events. It is for one goroutine. Close it.
+// A Watcher reads one execution's events. Use it in one goroutine, and Close it.
 type Watcher struct {
 	feeds  *Feeds
 	key    Key
 	open   func(after string) (Source, error)
 	encode func(events.Event) []byte
-	cursor string // after what was read
+	cursor string // of the last event
 	over   bool
 
-	source Source // while it reads by itself
+	source Source // while it reads separately
 	feed   *feed  // while it is a member
 	at     *node
 }
 
-// Watch opens a watcher after a cursor. encode must be the same for all with
-// this key. open is called again whenever the watcher falls behind.
+// Watch opens a watcher at a cursor. encode must be the same for all watchers with this key. open
+// is called again each time the watcher falls behind.
 func (f *Feeds) Watch(key Key, after string, open func(after string) (Source, error), encode func(events.Event) []byte) (*Watcher, error) {
 	source, err := open(after)
 	if err != nil {
@@ -244,7 +246,7 @@ func (f *Feeds) Watch(key Key, after string, open func(after string) (Source, er
 	return &Watcher{feeds: f, key: key, open: open, encode: encode, cursor: after, source: source}, nil
 }
 
-// Close leaves.
+// Close leaves the feed and closes the source.
 func (w *Watcher) Close() {
 	w.leave()
 	if w.source != nil {
@@ -253,7 +255,8 @@ func (w *Watcher) Close() {
 	}
 }
 
-// Next waits for the next event; after events.Finished comes io.EOF.
+// Next waits for the next event. After events.Finished it returns io.EOF. It returns the cause of
+// ctx when ctx ends.
 func (w *Watcher) Next(ctx context.Context) (Item, error) {
 	item, err := w.next(ctx)
 	if err == nil {
@@ -274,7 +277,7 @@ func (w *Watcher) next(ctx context.Context) (Item, error) {
 				w.at = next
 				return item, err
 			}
-			w.leave() // it fell behind, and goes on alone
+			w.leave() // it fell behind, and continues separately
 			if w.source, err = w.open(w.cursor); err != nil {
 				return Item{}, err
 			}
@@ -298,8 +301,8 @@ func (w *Watcher) next(ctx context.Context) (Item, error) {
 	}
 }
 
-// join becomes a member if the feed has the place that the watcher is at; else
-// the watcher's next events are cut so that it comes to such a place.
+// join makes the watcher a member if the feed keeps the watcher's position. Otherwise it limits the
+// watcher's next events so that they end at such a position.
 func (w *Watcher) join() bool {
 	w.feeds.mu.Lock()
 	defer w.feeds.mu.Unlock()
@@ -320,15 +323,15 @@ func (w *Watcher) join() bool {
 	return true
 }
 
-// enter needs both locks.
+// enter adds the watcher to f. Its caller holds both locks.
 func (w *Watcher) enter(f *feed, at *node) {
 	f.members++
 	f.crowd = f.members
 	w.feed, w.at = f, at
 }
 
-// wait is for a watcher at the live end. It starts the feed if there is none.
-// Where there is one that has not come so far, it waits for that to go on.
+// wait is for a watcher at the live end. It starts the feed if there is none. If the feed is behind
+// this watcher, it waits until the feed advances.
 func (w *Watcher) wait(ctx context.Context) error {
 	w.feeds.mu.Lock()
 	f := w.feeds.live[w.key]
@@ -347,7 +350,7 @@ func (w *Watcher) wait(ctx context.Context) error {
 	}
 	f.mu.Lock()
 	tail := f.tail
-	f.first = tail.number // nobody is nearer to the end
+	f.first = tail.number // no member is nearer to the end
 	hint(f.moved)
 	f.mu.Unlock()
 	w.feeds.mu.Unlock()
@@ -360,7 +363,7 @@ func (w *Watcher) wait(ctx context.Context) error {
 	return nil
 }
 
-// leave ends the membership; the last one ends the feed.
+// leave ends the membership. The last member's leave ends the feed.
 func (w *Watcher) leave() {
 	f := w.feed
 	if f == nil {
@@ -384,6 +387,7 @@ func (w *Watcher) leave() {
 	}
 }
 
+// hint sends without blocking: a pending hint is enough.
 func hint(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

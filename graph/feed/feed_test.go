@@ -19,8 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A program is an execution whose output is pieces; a cursor is how many of
-// them were before it.
+// A program is an execution whose output is pieces. A cursor is the number of pieces before it.
 type program struct {
 	mu      sync.Mutex
 	pieces  [][]byte
@@ -116,7 +115,7 @@ func (r *reader) Close() error           { return nil }
 
 func encode(e events.Event) []byte { return append([]byte(nil), e.Data...) }
 
-// read reads to the end, and counts the ends.
+// read reads to the end. It fails unless there is exactly one end.
 func read(t *testing.T, w *Watcher, slow func()) []byte {
 	t.Helper()
 	var got []byte
@@ -137,8 +136,8 @@ func read(t *testing.T, w *Watcher, slow func()) []byte {
 	}
 }
 
-// Whatever watchers do, each gets every byte once, in order: those that come
-// early and late, resume anywhere, read fast, slowly or not at all for a while.
+// Each watcher gets every byte once, in order: watchers that start early or late, resume anywhere,
+// and read fast, slowly or with pauses.
 func TestEveryWatcherGetsEveryByteOnce(t *testing.T) {
 	for seed := range uint64(8) {
 		synctest.Test(t, func(t *testing.T) {
@@ -193,9 +192,8 @@ func TestEveryWatcherGetsEveryByteOnce(t *testing.T) {
 	}
 }
 
-// The first piece after a silence goes at once, those after it together, and
-// the end isn't held back.
-func TestPiecesAreGathered(t *testing.T) {
+// The first piece after a silence is sent immediately, later ones together. The end isn't delayed.
+func TestSmallPiecesAreCollected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProgram()
 		var feeds Feeds
@@ -233,7 +231,7 @@ func TestPiecesAreGathered(t *testing.T) {
 	})
 }
 
-// Those who watch live share what was encoded.
+// Live watchers share the encoded output.
 func TestOutputIsEncodedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProgram()
@@ -267,9 +265,9 @@ func TestOutputIsEncodedOnce(t *testing.T) {
 	})
 }
 
-// A member that reads nothing holds one event; the others go on, and what it
-// missed it reads by itself.
-func TestSlowMembersHoldNothing(t *testing.T) {
+// A member that doesn't read holds one event. The others continue. It reads what it missed from the
+// log.
+func TestSlowMembersHoldOneEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProgram()
 		var feeds Feeds
@@ -299,9 +297,9 @@ func TestSlowMembersHoldNothing(t *testing.T) {
 	})
 }
 
-// TestManyFeedsShare: 256 feeds together keep at most 64 MiB and the newest event of each,
-// also where some kept much before there were others.
-func TestManyFeedsShare(t *testing.T) {
+// 256 feeds together keep at most 64 MiB and the newest event of each, also if some kept much
+// before the others started.
+func TestFeedsShareOneLimitOfMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var feeds Feeds
 		p := newProgram()
@@ -336,8 +334,8 @@ func TestManyFeedsShare(t *testing.T) {
 	})
 }
 
-// Sizes of a terminal have no output to be counted by, and there can be many.
-func TestEventsWithoutOutputAreNotKeptForEver(t *testing.T) {
+// Sizes of a terminal have no output that counts, and there can be many.
+func TestEventsWithoutOutputCount(t *testing.T) {
 	start := &node{ready: make(chan struct{})}
 	f := &feed{feeds: new(Feeds), tail: start, oldest: start, places: map[string]*node{"": start}, bytes: start.cost()}
 	for i := range 100_000 {

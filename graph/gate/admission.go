@@ -14,51 +14,53 @@ import (
 	"github.com/rockpool/rockpool/runtime/identity"
 )
 
-// An Admission finds out who calls. It puts the principal into the context of each
-// request, which ends when the caller's token or grant does.
+// An Admission authenticates requests. It puts the principal into the context of each request. That
+// context ends when the caller's token or grant does.
 type Admission struct {
 	Book *identity.Book
-	// Session returns the session of a request's cookie, if a page of another site can't
-	// have sent it. Nil: there are no sessions.
+	// Session returns the session in a request's cookie, if no page of another site can have sent
+	// it. Nil: there are no sessions.
 	Session func(r *http.Request) (secret string, ok bool)
-	// Failed learns of what callers show that isn't known. Nil: nothing does.
+	// Failed is called for each unknown credential. Nil: nothing is called.
 	Failed func(address netip.Addr, err error)
 }
 
+// failed reports an unknown credential to Failed.
 func (a *Admission) failed(ctx context.Context, err error) {
 	if a.Failed != nil {
 		a.Failed(peers.ClientAddress(ctx), err)
 	}
 }
 
-// GrantParameter is the part of an address that may hold a grant, for what can't send a
-// header: links, images and EventSource.
+// GrantParameter is the parameter of an address that may contain a grant, for clients that can't
+// send a header: links, images and EventSource.
 const GrantParameter = "grant"
 
-// shown returns what a request shows: a token or a grant in the header Authorization, a
-// grant in the address, or a session's cookie. "" is nothing.
-func (a *Admission) shown(r *http.Request) (string, error) {
-	if text, err := stated(r); text != "" || err != nil {
+// credential returns a request's credential: a token or a grant in the header Authorization, a grant in
+// the address, or a session's cookie. "": it has none.
+func (a *Admission) credential(r *http.Request) (string, error) {
+	if text, err := explicitCredential(r); text != "" || err != nil {
 		return text, err
 	}
 	return a.session(r), nil
 }
 
-// stated returns what a request shows on purpose: a cookie comes by itself.
-func stated(r *http.Request) (string, error) {
+// explicitCredential returns the credential that a client sent explicitly. A cookie isn't, because browsers
+// send it automatically.
+func explicitCredential(r *http.Request) (string, error) {
 	if header := r.Header.Get("Authorization"); header != "" {
 		return bearer(header)
 	}
 	if grant := r.URL.Query().Get(GrantParameter); grant != "" {
 		if !identity.IsGrant(grant) {
-			return "", runtime.Errorf(runtime.CodeUnauthenticated, "an address may have a grant and nothing else: send a token in the header Authorization")
+			return "", runtime.Errorf(runtime.CodeUnauthenticated, "the parameter grant accepts only a grant: send a token in the header Authorization")
 		}
 		return grant, nil
 	}
 	return "", nil
 }
 
-// session returns the session of a request's cookie; "" is none.
+// session returns the session in a request's cookie; "": it has none.
 func (a *Admission) session(r *http.Request) string {
 	if a.Session != nil {
 		if secret, ok := a.Session(r); ok {
@@ -68,7 +70,7 @@ func (a *Admission) session(r *http.Request) string {
 	return ""
 }
 
-// bearer returns what stands after the scheme Bearer.
+// bearer returns the credential of a header with the scheme Bearer.
 func bearer(header string) (string, error) {
 	scheme, shown, _ := strings.Cut(header, " ")
 	if shown = strings.TrimSpace(shown); !strings.EqualFold(scheme, "Bearer") || shown == "" {
@@ -77,16 +79,17 @@ func bearer(header string) (string, error) {
 	return shown, nil
 }
 
-// Authenticate returns who sends a request.
+// Authenticate returns the caller of a request. It returns an error if its credential is missing or
+// unknown.
 func (a *Admission) Authenticate(r *http.Request) (identity.Caller, error) {
-	shown, err := a.shown(r)
+	shown, err := a.credential(r)
 	if err != nil && !a.Book.Open() {
 		return identity.Caller{}, err
 	}
 	return a.Known(r, shown)
 }
 
-// Known returns who shows a text with a request; "" is nothing.
+// Known returns the caller with this credential ("": none) of a request.
 func (a *Admission) Known(r *http.Request, shown string) (identity.Caller, error) {
 	caller, err := a.Book.Authenticate(shown)
 	if err != nil && shown != "" {
@@ -95,9 +98,9 @@ func (a *Admission) Known(r *http.Request, shown string) (identity.Caller, error
 	return caller.At(peers.ClientAddress(r.Context())), err
 }
 
-// Shown returns who sends a request that shows something; false if it shows nothing.
+// Shown returns the caller of a request with a credential; shown is false if it has none.
 func (a *Admission) Shown(r *http.Request) (caller identity.Caller, shown bool, err error) {
-	text, err := a.shown(r)
+	text, err := a.credential(r)
 	if err != nil || text == "" {
 		return caller, false, err
 	}
@@ -105,16 +108,18 @@ func (a *Admission) Shown(r *http.Request) (caller identity.Caller, shown bool, 
 	return caller, true, err
 }
 
-// ByID returns the caller with a token's id, if that hasn't ended.
+// ByID returns the caller of a token's id. It returns an error if the token has ended.
 func (a *Admission) ByID(id string) (identity.Caller, error) { return a.Book.ByID(id) }
 
 type upgradeKey struct{}
 
-// Admit is for a WebSocket: a browser can't open one with a header of its own, so the
-// payload of connection_init may have it under that name. It counts more than a cookie: a page
-// that shows a grant has no more rights than the grant. It returns the context of what
-// the WebSocket does, which ends when the caller's token or grant does, and why it isn't
-// served; "": it is. ctx must be that of a request that GuardOperations let in.
+// Admit authenticates a WebSocket. A browser can't open one with the header Authorization, so the
+// payload of connection_init may have a field of that name. It has precedence over a cookie: a page
+// that sends a grant has only the grant's rights.
+//
+// It returns the context in which the WebSocket acts. That context ends when the caller's token or
+// grant does. refusal is the reason if the WebSocket isn't served. ctx must be that of a request
+// that passed GuardOperations.
 func (a *Admission) Admit(ctx context.Context, payload map[string]any) (_ context.Context, refusal string) {
 	shown, _ := ctx.Value(upgradeKey{}).(upgrade)
 	if shown.text == "" && shown.err == nil {
@@ -140,14 +145,14 @@ func (a *Admission) Admit(ctx context.Context, payload map[string]any) (_ contex
 	return bound, ""
 }
 
-// An upgrade is what the request for a WebSocket showed.
+// An upgrade is the credential in the request for a WebSocket.
 type upgrade struct {
-	text    string // on purpose
+	text    string // explicit
 	err     error
-	session string // by its cookie
+	session string // from its cookie
 }
 
-// Guard serves next to those who are known.
+// Guard serves authenticated callers with next.
 func (a *Admission) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, err := a.Authenticate(r)
@@ -161,7 +166,7 @@ func (a *Admission) Guard(next http.Handler) http.Handler {
 	})
 }
 
-// For serves next to callers who may use an operation.
+// For serves callers that may use an operation with next.
 func (a *Admission) For(op access.Operation, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := access.FromContext(r.Context()).Allow(op); err != nil {
@@ -172,14 +177,14 @@ func (a *Admission) For(op access.Operation, next http.Handler) http.Handler {
 	})
 }
 
-// Refuse answers an unauthenticated request.
+// Refuse responds to an unauthenticated request.
 func Refuse(w http.ResponseWriter, err error) {
 	w.Header().Set("WWW-Authenticate", `Bearer realm="rockpool"`)
 	presenter.RefuseTyped(w, http.StatusUnauthorized, runtime.Errorf(runtime.CodeUnauthenticated, "%s", err.Error()))
 }
 
-// GuardOperations guards the API. It lets a WebSocket in, which may say who it is once it is
-// open: see Admit.
+// GuardOperations guards the API. It accepts a WebSocket without a credential, since that may
+// follow after it is open: see Admit.
 func (a *Admission) GuardOperations(next http.Handler) http.Handler {
 	guarded := a.Guard(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -188,7 +193,7 @@ func (a *Admission) GuardOperations(next http.Handler) http.Handler {
 			return
 		}
 		var shown upgrade
-		shown.text, shown.err = stated(r)
+		shown.text, shown.err = explicitCredential(r)
 		shown.session = a.session(r)
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), upgradeKey{}, shown)))
 	})

@@ -12,8 +12,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/identity"
 )
 
-// A page that shows a grant acts with it, also in the browser of somebody who signed in.
-func TestConnectionInitCountsMoreThanACookie(t *testing.T) {
+// A page with a grant has only the grant's rights, also in the browser of a signed-in user.
+func TestConnectionInitPrecedesACookie(t *testing.T) {
 	const secret = "the secret of a session"
 	book := identity.New(identity.Config{FirstToken: secret, Key: make([]byte, 32), Logger: zap.NewNop()})
 	session, err := book.Authenticate(secret)

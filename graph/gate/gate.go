@@ -1,6 +1,5 @@
-// Package gate lets requests in by their Host, their Origin and their token, before their
-// bodies are read. CheckHost and CheckOrigin are for every request, Admission is for the
-// API and the metrics.
+// Package gate checks a request's Host, Origin and credential before its body is read. CheckHost
+// and CheckOrigin are for all requests, Admission for the API and the metrics.
 package gate
 
 import (
@@ -14,13 +13,13 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// CheckHost refuses requests for names that aren't this server's: a page whose
-// name was pointed at this address (DNS rebinding) sends its own.
+// CheckHost refuses requests for a name that isn't this server's. A page whose name an attacker
+// pointed at this address (DNS rebinding) sends its own name.
 func CheckHost(allowed []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if name := hostName(r.Host); !slices.ContainsFunc(allowed, func(a string) bool { return strings.EqualFold(a, name) }) {
 			presenter.RefuseTyped(w, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden,
-				"this server isn't known as %q; names are added with --allowed-hosts", name))
+				"this server doesn't accept the host name %q: use another name, or allow it with --allowed-hosts", name))
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -35,15 +34,15 @@ func hostName(host string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 }
 
-// CheckOrigin refuses requests that a browser sends for another site's page,
-// on every transport. Programs send no Origin. A browser leaves it out of a GET
-// that a link or an image makes, but says in Sec-Fetch-Site whose page it is.
+// CheckOrigin refuses requests that a browser sends for a page of another site, on every transport.
+// Programs send no Origin. A browser sends none with a GET for a link or an image, but
+// Sec-Fetch-Site then has the page's relation to this server.
 func CheckOrigin(allowed []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		origin := r.Header.Get("Origin")
 		if origin != "" && !sameOrigin(origin, r.Host) && !AllowedOrigin(allowed, origin) {
 			presenter.RefuseTyped(w, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden,
-				"requests from pages of %q aren't allowed; origins are added with --allowed-origins", origin))
+				"requests from pages of %q aren't allowed: allow that origin with --allowed-origins", origin))
 			return
 		}
 		if site := r.Header.Get("Sec-Fetch-Site"); origin == "" && site != "" && site != "same-origin" && site != "none" && r.URL.Path != "/" {
@@ -54,6 +53,8 @@ func CheckOrigin(allowed []string, next http.Handler) http.Handler {
 	})
 }
 
+// sameOrigin reports whether an origin has this host. The schemes may differ, because a proxy may
+// end TLS.
 func sameOrigin(origin, host string) bool {
 	u, err := url.Parse(origin)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(u.Host, host)

@@ -4934,455 +4934,864 @@ func newExecutionContext(
 }
 
 var sources = []*ast.Source{
-	{Name: "../../schema.graphqls", Input: `# Rockpool's API. The descriptions are its documentation: they are what
-# introspection shows. Sizes are bytes and time limits and time-outs seconds,
-# unless a name says otherwise.
+	{Name: "../../schema.graphqls", Input: `# Rockpool's API. Introspection shows the descriptions, so they are its documentation.
+# Sizes are in bytes, and time limits and timeouts in seconds, unless a name says otherwise.
 
-"A moment in RFC 3339 with up to nine decimals, in UTC, for example ` + "`" + `2026-11-20T21:27:00.123456789Z` + "`" + `."
+"A moment in RFC 3339, in UTC, with up to nine decimals. Example: ` + "`" + `2026-11-20T21:27:00.123456789Z` + "`" + `."
 scalar Time
 
-"A whole number of 64 bits. Answers hold it as a JSON number; inputs may give a number or, where the client's numbers are doubles, a decimal string."
+"""
+A whole number of 64 bits. In results it is a JSON number. In inputs it is a number or a decimal string.
+Use the string if your language's numbers are doubles.
+"""
 scalar Int64
 
 "Bytes in standard base64 with padding (RFC 4648, section 4)."
 scalar Base64
 
-"A position in an execution's events: just after the event that carried it. Opaque; keep it and give it back as ` + "`" + `after` + "`" + `."
+"""
+A position in the events of an execution or a batch, just after the event that carried it. It is opaque.
+Store it, and pass it as ` + "`" + `after` + "`" + ` to continue from there.
+"""
 scalar Cursor
 
-"A file that comes beside the operation, in a multipart request (https://github.com/jaydenseric/graphql-multipart-request-spec); only ever a variable, which is null in the JSON. See ` + "`" + `uploadFile` + "`" + `."
+"""
+A file that is sent with the operation in a multipart request
+(https://github.com/jaydenseric/graphql-multipart-request-spec). It must be a variable, whose value in the
+JSON is null. See ` + "`" + `uploadFile` + "`" + `.
+"""
 scalar Upload
 
-"What can be asked. A query changes nothing; only ` + "`" + `Language.version` + "`" + ` may claim a runner for a moment."
+"""
+Read operations. A query changes nothing. The only exception is ` + "`" + `Language.version` + "`" + `, which may claim a
+runner for a moment.
+
+Each operation names the role, or the right of a grant, that it needs (Access). Roles include the roles
+before them: OBSERVER, CLIENT, OPERATOR, ADMIN. A caller for one tenant sees only what belongs to its
+tenant, and shared environments. Without a valid token an operation returns UNAUTHENTICATED, without the
+role or right FORBIDDEN.
+"""
 type Query {
-  "All environments that the caller sees, sorted by id. A tenant has 10,000 at most."
+  """
+  All environments that the caller may see, sorted by id. A tenant has at most 10,000.
+
+  Access: OBSERVER.
+  """
   environments: [Environment!]!
 
-  "The environment with this id; null if there is none."
+  """
+  The environment with this id. Null if it doesn't exist, or the caller may not see it.
+
+  Access: OBSERVER.
+  """
   environment(
-    "Its id, as it was put."
+    "The environment's id, for example ` + "`" + `python` + "`" + `."
     id: ID!
   ): Environment
 
-  "The languages that programs can be written in, as this server's recipes have them: Rockpool's own, and then those of the setting ` + "`" + `languages` + "`" + `."
+  """
+  The languages that programs can be written in: first Rockpool's own, then those of the server's setting
+  ` + "`" + `languages` + "`" + `.
+
+  Access: OBSERVER.
+  """
   languages: [Language!]!
 
-  "Runners, oldest first unless ` + "`" + `newestFirst` + "`" + ` says otherwise. INVALID_INPUT when ` + "`" + `labels` + "`" + `, ` + "`" + `to` + "`" + `, ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used."
+  """
+  Runners, oldest first unless ` + "`" + `newestFirst` + "`" + ` is true.
+
+  Errors: INVALID_INPUT if ` + "`" + `labels` + "`" + `, ` + "`" + `to` + "`" + `, ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` is invalid.
+
+  Access: OBSERVER.
+  """
   runners(
-    "Only those of this environment; null: of all."
+    "Only runners of this environment. Null: of all environments."
     environmentId: ID
-    "Only those in one of these states; null: in any."
+    "Only runners in one of these states. Null: in any state."
     states: [RunnerState!]
-    "Only those whose claim has a holder, or a label written as ` + "`" + `name=value` + "`" + `, that contains this text, upper and lower case alike; null or empty: all runners."
+    """
+    Only runners whose claim has this text in its holder, or in a label written as ` + "`" + `name=value` + "`" + `. Case is
+    ignored. Null or empty: all runners.
+    """
     heldBy: String
-    "Only those whose claim has all of these labels, at most 32; null: any."
+    "Only runners whose claim has all of these labels, at most 32. Null: any labels."
     labels: [LabelFilterInput!]
-    "Only those created at this time or later; null: at any."
+    "Only runners created at this time or later. Null: no lower bound."
     from: Time
-    "Only those created before this time, which is after ` + "`" + `from` + "`" + `; null: at any."
+    "Only runners created before this time. It must be after ` + "`" + `from` + "`" + `. Null: no upper bound."
     to: Time
-    "At most this many, 1 to 1000. Default: 100."
+    "Maximum number of runners in the page, 1 to 1000. Default: 100."
     first: Int
-    "Only those after this cursor of an earlier page."
+    "Only runners after this cursor of an earlier page. Null: the first page."
     after: String
-    "Whether the latest comes first; then a page goes on with older ones. Default: false."
+    "Whether the newest runners come first. The next page then has older ones. Default: false."
     newestFirst: Boolean
   ): RunnerConnection!
 
-  "The runner with this id; null if it isn't there, or not any more."
+  """
+  The runner with this id. Null if it doesn't exist, if it is gone, or if the caller may not see it.
+
+  Access: OBSERVER, or any grant.
+  """
   runner(
-    "Its id."
+    "The runner's id."
     id: ID!
   ): Runner
 
-  "Executions, oldest first unless ` + "`" + `newestFirst` + "`" + ` says otherwise, ended ones included for as long as they are kept. After an upgrade from a server without them, ` + "`" + `outcomes` + "`" + `, ` + "`" + `failed` + "`" + `, ` + "`" + `labels` + "`" + `, ` + "`" + `command` + "`" + `, ` + "`" + `text` + "`" + `, ` + "`" + `from` + "`" + ` and ` + "`" + `to` + "`" + ` find its executions some time after the start: minutes for a million. INVALID_INPUT when ` + "`" + `labels` + "`" + `, ` + "`" + `command` + "`" + `, ` + "`" + `text` + "`" + `, ` + "`" + `to` + "`" + `, ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used."
+  """
+  Executions, oldest first unless ` + "`" + `newestFirst` + "`" + ` is true. Ended executions are included for as long as they
+  are kept.
+
+  Some servers of earlier versions lacked the filters ` + "`" + `outcomes` + "`" + `, ` + "`" + `failed` + "`" + `, ` + "`" + `labels` + "`" + `, ` + "`" + `command` + "`" + `, ` + "`" + `text` + "`" + `,
+  ` + "`" + `from` + "`" + ` and ` + "`" + `to` + "`" + `. After an upgrade from such a server these find its executions some time after the
+  start: minutes for a million.
+
+  Errors: INVALID_INPUT if ` + "`" + `labels` + "`" + `, ` + "`" + `command` + "`" + `, ` + "`" + `text` + "`" + `, ` + "`" + `to` + "`" + `, ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` is invalid.
+
+  Access: OBSERVER.
+  """
   executions(
-    "Only those in this runner; null: in any."
+    "Only executions in this runner. Null: in any runner."
     runnerId: ID
-    "Only those in runners of this environment; null: of any."
+    "Only executions in runners of this environment. Null: of all environments."
     environmentId: ID
-    "Only those in one of these states; null: in any."
+    "Only executions in one of these states. Null: in any state."
     states: [ExecutionState!]
-    "Only those that ended in one of these ways; null: in any, or not yet."
+    "Only executions with one of these outcomes. Null: with any outcome, or none yet."
     outcomes: [Outcome!]
-    "true: only those that failed: they ended, and neither exited with 0 nor were cancelled. false: only those that exited with 0. null: all."
+    """
+    true: only executions that failed, which means that they ended, didn't exit with 0 and weren't
+    cancelled. false: only executions that exited with 0. Null: all.
+    """
     failed: Boolean
-    "Only those that have all of these labels, at most 32; null: any."
+    "Only executions that have all of these labels, at most 32. Null: any labels."
     labels: [LabelFilterInput!]
-    "Only those with this text in the first 4096 bytes of their ` + "`" + `commandLine` + "`" + `, upper and lower case alike; at most 256 bytes. null or empty: any."
+    """
+    Only executions with this text in the first 4096 bytes of their ` + "`" + `commandLine` + "`" + `. Case is ignored. At
+    most 256 bytes. Null or empty: any.
+    """
     command: String
-    "Only those with this text there, or in a label written as ` + "`" + `name=value` + "`" + `; of labels, upper and lower case of ASCII letters alike; at most 256 bytes. null or empty: any."
+    """
+    Only executions with this text in the first 4096 bytes of their ` + "`" + `commandLine` + "`" + `, or in a label written
+    as ` + "`" + `name=value` + "`" + `. Case is ignored; in labels only that of ASCII letters. At most 256 bytes. Null or
+    empty: any.
+    """
     text: String
-    "Only those queued at this time or later; null: at any."
+    "Only executions queued at this time or later. Null: no lower bound."
     from: Time
-    "Only those queued before this time, which is after ` + "`" + `from` + "`" + `; null: at any."
+    "Only executions queued before this time. It must be after ` + "`" + `from` + "`" + `. Null: no upper bound."
     to: Time
-    "At most this many, 1 to 1000; fewer where their commands are long. Default: 100."
+    """
+    Maximum number of executions in the page, 1 to 1000. A page has fewer if their commands are long.
+    Default: 100.
+    """
     first: Int
-    "Only those after this cursor of an earlier page."
+    "Only executions after this cursor of an earlier page. Null: the first page."
     after: String
-    "Whether the latest comes first; then a page goes on with older ones. Default: false."
+    "Whether the newest executions come first. The next page then has older ones. Default: false."
     newestFirst: Boolean
   ): ExecutionConnection!
 
-  "The execution with this id; null with EXECUTION_NOT_FOUND if there is none (any more)."
+  """
+  The execution with this id.
+
+  Errors: EXECUTION_NOT_FOUND (with null) if no execution has this id, or it is no longer kept.
+  INVALID_INPUT if ` + "`" + `waitFor` + "`" + ` is out of range.
+
+  Access: OBSERVER, or a grant with WATCH, STDIN, CANCEL or EXECUTE.
+  """
   execution(
-    "Its id."
+    "The execution's id."
     id: ID!
-    "Answer when it has ended, or after this many seconds if it hasn't by then: 0 to 86400. Default: 0, at once."
+    """
+    Maximum number of seconds to wait for the execution's end, 0 to 86400. The call returns when the
+    execution has ended or the time is over. Default: 0, it returns immediately.
+    """
     waitFor: Int
   ): Execution
 
-  "Batches, oldest first unless ` + "`" + `newestFirst` + "`" + ` says otherwise, ended ones included for as long as any of their executions is kept. INVALID_INPUT when ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used."
+  """
+  Batches, oldest first unless ` + "`" + `newestFirst` + "`" + ` is true. An ended batch is included for as long as any of its
+  executions is kept.
+
+  Errors: INVALID_INPUT if ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` is invalid.
+
+  Access: OBSERVER.
+  """
   batches(
-    "Only those in this runner; null: in any."
+    "Only batches in this runner. Null: in any runner."
     runnerId: ID
-    "Only those in runners of this environment; null: of any."
+    "Only batches in runners of this environment. Null: of all environments."
     environmentId: ID
-    "At most this many, 1 to 1000. Default: 100."
+    "Maximum number of batches in the page, 1 to 1000. Default: 100."
     first: Int
-    "Only those after this cursor of an earlier page."
+    "Only batches after this cursor of an earlier page. Null: the first page."
     after: String
-    "Whether the latest comes first; then a page goes on with older ones. Default: false."
+    "Whether the newest batches come first. The next page then has older ones. Default: false."
     newestFirst: Boolean
   ): BatchConnection!
 
-  "The batch with this id; null with BATCH_NOT_FOUND if there is none (any more)."
+  """
+  The batch with this id.
+
+  Errors: BATCH_NOT_FOUND (with null) if no batch has this id, or it is no longer kept.
+
+  Access: OBSERVER, or a grant with WATCH, CANCEL or EXECUTE.
+  """
   batch(
-    "Its id."
+    "The batch's id."
     id: ID!
   ): Batch
 
-  "A ticket of ` + "`" + `claimRunner(input: {wait: TICKET})` + "`" + `, as it is now. It is cancelled unless its holder queries it or subscribes to ` + "`" + `ticketEvents` + "`" + ` at least every 30 seconds. CLIENT. null with TICKET_NOT_FOUND if it doesn't exist (any more)."
+  """
+  The present state of a ticket from ` + "`" + `claimRunner(input: {wait: TICKET})` + "`" + `. Query it, or subscribe to
+  ` + "`" + `ticketEvents` + "`" + `, at least every 30 seconds. Otherwise the ticket is cancelled.
+
+  Errors: TICKET_NOT_FOUND (with null) if the ticket doesn't exist or is no longer kept.
+
+  Access: CLIENT.
+  """
   ticket(
-    "Its id."
+    "The ticket's id."
     id: ID!
   ): Ticket
 
-  "The claims that wait, oldest first: in a pool's queue, or until their tenant's quota of runners has room. OBSERVER: those of its tenant; for all tenants, all. INVALID_INPUT for an unusable ` + "`" + `tenant` + "`" + `, ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + `."
+  """
+  The waiting claims, oldest first. A claim waits in a pool's queue, or for room in its tenant's quota of
+  runners. A caller for one tenant sees its tenant's claims. A caller for all tenants sees all.
+
+  Errors: INVALID_INPUT if ` + "`" + `tenant` + "`" + `, ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` is invalid.
+
+  Access: OBSERVER.
+  """
   waitingClaims(
-    "Only those of this tenant; null: of all that the caller sees."
+    "Only claims of this tenant. Null: all that the caller may see."
     tenant: String
-    "Only those for a runner of this environment; null: of any."
+    "Only claims for a runner of this environment. Null: of all environments."
     environmentId: ID
-    "At most this many, 1 to 1000. Default: 100."
+    "Maximum number of claims in the page, 1 to 1000. Default: 100."
     first: Int
-    "Only those after this cursor of an earlier page."
+    "Only claims after this cursor of an earlier page. Null: the first page."
     after: String
   ): WaitingClaimConnection!
 
-  "The alerts that stand, sorted by environment: pools in which too few runners have been idle for too long. Empty when all is well, and while the cluster is being drained."
+  """
+  The current alerts, sorted by environment: pools with too few idle runners for too long. Empty if there
+  is no alert, and while the cluster is drained.
+
+  Access: OBSERVER.
+  """
   poolAlerts: [PoolAlert!]!
 
-  "The latest 100 pool alerts that were raised or resolved, the newest first, those that stand included. The history is empty after a restart. The server keeps 100 alerts per tenant."
+  """
+  The latest 100 raised or resolved pool alerts, newest first, including the current ones. The server
+  keeps 100 alerts per tenant. A restart clears the history.
+
+  Access: OBSERVER.
+  """
   poolAlertHistory: [PoolAlert!]!
 
-  "What goes on now, of what the caller sees: its tenant's, or all for a caller for all tenants."
+  """
+  The number of executions and claims that are active now. A caller for one tenant gets its tenant's
+  numbers. A caller for all tenants gets those of all.
+
+  Access: OBSERVER.
+  """
   activity: Activity!
 
-  "Where runners live, and how much of it is taken. CLUSTER_UNAVAILABLE."
+  """
+  The machine or Nomad cluster on which runners live, and its capacity.
+
+  Errors: CLUSTER_UNAVAILABLE.
+
+  Access: OBSERVER for all tenants.
+  """
   cluster: Cluster!
 
-  "How the server and its parts are."
+  """
+  The health of the server and its parts.
+
+  Access: OBSERVER.
+  """
   health: Health!
 
-  "The server's version, for example ` + "`" + `0.1.0` + "`" + `."
+  """
+  The server's version, for example ` + "`" + `0.1.0` + "`" + `.
+
+  Access: OBSERVER, or any grant.
+  """
   version: String!
 
-  "The caller of this request, and what it may do."
+  """
+  The caller of this request, with its role or grant.
+
+  Access: OBSERVER, or any grant.
+  """
   me: Caller!
 
-  "Tokens that the caller manages, the oldest first. ADMIN: those of its tenant; for all tenants, all."
+  """
+  The tokens that the caller manages, oldest first. A caller for one tenant gets its tenant's tokens. A
+  caller for all tenants gets all.
+
+  Access: ADMIN.
+  """
   tokens(
-    "Whether sessions come too, the tokens that signing in with a browser makes. Default: false."
+    "Whether to include sessions: the tokens that signing in with a browser creates. Default: false."
     sessions: Boolean
   ): [Token!]!
 
-  "The audit log: changes and attempted changes, oldest first unless ` + "`" + `newestFirst` + "`" + ` is set. ADMIN: the entries of its tenant, or all for all tenants. Entries never contain commands, files, output or secrets. INVALID_INPUT for an unusable ` + "`" + `tenant` + "`" + `, ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + `; CLUSTER_UNAVAILABLE beside the page if it lacks entries that can't be stored now."
+  """
+  The audit log: changes and attempted changes, oldest first unless ` + "`" + `newestFirst` + "`" + ` is true. A caller for
+  one tenant gets its tenant's entries. A caller for all tenants gets all. Entries never contain commands,
+  files, output or secrets.
+
+  Errors: INVALID_INPUT if ` + "`" + `tenant` + "`" + `, ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` is invalid. CLUSTER_UNAVAILABLE, together with the
+  page, if entries are missing because they can't be stored now.
+
+  Access: ADMIN.
+  """
   auditLog(
-    "Only those of this tenant; null: of all that the caller sees."
+    "Only entries of this tenant. Null: all that the caller may see."
     tenant: String
-    "Only those of the token, session or grant with this id, or of callers without an id by their kind, for example ` + "`" + `UNKNOWN` + "`" + `; null: of any."
+    """
+    Only entries of the token, session or grant with this id. For callers without an id, give their kind,
+    for example ` + "`" + `UNKNOWN` + "`" + `. Null: of all callers.
+    """
     actorId: ID
-    "Only this action, for example ` + "`" + `claimRunner` + "`" + `, ` + "`" + `createToken` + "`" + `, ` + "`" + `signIn` + "`" + ` or ` + "`" + `authenticate` + "`" + `; null: any."
+    """
+    Only entries with this action, for example ` + "`" + `claimRunner` + "`" + `, ` + "`" + `createToken` + "`" + `, ` + "`" + `signIn` + "`" + ` or ` + "`" + `authenticate` + "`" + `.
+    Null: any action.
+    """
     action: String
-    "Only those about the object with this id; null: any."
+    "Only entries about the object with this id. Null: about any object."
     objectId: ID
-    "true: only those whose outcome isn't OK; false: only those whose outcome is OK; null: all."
+    "true: only entries whose outcome isn't OK. false: only entries whose outcome is OK. Null: all."
     failed: Boolean
-    "Only those since then; null: from the first."
+    "Only entries of this time or later. Null: no lower bound."
     from: Time
-    "Only those before then; null: to the last."
+    "Only entries before this time. Null: no upper bound."
     to: Time
-    "At most this many, 1 to 1000. Default: 100."
+    "Maximum number of entries in the page, 1 to 1000. Default: 100."
     first: Int
-    "Only those after this cursor of an earlier page."
+    "Only entries after this cursor of an earlier page. Null: the first page."
     after: String
-    "Whether the latest comes first; then a page goes on with older ones. Default: false."
+    "Whether the newest entries come first. The next page then has older ones. Default: false."
     newestFirst: Boolean
   ): AuditEntryConnection!
 
-  "The tenants that the caller sees, sorted by name: its own, or all for a caller for all tenants."
+  """
+  The tenants that the caller may see, sorted by name: its own, or all for a caller for all tenants.
+
+  Access: OBSERVER.
+  """
   tenants: [Tenant!]!
 }
 
-"What can be changed. Every mutation that can be repeated safely says how."
+"""
+Operations that change something. Each one that can be repeated safely says how. Access is described at
+Query.
+"""
 type Mutation {
   """
-  Creates an environment, or changes the one with this id: what is null stays as it is stored, or gets its default.
-  A change makes a new revision; idle runners of the old one are replaced, claimed ones finish undisturbed. Putting what is stored already changes nothing.
-  INVALID_INPUT names the field that is out of its range; CONFLICT when ` + "`" + `ifRevision` + "`" + ` isn't the stored one; LIMIT_EXCEEDED when the tenant has 10,000 environments.
+  Creates an environment, or changes the one with this id. A null field keeps its stored value, or gets
+  its default in a new environment.
+
+  A change makes a new revision. Idle runners of the old revision are replaced. Claimed runners continue
+  unchanged. Putting the values that are stored already changes nothing.
+
+  Errors: INVALID_INPUT names the invalid field. CONFLICT if ` + "`" + `ifRevision` + "`" + ` isn't the stored revision.
+  LIMIT_EXCEEDED if the tenant has 10,000 environments.
+
+  Access: OPERATOR.
   """
   putEnvironment(
-    "What it is made of."
+    "The environment's id and its new values."
     input: PutEnvironmentInput!
   ): PutEnvironmentPayload!
 
-  "Deletes an environment. Its idle runners go at once; claimed ones end as they would, unless ` + "`" + `endClaimed` + "`" + ` says otherwise. Safe to repeat."
+  """
+  Deletes an environment. Its idle runners end immediately. Claimed runners continue until their claim
+  ends, unless ` + "`" + `endClaimed` + "`" + ` is true. Safe to repeat.
+
+  Access: OPERATOR.
+  """
   deleteEnvironment(
-    "Which, and what becomes of claimed runners."
+    "The environment, and whether its claimed runners end."
     input: DeleteEnvironmentInput!
   ): DeleteEnvironmentPayload!
 
   """
-  Claims an idle runner: it is the caller's alone until it is released or expires, and is never given to anybody else. The claim is durable before it is answered.
-  ENVIRONMENT_NOT_FOUND; NO_RUNNER_AVAILABLE when none is idle and none became so within ` + "`" + `waitFor` + "`" + `. With an ` + "`" + `idempotencyKey` + "`" + ` safe to repeat: the same key gives the same runner while that lives,
-  RUNNER_GONE for a day afterwards, and CONFLICT with another input. Each tenant has its own keys, and so have all callers for all tenants together.
-  With a ` + "`" + `holder` + "`" + ` the same holder gets the same runner while that lives, and a new one afterwards; ` + "`" + `resumed` + "`" + ` says which. Each such claim starts the inactivity timeout anew, as a use does; timeout and labels stay as the first claim gave them. Each tenant has its own holders in each environment, and so have all callers for all tenants together. Claims for one holder that come at once join one claim, and each waits for its own ` + "`" + `waitFor` + "`" + `; but with ` + "`" + `wait: TICKET` + "`" + ` all get the ticket that waits already, and share its wait and its cancellation.
-  QUOTA_EXCEEDED also when the tenant has its share of the 20,000 claims that may wait: as many as are left for all. One tenant alone can have 10,000.
-  With ` + "`" + `wait: TICKET` + "`" + ` it is answered at once: with the runner where one is idle, else with a ticket that waits for one in the background.
-  Tenants whose claims wait in the pool take turns by their weight, and within a tenant its callers do: between two claims of one caller, every other waiting caller of the tenant is served once. The claims of one caller are served in the order in which they came; those of ` + "`" + `run` + "`" + ` are in the same queue.
-  A shared environment's last idle runner is kept for a second at most, while another one is made, from a tenant that has several claims waiting: a tenant that comes then needn't wait.
-  A caller is a WebSocket, or all plain HTTP requests of one address together. A client that claims for many users behind one address gets a turn for each user by using one WebSocket for each.
+  Claims an idle runner. The runner then belongs to the caller alone until it is released or expires. It
+  is never given to another caller. The claim is stored durably before the call returns.
+
+  Errors: ENVIRONMENT_NOT_FOUND. NO_RUNNER_AVAILABLE if no runner was idle, and none became idle within
+  ` + "`" + `waitFor` + "`" + `. QUOTA_EXCEEDED if a quota of the tenant is used up, or the tenant has its share of the
+  waiting claims.
+
+  With an ` + "`" + `idempotencyKey` + "`" + ` the call is safe to repeat. The same key returns the same runner while that
+  runner lives, and RUNNER_GONE for a day afterwards. The same key with another input returns CONFLICT.
+  Each tenant has its own keys. All callers for all tenants share one set.
+
+  With a ` + "`" + `holder` + "`" + ` the same holder gets the same runner while that runner lives, and a new one afterwards.
+  ` + "`" + `resumed` + "`" + ` says which. Each such claim restarts the inactivity timeout, as a use does. Timeout and labels
+  stay as the first claim set them. Each tenant has its own holders in each environment. All callers for
+  all tenants share one set. Concurrent claims for one holder join one claim, and each waits for its own
+  ` + "`" + `waitFor` + "`" + `. With ` + "`" + `wait: TICKET` + "`" + ` they all get the ticket that waits already, and share its wait and its
+  cancellation.
+
+  With ` + "`" + `wait: TICKET` + "`" + ` the call returns immediately: with a runner if one is idle, else with a ticket that
+  waits in the background.
+
+  Order of waiting claims: tenants take turns by their weight, and the callers within a tenant take turns
+  too. Between two claims of one caller, each other waiting caller of the tenant is served once. The
+  claims of one caller, including those of ` + "`" + `run` + "`" + `, are served in the order in which they arrived. A caller
+  is one WebSocket, or all plain HTTP requests of one address together. A client that claims for many
+  users from one address gets a turn for each user if it uses one WebSocket per user.
+
+  The last idle runner of a shared environment isn't given to a tenant with several waiting claims while
+  another runner is being made, for at most one second. So a tenant that comes then needn't wait.
+
+  At most 20,000 claims wait. A tenant gets a place only while it uses fewer places than are still free.
+  So one tenant alone can use 10,000.
+
+  Access: CLIENT.
   """
   claimRunner(
-    "From which environment, and for how long."
+    "The environment, and how to claim and wait."
     input: ClaimRunnerInput!
   ): ClaimRunnerPayload!
 
-  "Cancels a waiting ticket. If it has a runner that nobody has seen, the runner is released, unless it was claimed for a ` + "`" + `holder` + "`" + `. Safe to repeat; an ended ticket doesn't change. CLIENT. TICKET_NOT_FOUND."
+  """
+  Cancels a waiting ticket. If the ticket has a runner that no caller has seen, the runner is released,
+  unless it was claimed for a ` + "`" + `holder` + "`" + `. An ended ticket doesn't change. Safe to repeat.
+
+  Errors: TICKET_NOT_FOUND.
+
+  Access: CLIENT.
+  """
   cancelTicket(
     "The ticket's id."
     id: ID!
   ): CancelTicketPayload!
 
-  "Starts the runner's inactivity timeout anew. Every use (a running execution, files, stdin) does so too. RUNNER_GONE; CONFLICT when nobody has claimed it."
+  """
+  Restarts the runner's inactivity timeout. Every use does so too: a running execution, reading or writing
+  files, standard input.
+
+  Errors: RUNNER_GONE. CONFLICT if the runner isn't claimed.
+
+  Access: CLIENT, or a grant with EXECUTE.
+  """
   renewRunner(
     "The runner's id."
     id: ID!
   ): RenewRunnerPayload!
 
-  "Ends a claimed runner with all that runs in it. Safe to repeat."
+  """
+  Ends a claimed runner and all that runs in it. Its files are deleted. Safe to repeat.
+
+  Access: CLIENT.
+  """
   releaseRunner(
     "The runner's id."
     id: ID!
   ): ReleaseRunnerPayload!
 
   """
-  Deletes and writes files of a runner. All paths are checked first, then the deletes are done, then the writes, each by rename, so that nobody sees half a file.
-  INVALID_INPUT names the path that can't be used, with nothing touched; RUNNER_GONE; FILE_ERROR.
+  Deletes and writes files of a runner. All paths are checked first. Then files are deleted, then written.
+  Each file is put in place by rename, so programs never see a partly written file.
+
+  Errors: INVALID_INPUT names the invalid path; then nothing was changed. RUNNER_GONE. FILE_ERROR.
+
+  Access: CLIENT, or a grant with FILES_WRITE.
   """
   updateFiles(
-    "Which files of which runner."
+    "The runner, and the files to delete and to write."
     input: UpdateFilesInput!
   ): UpdateFilesPayload!
 
   """
-  Gives a file, a directory or a link of a runner another path, with all that is below it, in one step: nobody sees half of it. Owner and mode stay. It replaces nothing. Don't repeat it after a lost answer before you have looked: where the first one succeeded, a second one returns FILE_ERROR, since nothing is at ` + "`" + `from` + "`" + `.
-  INVALID_INPUT for a path that can't be used; RUNNER_GONE; FILE_ERROR when nothing is at ` + "`" + `from` + "`" + `, something is at ` + "`" + `to` + "`" + `, or ` + "`" + `to` + "`" + ` is in another file system; CONFLICT when an older server started the runner and its agent can't do it.
+  Renames or moves a file, directory or link of a runner in one step, with all that is below it. Programs
+  never see a part of it. Owner and mode stay. It replaces nothing.
+
+  If you lost the response, check the paths before you repeat the call. If the first call succeeded, the
+  second one returns FILE_ERROR, because nothing is at ` + "`" + `from` + "`" + `.
+
+  Errors: INVALID_INPUT for an invalid path. RUNNER_GONE. FILE_ERROR if nothing is at ` + "`" + `from` + "`" + `, something is
+  at ` + "`" + `to` + "`" + `, or ` + "`" + `to` + "`" + ` is in another file system. CONFLICT if an older server started the runner and its agent
+  doesn't support this.
+
+  Access: CLIENT, or a grant with FILES_WRITE.
   """
   moveFile(
-    "What goes where, in which runner."
+    "The runner, the present path and the new path."
     input: MoveFileInput!
   ): MoveFilePayload!
 
   """
-  Writes one file of a runner, of any size that its workspace has room for, as it arrives: nothing of it is kept elsewhere. It is put in place by rename when all of it is there (until then both need room); after any error, or a cut connection, the old file is as it was, unless the runner is lost on the way (RUNNER_GONE, CLUSTER_UNAVAILABLE): then it may be either. It belongs to root, with the mode from the start; missing parents are made. Safe to repeat.
-  It needs a multipart POST: the parts ` + "`" + `operations` + "`" + ` and ` + "`" + `map` + "`" + `, then the files in the order of the fields that use them, each used once. The request must have the header ` + "`" + `GraphQL-Require-Preflight` + "`" + ` (or ` + "`" + `Apollo-Require-Preflight` + "`" + `, or ` + "`" + `X-Apollo-Operation-Name` + "`" + `) with any value. An upload of which nothing comes for 30 s is given up.
-  INVALID_INPUT for a path or a mode that can't be used and for a file that isn't there, or ended early; RUNNER_GONE; FILE_ERROR; STORAGE_FULL when it is larger than the room in the workspace; LIMIT_EXCEEDED.
+  Writes one file of a runner while it arrives, of any size that fits in the workspace. Nothing is stored
+  elsewhere. Missing parent directories are created. Safe to repeat.
+
+  When the file is complete it is put in place by rename; until then both versions need space. After an
+  error, or a broken connection, the old file is unchanged. The exception is a runner that is lost during
+  the upload (RUNNER_GONE, CLUSTER_UNAVAILABLE): then either version may be there. The file belongs to
+  root, and has its mode from the start.
+
+  Send a multipart POST with the parts ` + "`" + `operations` + "`" + ` and ` + "`" + `map` + "`" + `, then the files in the order of the fields
+  that use them, each used once. The request must have the header ` + "`" + `GraphQL-Require-Preflight` + "`" + ` (or
+  ` + "`" + `Apollo-Require-Preflight` + "`" + `, or ` + "`" + `X-Apollo-Operation-Name` + "`" + `) with any value. The server aborts an upload if
+  nothing arrives for 30 s.
+
+  Errors: INVALID_INPUT for an invalid path or mode, and for a file that is missing or incomplete.
+  RUNNER_GONE. FILE_ERROR. STORAGE_FULL if the file is larger than the free space in the workspace.
+  LIMIT_EXCEEDED.
+
+  Access: CLIENT, or a grant with FILES_WRITE.
   """
   uploadFile(
     "The runner's id."
     runnerId: ID!
-    "Where the file goes: absolute inside the runner, or below /workspace."
+    "The file's path, absolute in the runner or relative to /workspace."
     path: String!
-    "Its content."
+    "The file's content."
     file: Upload!
     "Permission bits in octal, for example ` + "`" + `0644` + "`" + `. Default: ` + "`" + `0744` + "`" + `. The owner is root."
     mode: String
   ): UploadFilePayload!
 
   """
-  Starts a command in a claimed runner and answers at once, with the execution recorded; ` + "`" + `executionEvents` + "`" + ` and ` + "`" + `execution(waitFor:)` + "`" + ` tell what becomes of it. Any number may watch, and a watcher that leaves cancels nothing.
-  INVALID_INPUT; RUNNER_GONE; CONFLICT when nobody has claimed the runner. With an ` + "`" + `idempotencyKey` + "`" + ` safe to repeat: the same key gives the same execution, CONFLICT with another input.
-  With ` + "`" + `cases` + "`" + ` it starts a batch: the command runs once for each case, after ` + "`" + `build` + "`" + `, if that is given. They run one after the other, also over restarts of the server, and the runner's claim doesn't expire meanwhile. At most 512 batches run at once. QUOTA_EXCEEDED while the tenant has as many of them as are left for all. One tenant alone can have 256.
+  Starts a command in a claimed runner, and returns when the execution is recorded. Follow it with
+  ` + "`" + `executionEvents` + "`" + `, or wait for its end with ` + "`" + `execution(waitFor:)` + "`" + `. Any number of clients can watch.
+  Disconnecting never stops the program.
+
+  With an ` + "`" + `idempotencyKey` + "`" + ` the call is safe to repeat. The same key returns the same execution.
+
+  With ` + "`" + `cases` + "`" + ` it starts a batch: the command runs once for each case, one case after the other, after
+  ` + "`" + `build` + "`" + ` if that is given. The batch continues after a restart of the server. The runner's claim doesn't
+  expire while the batch runs.
+
+  Errors: INVALID_INPUT. RUNNER_GONE. CONFLICT if the runner isn't claimed, or the same key was used with
+  another input. QUOTA_EXCEEDED if a quota of the tenant is used up, or the tenant has its share of the
+  batches. At most 512 batches run at the same time. A tenant can start one only while it runs fewer than
+  are still free. So one tenant alone can run 256.
+
+  Access: CLIENT, or a grant with EXECUTE.
   """
   startExecution(
-    "What to run, where and within which limits."
+    "The runner, the command and its limits."
     input: StartExecutionInput!
   ): StartExecutionPayload!
 
-  "Feeds the standard input of a running execution that was started with ` + "`" + `stdin: true` + "`" + ` or with a terminal. Safe to repeat with ` + "`" + `offset` + "`" + `. EXECUTION_NOT_FOUND; INVALID_INPUT for an ` + "`" + `offset` + "`" + ` beyond what was written; CONFLICT when its input is closed or it has ended; RUNNER_GONE; LIMIT_EXCEEDED when the program doesn't read for 10 s."
+  """
+  Writes to the standard input of a running execution that was started with ` + "`" + `stdin: true` + "`" + ` or with a
+  terminal. With ` + "`" + `offset` + "`" + ` it is safe to repeat.
+
+  Errors: EXECUTION_NOT_FOUND. INVALID_INPUT if ` + "`" + `offset` + "`" + ` is beyond the bytes written so far. CONFLICT if
+  the input is closed or the execution has ended. RUNNER_GONE. LIMIT_EXCEEDED if the program doesn't read
+  for 10 s.
+
+  Access: CLIENT, or a grant with STDIN.
+  """
   writeStdin(
-    "The bytes, and where they belong."
+    "The execution, the bytes and their offset."
     input: WriteStdinInput!
   ): WriteStdinPayload!
 
   """
-  Gives the terminal of a running execution another size; programs on it get SIGWINCH.
-  INVALID_INPUT for a size out of range and for an execution without a terminal; EXECUTION_NOT_FOUND; CONFLICT when it has ended.
+  Changes the size of a running execution's terminal. Programs on the terminal get SIGWINCH.
+
+  Errors: INVALID_INPUT for a size out of range, and for an execution without a terminal.
+  EXECUTION_NOT_FOUND. CONFLICT if the execution has ended.
+
+  Access: CLIENT, or a grant with STDIN.
   """
   resizeTerminal(
-    "The new size."
+    "The execution and the new size."
     input: ResizeTerminalInput!
   ): ResizeTerminalPayload!
 
   """
-  Sends a signal to a running execution: to the process group of its command and, on a terminal, also to the job in the foreground. What the program does about it is the program's; ` + "`" + `cancelExecution` + "`" + ` ends it for certain.
-  INVALID_INPUT for the field ` + "`" + `signal` + "`" + ` names those that there are; EXECUTION_NOT_FOUND; CONFLICT when it has ended.
+  Sends a signal to a running execution: to the process group of its command and, on a terminal, also to
+  the job in the foreground. The program may ignore the signal. To end it reliably, use ` + "`" + `cancelExecution` + "`" + `.
+
+  Errors: INVALID_INPUT for an unknown signal; the message lists the allowed ones. EXECUTION_NOT_FOUND.
+  CONFLICT if the execution has ended.
+
+  Access: CLIENT, or a grant with CANCEL.
   """
   signalExecution(
-    "Which signal."
+    "The execution and the signal."
     input: SignalExecutionInput!
   ): SignalExecutionPayload!
 
-  "Ends an execution and every process that it started; its outcome is CANCELLED unless it had ended already. The runner stays usable. Safe to repeat. EXECUTION_NOT_FOUND."
+  """
+  Ends an execution and every process that it started. Its outcome is CANCELLED, unless it had ended
+  before. The runner stays usable. Safe to repeat.
+
+  Errors: EXECUTION_NOT_FOUND.
+
+  Access: CLIENT, or a grant with CANCEL.
+  """
   cancelExecution(
     "The execution's id."
     id: ID!
   ): CancelExecutionPayload!
 
-  "Ends a batch: the execution that runs ends with CANCELLED, and the later cases are skipped. The runner stays usable, unless the batch came of ` + "`" + `run` + "`" + `. Safe to repeat; a batch that has ended stays as it is. BATCH_NOT_FOUND."
+  """
+  Ends a batch. The running execution ends with CANCELLED, and the later cases are skipped. The runner
+  stays usable, unless ` + "`" + `run` + "`" + ` started the batch. An ended batch doesn't change. Safe to repeat.
+
+  Errors: BATCH_NOT_FOUND.
+
+  Access: CLIENT, or a grant with CANCEL.
+  """
   cancelBatch(
     "The batch's id."
     id: ID!
   ): CancelBatchPayload!
 
   """
-  The whole in one call: claims a runner, writes files, starts a command, feeds it; answers once it is started. The runner is released when the execution ends; watch it as any other.
-  With ` + "`" + `cases` + "`" + ` it starts a batch, as startExecution does; the runner is released when the batch ends.
-  Errors are those of claimRunner, updateFiles and startExecution, and nothing is left behind after one. Safe to repeat with an ` + "`" + `idempotencyKey` + "`" + `.
+  Runs a program with one call: claims a runner, writes files, starts the command and writes its standard
+  input. It returns when the command is started. Follow the execution as any other. The runner is released
+  when the execution ends.
+
+  With ` + "`" + `cases` + "`" + ` it starts a batch, as ` + "`" + `startExecution` + "`" + ` does. The runner is released when the batch ends.
+  With an ` + "`" + `idempotencyKey` + "`" + ` the call is safe to repeat.
+
+  Errors: those of ` + "`" + `claimRunner` + "`" + `, ` + "`" + `updateFiles` + "`" + ` and ` + "`" + `startExecution` + "`" + `. After an error no runner is left.
+
+  Access: CLIENT.
   """
   run(
-    "What to run."
+    "The environment, the files and the command."
     input: RunInput!
   ): RunPayload!
 
   """
-  Makes a token, and returns its text once: the server keeps only a hash. ADMIN. A caller gives no more than it has.
-  The first token of a server that needs none must be an ADMIN's, for all tenants, without ` + "`" + `expiresIn` + "`" + `: from then on the server needs tokens. INVALID_INPUT; FORBIDDEN; LIMIT_EXCEEDED.
+  Creates a token, and returns its text once: the server keeps only a hash. A caller can't give more
+  rights than it has.
+
+  A server without tokens accepts every caller. Its first token must have the role ADMIN, for all tenants,
+  without ` + "`" + `expiresIn` + "`" + `. After that the server requires tokens.
+
+  Errors: INVALID_INPUT. FORBIDDEN. LIMIT_EXCEEDED.
+
+  Access: ADMIN.
   """
   createToken(
-    "What it is for."
+    "The token's name, role, tenant and lifetime."
     input: CreateTokenInput!
   ): CreateTokenPayload!
 
   """
-  Revokes a token at once: its subscriptions, WebSockets, downloads and grants end. A session is revoked the same way. Tokens that were made with it stay, unless ` + "`" + `alsoMade` + "`" + ` is true. Safe to repeat. ADMIN. INVALID_INPUT for a token that the caller doesn't manage, unless ` + "`" + `alsoMade` + "`" + ` is true and it manages tokens that were made with it.
-  The token of ` + "`" + `--token-file` + "`" + ` ends when the server starts with another one. ` + "`" + `alsoMade` + "`" + ` ends what was made with it, also afterwards.
+  Revokes a token or a session immediately. Its subscriptions, WebSockets, downloads and grants end.
+  Tokens that were created with it stay valid, unless ` + "`" + `alsoMade` + "`" + ` is true. Safe to repeat.
+
+  The token of ` + "`" + `--token-file` + "`" + ` ends only when the server starts with another one. Its id with ` + "`" + `alsoMade` + "`" + `
+  revokes the tokens that were created with it, also after that.
+
+  Errors: INVALID_INPUT if the caller doesn't manage the token. With ` + "`" + `alsoMade` + "`" + ` it is enough that it
+  manages tokens that were created with it.
+
+  Access: ADMIN.
   """
   revokeToken(
     "The token's id."
     id: ID!
-    "Revoke also all tokens that were made with it, with those, and so on; null: no. Give it for a token that leaked."
+    """
+    Whether to revoke all tokens that were created with it too, those created with them, and so on. Set it
+    to true for a leaked token. Default: false.
+    """
     alsoMade: Boolean
   ): RevokeTokenPayload!
 
   """
-  Makes a grant: a signed, short-lived right to one execution, or to one runner and the executions in it, to hand to a browser. It is used as a token is, and on download addresses as ` + "`" + `?grant=` + "`" + `. A grant to watch, feed, cancel or start executions also reads their records; every grant to a runner reads that. None reads labels. It can do nothing else.
-  It survives restarts of the server. It ends with its time, with its object, or with the token that made it. CLIENT. EXECUTION_NOT_FOUND; RUNNER_GONE; INVALID_INPUT.
+  Creates a grant: a signed, short-lived right to one execution, or to one runner and the executions in
+  it. Give it to a browser. Send it like a token, or as ` + "`" + `?grant=` + "`" + ` in download addresses.
+
+  A grant with WATCH, STDIN, CANCEL or EXECUTE also reads the records of its executions. Every grant to a
+  runner reads the runner's record. No grant reads labels. A grant can do nothing else.
+
+  A grant survives restarts of the server. It ends when its time is over, or its object or the token that
+  created it ends.
+
+  Errors: EXECUTION_NOT_FOUND. RUNNER_GONE. INVALID_INPUT.
+
+  Access: CLIENT.
   """
   createGrant(
-    "To what, and for how long."
+    "The object, the rights and the lifetime."
     input: CreateGrantInput!
   ): CreateGrantPayload!
 
-  "Creates a tenant, or changes it: what is null stays as it is stored, or gets its default. ADMIN for all tenants. INVALID_INPUT; CONFLICT while runners, waiting claims or executions are left of a deleted tenant with this name."
+  """
+  Creates a tenant, or changes it. A null field keeps its stored value, or gets its default in a new
+  tenant.
+
+  Errors: INVALID_INPUT. CONFLICT while runners, waiting claims or executions of a deleted tenant with
+  this name exist.
+
+  Access: ADMIN for all tenants.
+  """
   putTenant(
-    "What it may take."
+    "The tenant's name, weight and quotas."
     input: PutTenantInput!
   ): PutTenantPayload!
 
-  "Deletes a tenant that has no environments, and revokes its tokens. Its executions are kept as long as others; until then the name can't be used again. ADMIN for all tenants. Safe to repeat. CONFLICT while it has environments; INVALID_INPUT for the default tenant."
+  """
+  Deletes a tenant that has no environments, and revokes its tokens. Its executions are kept as long as
+  others. The name can be used again when they are gone. Safe to repeat.
+
+  Errors: CONFLICT while the tenant has environments. INVALID_INPUT for the default tenant.
+
+  Access: ADMIN for all tenants.
+  """
   deleteTenant(
     "The tenant's name."
     id: ID!
   ): DeleteTenantPayload!
 
   """
-  Drains the cluster before maintenance, or ends that. While it drains no runner starts, and nobody new gets one: claims wait as long as they said, then end with NO_RUNNER_AVAILABLE. Idle runners go, with DRAINED; claimed ones, and what runs in them, end as they would.
-  It lasts, over restarts of the server too, until it is ended; then the pools fill by themselves. Safe to repeat. INVALID_INPUT where the cluster is drained by other means; CLUSTER_UNAVAILABLE; STORAGE_FULL.
+  Drains the cluster before maintenance, or ends the drain. While the cluster is drained, no runner starts
+  and no new claim gets one. Claims wait for their ` + "`" + `waitFor` + "`" + `, then end with NO_RUNNER_AVAILABLE. Idle
+  runners end with DRAINED. Claimed runners, and the programs in them, continue until their claim ends.
+
+  The drain continues after a restart of the server, until you end it. Then the pools fill again. Safe to
+  repeat.
+
+  Errors: INVALID_INPUT if another tool drains the cluster. CLUSTER_UNAVAILABLE. STORAGE_FULL.
+
+  Access: OPERATOR for all tenants.
   """
   drainCluster(
-    "Whether to drain it."
+    "Whether to drain."
     input: DrainClusterInput!
   ): DrainClusterPayload!
 }
 
-"What can be followed: over a WebSocket with the subprotocol ` + "`" + `graphql-transport-ws` + "`" + `, or as server-sent events."
+"""
+Streams of events. Use a WebSocket with the subprotocol ` + "`" + `graphql-transport-ws` + "`" + `, or server-sent events.
+Access is described at Query. If a subscriber reads too slowly, a stream of states skips to the latest
+state. A stream of an execution's or a batch's events ends with SLOW_CONSUMER, and can be resumed.
+"""
 type Subscription {
   """
-  The events of one execution from its start, or from a cursor; then each as it happens. It ends after ExecutionFinished, which comes again on every resume.
-  No byte is left out or repeated without an ExecutionOutputLost that says so. EXECUTION_NOT_FOUND; INVALID_INPUT for a cursor that isn't one of this execution's.
-  LIMIT_EXCEEDED if the selection has ` + "`" + `text` + "`" + ` or ` + "`" + `base64` + "`" + ` more than once, aliases included.
+  The events of one execution, from its start or from a cursor, then live. It ends after
+  ExecutionFinished, which is also sent on every resume. No byte is missing or repeated without an
+  ExecutionOutputLost that reports it.
+
+  After a disconnect or SLOW_CONSUMER, subscribe again with the last ` + "`" + `cursor` + "`" + ` as ` + "`" + `after` + "`" + `.
+
+  Errors: EXECUTION_NOT_FOUND. INVALID_INPUT if the cursor belongs to another execution. LIMIT_EXCEEDED if
+  the selection has ` + "`" + `text` + "`" + ` or ` + "`" + `base64` + "`" + ` more than once, including aliases.
+
+  Access: OBSERVER, or a grant with WATCH.
   """
   executionEvents(
     "The execution's id. It may be pending, running or ended."
     executionId: ID!
-    "Only what comes after this cursor. Default: everything."
+    "Only events after this cursor. Default: all events."
     after: Cursor
-    "Whether ExecutionResized comes too, for who draws what a program on a terminal prints. Default: false, so that it reaches nobody who doesn't know it."
+    """
+    Whether to send ExecutionResized too. Set it to true if you draw a terminal's screen. Default: false,
+    so that clients that don't know this event never get it.
+    """
     resizes: Boolean
   ): ExecutionEvent!
 
   """
-  The events of a batch from its start, or from a cursor; then each as it happens: all events of its build and of each case, in the order in which they run, then BatchFinished, which comes again on every resume. It ends after that.
-  Each execution's events are as in ` + "`" + `executionEvents` + "`" + `, sizes of terminals left out. Executions that were collected are left out. BATCH_NOT_FOUND; INVALID_INPUT for a cursor that isn't one of this batch's. LIMIT_EXCEEDED if the selection has ` + "`" + `event` + "`" + `, ` + "`" + `text` + "`" + ` or ` + "`" + `base64` + "`" + ` more than once, aliases included.
+  The events of a batch, from its start or from a cursor, then live: all events of its build and of each
+  case, in the order in which they run. BatchFinished is last. It is also sent on every resume.
+
+  The events of each execution are as in ` + "`" + `executionEvents` + "`" + `, without terminal sizes. Executions that are no
+  longer kept are left out. After a disconnect or SLOW_CONSUMER, subscribe again with the last ` + "`" + `cursor` + "`" + ` as
+  ` + "`" + `after` + "`" + `.
+
+  Errors: BATCH_NOT_FOUND. INVALID_INPUT if the cursor belongs to another batch. LIMIT_EXCEEDED if the
+  selection has ` + "`" + `event` + "`" + `, ` + "`" + `text` + "`" + ` or ` + "`" + `base64` + "`" + ` more than once, including aliases.
+
+  Access: OBSERVER, or a grant with WATCH.
   """
   batchEvents(
     "The batch's id. It may be running or ended."
     batchId: ID!
-    "Only what comes after this cursor. Default: everything."
+    "Only events after this cursor. Default: all events."
     after: Cursor
   ): BatchEvent!
 
-  "A ticket as it is, then each change, at most four a second, a slow reader gets the latest only; it ends after the ticket left WAITING. Following it counts as asking for it. CLIENT. TICKET_NOT_FOUND."
+  """
+  The ticket's present state, then each change, at most four a second. A slow reader gets only the latest
+  state. It ends after the ticket has left WAITING. While you subscribe you needn't query ` + "`" + `ticket` + "`" + `.
+
+  Errors: TICKET_NOT_FOUND.
+
+  Access: CLIENT.
+  """
   ticketEvents(
     "The ticket's id."
     id: ID!
   ): Ticket!
 
-  "The alerts that stand first, then each change of one, RESOLVED included; a slow reader gets the latest only. ENVIRONMENT_NOT_FOUND for an environment that isn't there."
+  """
+  The current alerts, then each change of an alert, including RESOLVED. A slow reader gets only the latest
+  state of each.
+
+  Errors: ENVIRONMENT_NOT_FOUND if the environment doesn't exist.
+
+  Access: OBSERVER.
+  """
   poolAlerts(
-    "Only those of this environment, until it is deleted; null: of all, new ones included."
+    "Only alerts of this environment, until it is deleted. Null: of all environments, including new ones."
     environmentId: ID
   ): PoolAlert!
 
-  "A snapshot of each pool first, then each change; a slow reader gets the latest only. One with ` + "`" + `deleted: true` + "`" + ` ends a pool. ENVIRONMENT_NOT_FOUND for an environment that isn't there."
+  """
+  A snapshot of each pool, then each change. A slow reader gets only the latest state of each. The last
+  status of a deleted pool has ` + "`" + `deleted: true` + "`" + `.
+
+  Errors: ENVIRONMENT_NOT_FOUND if the environment doesn't exist.
+
+  Access: OBSERVER.
+  """
   poolStatus(
-    "Only the pool of this environment; null: of all, new ones included."
+    "Only the pool of this environment. Null: all pools, including new ones."
     environmentId: ID
   ): PoolStatus!
 
   """
-  BEGAN first, then the changes in a directory of a runner; changes are gathered for 50 ms. It ends with an error: RUNNER_GONE; FILE_ERROR when the directory doesn't exist or was removed; LIMIT_EXCEEDED for more than 8 subscribers of one runner, and for more than 4096 directories that they watch; CLUSTER_UNAVAILABLE.
-  A subscriber gets LOST when it reads too slowly or when there are too many changes. Only its start counts as a use of the runner. CONFLICT when an older server started the runner and its agent can't do it. INVALID_INPUT for a path that can't be used.
+  First BEGAN, then the changes in a directory of a runner. Changes are collected for 50 ms. A subscriber
+  gets LOST if it reads too slowly, or if there are too many changes. Only the start of the subscription
+  counts as a use of the runner.
+
+  Errors, also later: RUNNER_GONE. FILE_ERROR if the directory doesn't exist or was removed.
+  LIMIT_EXCEEDED for more than 8 subscribers of one runner, and for more than 4096 directories that they
+  watch. CLUSTER_UNAVAILABLE. CONFLICT if an older server started the runner and its agent doesn't support
+  this. INVALID_INPUT for an invalid path.
+
+  Access: OBSERVER, or a grant with FILES_READ.
   """
   fileChanges(
     "The runner's id."
     runnerId: ID!
-    "A directory, absolute inside the runner or below /workspace. Default: /workspace."
+    "A directory, absolute in the runner or relative to /workspace. Default: /workspace."
     path: String
-    "Whether changes in directories below it come, too. Default: false. Links are not followed."
+    "Whether to report changes in its subdirectories too. Links are not followed. Default: false."
     recursive: Boolean
   ): FileChange!
 
   """
-  Each runner that is there first, then each change of a runner's state, until it is GONE. A slow reader gets only the latest of each runner, and none that came and went meanwhile; none comes twice as it was.
-  ENVIRONMENT_NOT_FOUND for an environment that isn't there.
+  Each existing runner, then each change of a runner's state, until it is GONE. A slow reader gets only
+  the latest state of each runner, and no runner that started and ended meanwhile. No state is sent twice.
+
+  Errors: ENVIRONMENT_NOT_FOUND if the environment doesn't exist.
+
+  Access: OBSERVER.
   """
   runnerEvents(
-    "Only runners of this environment, until it is deleted and the last of them is GONE: then the subscription ends. null: of all, new ones included."
+    """
+    Only runners of this environment. The subscription ends when the environment is deleted and its last
+    runner is GONE. Null: runners of all environments, including new ones.
+    """
     environmentId: ID
   ): RunnerEvent!
 }
@@ -5391,39 +5800,39 @@ type Subscription {
 type Caller {
   "How the caller identified itself."
   kind: CallerKind!
-  "The name of the token, or of the token that made the grant."
+  "The name of the token, or of the token that created the grant."
   name: String!
-  "The tenant for which the caller acts; null: for all."
+  "The tenant for which the caller acts. Null: for all tenants."
   tenant: String
-  "What the token may do; null for a grant."
+  "The token's role. Null for a grant."
   role: Role
-  "What the grant is for; null for a token."
+  "The grant. Null for a token."
   grant: Grant
 }
 
 "How a caller identifies itself."
 enum CallerKind {
-  "A token."
+  "By a token."
   TOKEN
-  "A token that signing in with a browser made."
+  "By a token that signing in with a browser created."
   SESSION
-  "A grant."
+  "By a grant."
   GRANT
-  "Nothing: the server needs no token."
+  "Not at all: the server requires no token."
   ANONYMOUS
   "The server itself."
   SERVER
 }
 
-"What a token may do. Each role may do all that the roles before it may."
+"The role of a token. Each role includes the roles before it."
 enum Role {
-  "Read what belongs to its tenant."
+  "Read what belongs to the tenant."
   OBSERVER
-  "Claim runners and use them, make grants."
+  "Claim and use runners, and create grants."
   CLIENT
-  "Put and delete environments; for all tenants also drain the cluster."
+  "Create, change and delete environments. With a token for all tenants also drain the cluster."
   OPERATOR
-  "Manage tokens and read the audit log; for all tenants also manage tenants."
+  "Manage tokens and read the audit log. With a token for all tenants also manage tenants."
   ADMIN
 }
 
@@ -5431,91 +5840,102 @@ enum Role {
 enum GrantRight {
   "Read an execution, follow its events, read and download its output."
   WATCH
-  "Write its standard input and resize its terminal."
+  "Write an execution's standard input and resize its terminal."
   STDIN
-  "Cancel it and send it signals."
+  "Cancel an execution and send it signals."
   CANCEL
   "List, search, read and download files of a runner, and follow their changes."
   FILES_READ
-  "Write, upload and delete files of a runner; it can't list or read them."
+  "Write, upload, move and delete files of a runner, without listing or reading them."
   FILES_WRITE
   "Start executions in a runner, but no privileged ones, and renew its claim."
   EXECUTE
 }
 
-"A signed right to one object. Exactly one of ` + "`" + `executionId` + "`" + ` and ` + "`" + `runnerId` + "`" + ` is set."
+"A signed right to one object. Either ` + "`" + `executionId` + "`" + ` or ` + "`" + `runnerId` + "`" + ` is set."
 type Grant {
-  "Its id, which the audit log names."
+  "Its id, as in the audit log."
   id: ID!
-  "The execution that it is for; null: a runner."
+  "The execution to which it gives rights. Null for a runner's grant."
   executionId: ID
-  "The runner that it is for, with all executions in it; null: an execution."
+  "The runner to which it gives rights, with all executions in it. Null for an execution's grant."
   runnerId: ID
-  "What it allows."
+  "The rights that it gives."
   rights: [GrantRight!]!
   "When it ends."
   expiresAt: Time!
 }
 
-"A token, without its secret."
+"A token, without its secret text."
 type Token {
-  "Its id, by which it is revoked."
+  "Its id. Pass it to ` + "`" + `revokeToken` + "`" + `."
   id: ID!
-  "TOKEN, or SESSION for one that signing in made."
+  "TOKEN, or SESSION if signing in created it."
   kind: CallerKind!
   "Its name, for people."
   name: String!
-  "The tenant for which its callers act; null: for all."
+  "The tenant for which its callers act. Null: for all tenants."
   tenant: String
-  "What its callers may do."
+  "Its role."
   role: Role!
-  "When it was made."
+  "When it was created."
   createdAt: Time!
-  "The id of the token that made it; empty: none did."
+  "The id of the token that created it. Empty if no token did."
   createdBy: ID!
-  "When it ends by itself; null: never."
+  "When it expires. Null: never."
   expiresAt: Time
-  "When it was revoked; null: it wasn't."
+  "When it was revoked. Null if it wasn't."
   revokedAt: Time
-  "About when it was used last; null: never."
+  "The approximate time of its last use. Null if it was never used."
   lastUsedAt: Time
 }
 
-"An entry of the audit log: who did what to which object, from where, with which outcome."
+"An entry of the audit log: which caller did what to which object, from where, with which outcome."
 type AuditEntry {
-  "Its id; ids sort by the time at which they were made."
+  "Its id. Ids sort by the time of their creation."
   id: ID!
-  "When it was."
+  "When the action happened."
   at: Time!
-  "The tenant of the object, or of the caller if that acts for one tenant; null: it is about the whole server."
+  """
+  The tenant of the object, or of the caller if the caller acts for one tenant. Null: the action is about
+  the whole server.
+  """
   tenant: String
-  "How the caller identified itself: a ` + "`" + `CallerKind` + "`" + `, or UNKNOWN."
+  "How the caller identified itself: a value of ` + "`" + `CallerKind` + "`" + `, or UNKNOWN."
   actorKind: String!
-  "The id of the token, session or grant; empty: it has none."
+  "The id of the caller's token, session or grant. Empty if it has none."
   actorId: ID!
-  "Its name, for people."
+  "The caller's name, for people."
   actorName: String!
-  "The caller's role; empty for a grant."
+  "The caller's role. Empty for a grant."
   role: String!
-  "What was done: the operation's name, or signIn, signOut or authenticate."
+  "The operation's name, or signIn, signOut or authenticate."
   action: String!
-  "The kind of the object, for example RUNNER; empty: there is none."
+  "The kind of the object, for example RUNNER. Empty if there is no object."
   objectKind: String!
-  "The object's id; empty: there is none, or it was never made."
+  "The object's id. Empty if there is no object, or it was never created."
   objectId: ID!
-  "The caller's address; null if it isn't known, for example on a Unix socket."
+  "The caller's address. Null if it isn't known, for example on a Unix socket."
   address: String
-  "OK, the code of the error (see ` + "`" + `ErrorCode` + "`" + `), CANCELLED if the caller left or cancelled the request before the answer, or UNREADABLE if the stored entry is damaged."
+  """
+  OK, or the error's code (see ` + "`" + `ErrorCode` + "`" + `). CANCELLED: the caller disconnected or cancelled the request
+  before the response. UNREADABLE: the stored entry is damaged.
+  """
   outcome: String!
-  "More facts, sorted by name. createGrant: ` + "`" + `execution` + "`" + ` or ` + "`" + `runner` + "`" + `, ` + "`" + `rights` + "`" + `, ` + "`" + `expiresAt` + "`" + `. claimRunner: ` + "`" + `resumed` + "`" + ` where another claim for the ` + "`" + `holder` + "`" + ` got the runner; with a ticket, ` + "`" + `ticket` + "`" + ` in the entry about the runner."
+  """
+  More facts, sorted by name.
+
+  createGrant has ` + "`" + `execution` + "`" + ` or ` + "`" + `runner` + "`" + `, ` + "`" + `rights` + "`" + ` and ` + "`" + `expiresAt` + "`" + `. claimRunner has ` + "`" + `resumed` + "`" + ` if another
+  claim for the ` + "`" + `holder` + "`" + ` got the runner. With a ticket, the entry about the runner has ` + "`" + `ticket` + "`" + `.
+  """
   details: [AuditDetail!]!
 }
 
 "A fact about an action: an id, a time, or words of the API."
 type AuditDetail {
-  "What it is about."
+  "The fact's name."
   name: String!
-  "The fact."
+  "The fact's value."
   value: String!
 }
 
@@ -5525,759 +5945,932 @@ type AuditEntryConnection {
   edges: [AuditEntryEdge!]!
   "The entries."
   nodes: [AuditEntry!]!
-  "Whether and where it goes on."
+  "Whether more pages follow, and how to get the next one."
   pageInfo: PageInfo!
 }
 
 "An entry in a page."
 type AuditEntryEdge {
-  "Its position."
+  "Its cursor: pass it as ` + "`" + `after` + "`" + ` to get what follows it."
   cursor: String!
   "The entry."
   node: AuditEntry!
 }
 
-"A tenant: a group of callers that see and use only what is theirs."
+"A tenant: a group of callers that see and use only what belongs to the group."
 type Tenant {
-  "Its name: 1 to 63 small letters, digits and hyphens."
+  "Its name: 1 to 63 lower-case letters, digits and hyphens."
   id: ID!
-  "Turns that its waiting claims get for each turn of a tenant of weight 1."
+  "How often its waiting claims are served for each claim of a tenant of weight 1."
   weight: Int!
-  "What it may take."
+  "Its quotas."
   quotas: Quotas!
-  "What it takes now."
+  "Its present use."
   use: TenantUse!
-  "When it was put first; null for the default tenant that nobody put."
+  "When it was created. Null for the default tenant if it was never put."
   createdAt: Time
 }
 
-"What a tenant takes now."
+"The present use of a tenant. Each field counts for the quota of the same name."
 type TenantUse {
-  "Runners that it holds."
+  "Runners that the tenant holds."
   runners: Int64!
-  "Claims of it that wait."
+  "Its waiting claims."
   waiting: Int64!
-  "Executions of it that haven't ended."
+  "Its executions that haven't ended."
   executions: Int64!
-  "Claims within the last 60 seconds."
+  "Its claims within the last 60 seconds."
   claimsPerMinute: Int64!
-  "Processor seconds of executions that ended today (UTC)."
+  "CPU time in seconds of its executions that ended today (UTC)."
   cpuSecondsPerDay: Int64!
-  "Bytes that executions that ended today (UTC) printed."
+  "Output in bytes of its executions that ended today (UTC)."
   outputBytesPerDay: Int64!
-  "Subscriptions that are open."
+  "Its open subscriptions."
   subscriptions: Int64!
 }
 
-"What a tenant may take. null: any number."
+"The quotas of a tenant. Null: unlimited. A request beyond a quota returns QUOTA_EXCEEDED."
 type Quotas {
-  "Runners held at once."
+  "Maximum number of runners held at the same time."
   runners: Int
-  "Claims that wait at once."
+  "Maximum number of claims that wait at the same time."
   waiting: Int
-  "Executions that haven't ended, at once."
+  "Maximum number of executions that haven't ended."
   executions: Int
-  "Claims in any 60 seconds."
+  "Maximum number of claims in any 60 seconds."
   claimsPerMinute: Int
-  "Processor seconds of executions that end on a day (UTC). An execution that has begun isn't ended for it."
+  """
+  Maximum CPU time in seconds of the executions that end on one day (UTC). A running execution isn't ended
+  for it.
+  """
   cpuSecondsPerDay: Int64
-  "Bytes that executions that end on a day (UTC) printed. An execution that has begun isn't ended for it."
+  """
+  Maximum output in bytes of the executions that end on one day (UTC). A running execution isn't ended for
+  it.
+  """
   outputBytesPerDay: Int64
-  "Subscriptions at once."
+  "Maximum number of open subscriptions."
   subscriptions: Int
 }
 
-"What runners are made from. Every change makes a new revision."
+"The template of runners: image, limits, network and pool size. Every change makes a new revision."
 type Environment {
-  "Its id, chosen by whoever put it, for example ` + "`" + `10` + "`" + ` or ` + "`" + `python` + "`" + `."
+  "Its id, chosen by its creator, for example ` + "`" + `10` + "`" + ` or ` + "`" + `python` + "`" + `."
   id: ID!
   "The tenant that it belongs to."
   tenant: String!
   "Whether every tenant may see it and claim its runners."
   shared: Boolean!
-  "Counts the changes: 1 for the first."
+  "The number of its revision. The first is 1, and each change adds 1."
   revision: Int!
   """
-  The file system that runners start with. ` + "`" + `host` + "`" + `: this machine's own programs, read-only. Else the container image that was named; which bytes that was then is pinned, and in ` + "`" + `pool.image` + "`" + `.
+  The file system that runners start with. ` + "`" + `host` + "`" + `: the server machine's own programs, read-only. Otherwise
+  the name of a container image. The image's digest is pinned when it is named; ` + "`" + `pool.image` + "`" + ` has it.
   """
   image: String!
-  "How many idle runners are kept warm. 0: one is started when a claim waits for it."
+  "How many idle runners are kept ready. 0: a runner is started only when a claim waits for it."
   poolSize: Int!
-  "The limits of one runner, shared by all that runs in it."
+  "The limits of one runner. All programs in it share them."
   resources: Resources!
-  "What a runner can reach, and where it can be reached."
+  "The network access of its runners, and their exposed ports."
   network: Network!
-  "How a runner is kept apart from the machine."
+  "The isolation tier of its runners."
   isolation: Isolation!
-  "Which of the server's runtimes (its setting oci-runtimes) makes the sandboxes. Empty: the isolation's own."
+  """
+  The name of the server's runtime (setting ` + "`" + `oci-runtimes` + "`" + `) that makes the sandboxes. Empty: the isolation
+  tier's own.
+  """
   runtime: String!
-  "Environment variables of every command, unless the command sets them itself."
+  "Environment variables of every command. A command's own variables replace them."
   variables: [Variable!]!
-  "The interpreter that each runner has loaded before it is idle; null: none."
+  "The interpreter that each runner loads before it is idle. Null: none."
   warm: Warm
-  "Seconds that an execution may run if it names no limit itself. 0: without limit."
+  "The time limit in seconds of an execution that sets none. 0: no limit."
   defaultTimeLimit: Int!
-  "Bytes that an execution may print, standard output and standard error together, before it ends with OUTPUT_LIMIT."
+  """
+  The bytes that an execution may print, standard output and standard error together. An execution that
+  prints more ends with OUTPUT_LIMIT.
+  """
   outputLimit: Int64!
-  "How its runners are now."
+  "The present state of its pool."
   pool: PoolStatus!
-  "How long its runners took from the wish until they were ready: those that this server started."
+  """
+  How long its runners took to start, from the request until they were ready. It counts the runners that
+  this server process started.
+  """
   startDurations: Durations!
-  "Its claims since this server began."
+  "Its claims since the server started."
   claimStats: ClaimStats!
-  "What its pool was like in the last hour, as far as this server saw it."
+  "Its pool in the last hour, as far as this server process observed it."
   poolHistory: PoolHistory!
 }
 
-"The interpreter that runners have loaded."
+"The interpreter that runners load before they are idle."
 type Warm {
   "The interpreter."
   interpreter: Interpreter!
-  "The modules that it has imported."
+  "The modules that it imports."
   modules: [String!]!
 }
 
 "An interpreter that runners can load."
 enum Interpreter {
-  "None: each execution starts its own."
+  "None: each execution starts its own interpreter."
   NONE
-  "Python: the first of ` + "`" + `python3` + "`" + ` and ` + "`" + `python` + "`" + ` in PATH. It must be CPython 3.8 to 3.13 with glibc 2.25 or later (not Alpine's) and the module ctypes."
+  """
+  Python: the first of ` + "`" + `python3` + "`" + ` and ` + "`" + `python` + "`" + ` in PATH. It must be CPython 3.8 to 3.13 with glibc 2.25 or
+  later (not Alpine's musl), and have the module ctypes.
+  """
   PYTHON
 }
 
 """
-A recipe: how programs in one language are built and run.
+A language: how its programs are built and run.
 
-` + "`" + `build` + "`" + ` and ` + "`" + `run` + "`" + ` are templates, lists of arguments for no shell. These places become one argument, or a part of one: ` + "`" + `{file}` + "`" + ` the source's path, ` + "`" + `{stem}` + "`" + ` that without its extension, ` + "`" + `{directory}` + "`" + ` where the source is, ` + "`" + `{program}` + "`" + ` what the build makes (the source's path and ` + "`" + `.out` + "`" + `, with a ` + "`" + `/` + "`" + `), ` + "`" + `{class}` + "`" + ` the source's name without directory and extension. These become any number of arguments: ` + "`" + `{buildArgs}` + "`" + `, ` + "`" + `{linkArgs}` + "`" + `, ` + "`" + `{interpreterArgs}` + "`" + `, ` + "`" + `{args}` + "`" + ` (the program's own).
+` + "`" + `build` + "`" + ` and ` + "`" + `run` + "`" + ` are templates: lists of arguments, without a shell. A placeholder becomes one argument,
+or a part of one. ` + "`" + `{file}` + "`" + ` is the source file's path, ` + "`" + `{stem}` + "`" + ` that path without its extension, and
+` + "`" + `{directory}` + "`" + ` its directory. ` + "`" + `{program}` + "`" + ` is the built program: the source file's path with ` + "`" + `.out` + "`" + `
+appended, always with a ` + "`" + `/` + "`" + `. ` + "`" + `{class}` + "`" + ` is the source file's name without directory and extension.
+
+Other placeholders become any number of arguments: ` + "`" + `{buildArgs}` + "`" + `, ` + "`" + `{linkArgs}` + "`" + `, ` + "`" + `{interpreterArgs}` + "`" + `, and
+` + "`" + `{args}` + "`" + ` (the program's own).
 """
 type Language {
   "Its id, for example ` + "`" + `python3` + "`" + `."
   id: ID!
-  "Its name for people."
+  "Its name, for people."
   name: String!
-  "Other names for ` + "`" + `id` + "`" + `."
+  "Other names that can be used as its id."
   aliases: [String!]!
-  "The extensions of its source files, with the dot. Each extension is of one language."
+  "The extensions of its source files, with the dot. No other language has the same extension."
   extensions: [String!]!
-  "The name of a source file that has no name."
+  "The name of a source file if the caller gives none."
   fileName: String!
-  "The template of the command that builds a program. Empty: nothing is built."
+  "The template of the command that builds a program. Empty: the language needs no build."
   build: [String!]!
   "The template of the command that runs a program, after the build."
   run: [String!]!
-  "The environments in which it is looked for, the preferred one first; they need not be there."
+  "The environments that are tried for this language, the preferred one first. They may not exist."
   environmentIds: [ID!]!
-  "The first of ` + "`" + `environmentIds` + "`" + ` that the caller sees; null if there is none."
+  "The first of ` + "`" + `environmentIds` + "`" + ` that exists and that the caller may see. Null if there is none."
   environmentId: ID
-  "An image that has the language, for a new environment."
+  "A container image that has the language, for a new environment."
   image: String!
-  "What the language needs beyond an environment's defaults."
+  "The needs of the language beyond an environment's defaults."
   limits: LanguageLimits!
-  "The version in ` + "`" + `environmentId` + "`" + `, as the language's own command prints it. The first question after a change of the environment measures it, in a runner that it claims as the caller: then it is null after 3 seconds, and a later question has it. Null also where there is no environment, the environment hasn't the language, no command prints a version, or the caller can't claim runners."
+  """
+  The language's version in ` + "`" + `environmentId` + "`" + `, as its own command prints it.
+
+  The first query after a change of the environment measures it, in a runner that it claims for the
+  caller. If that takes more than 3 seconds, this is null; query it again later. It is also null if there
+  is no environment, if the environment lacks the language, if no command prints a version, or if the
+  caller can't claim runners.
+  """
   version: String
 }
 
-"What a language needs beyond an environment's defaults."
+"The needs of a language beyond an environment's defaults."
 type LanguageLimits {
-  "Memory, in MiB. 0: the default is enough."
+  "Memory in MiB. 0: the default is enough."
   memoryMiB: Int!
-  "Processes and threads. 0: the default is enough."
+  "Number of processes and threads. 0: the default is enough."
   processes: Int!
-  "Room in the workspace, in MiB. 0: the default is enough."
+  "Space in the workspace in MiB. 0: the default is enough."
   workspaceMiB: Int!
-  "Seconds that a program may need. 0: the default is enough."
+  "Time limit in seconds that a program may need. 0: the default is enough."
   timeLimit: Int!
 }
 
-"Claims of an environment, counted."
+"Statistics of an environment's claims."
 type ClaimStats {
-  "Those that got a runner."
+  "Claims that got a runner."
   claimed: Int64!
-  "Those of them that found it idle; the others waited until one was ready."
+  "Claims that got an idle runner immediately. The other successful claims waited."
   warm: Int64!
-  "Those that got none."
+  "Claims that got no runner."
   failed: Int64!
-  "How long those that got one took, waiting included."
+  "How long the successful claims took, including their waits."
   durations: Durations!
 }
 
-"A pool's counts over time. The lists are equally long, oldest first; each entry is ` + "`" + `stepSeconds` + "`" + ` after the one before it."
+"""
+A pool's numbers over time. All lists have the same length, oldest entry first. Each entry is
+` + "`" + `stepSeconds` + "`" + ` after the one before.
+"""
 type PoolHistory {
   "Seconds between two entries."
   stepSeconds: Int!
-  "When the last entry was taken; null while there is none."
+  "The time of the last entry. Null while there is none."
   until: Time
-  "Runners that a claim would get at once."
+  "Runners that could be claimed immediately."
   idle: [Int!]!
-  "Runners that somebody holds."
+  "Claimed runners."
   claimed: [Int!]!
   "Runners whose agent hasn't answered yet."
   starting: [Int!]!
-  "Claims that wait for a runner."
+  "Claims that waited for a runner."
   waiting: [Int!]!
   "Claims that got a runner since the entry before."
   claims: [Int!]!
-  "Those of them that found it idle."
+  "Those of ` + "`" + `claims` + "`" + ` that got an idle runner immediately."
   warm: [Int!]!
 }
 
-"The limits of one runner. They hold for all of its processes together."
+"The limits of one runner. They apply to all of its processes together."
 type Resources {
-  "CPU share in MHz, as Nomad counts: a tenth of a core's clock is a tenth of that core."
+  "CPU share in MHz, as Nomad counts it: a tenth of a core's clock is a tenth of that core."
   cpuMHz: Int!
-  "Memory in MiB, without swap. What lies in the workspace counts too."
+  "Memory in MiB, without swap. Files in the workspace count too."
   memoryMiB: Int!
-  "Processes and threads at once."
+  "Maximum number of processes and threads."
   processes: Int!
-  "Room for files in /workspace, in MiB, and as much again in /tmp."
+  "Space for files in /workspace, in MiB. /tmp has the same amount in addition."
   workspaceMiB: Int!
 }
 
-"What a runner can reach, and where it can be reached."
+"The network access of a runner, and its exposed ports."
 type Network {
-  "Whether programs can reach the network: its public part, as far as ` + "`" + `allow` + "`" + ` and ` + "`" + `allowNames` + "`" + ` don't narrow it."
+  "Whether programs can reach public networks. ` + "`" + `allow` + "`" + ` and ` + "`" + `allowNames` + "`" + ` can restrict this."
   access: Boolean!
-  "Ports of the runner that are mapped to the outside, 1 to 65535."
+  "Ports of the runner that are reachable from outside, 1 to 65535."
   exposedPorts: [Int!]!
-  "Networks and addresses that access is kept to, together with ` + "`" + `allowNames` + "`" + `. Both empty: all that is public."
+  """
+  The networks and addresses that programs may reach, in addition to ` + "`" + `allowNames` + "`" + `. If both are empty, they
+  may reach all that is public.
+  """
   allow: [String!]!
-  "Names whose addresses access is kept to, together with ` + "`" + `allow` + "`" + `; no others are resolved."
+  "The host names that programs may reach, in addition to ` + "`" + `allow` + "`" + `. Other names are not resolved."
   allowNames: [String!]!
-  "Megabits a second that one runner may send, and as many that it may receive. 0: as much as the cluster gives."
+  """
+  Megabits per second that one runner may send, and the same that it may receive. 0: the cluster's own
+  limit.
+  """
   bandwidthMbit: Int!
 }
 
-"The tier that keeps a runner apart from the machine."
+"The isolation tier: what separates a runner from the machine."
 enum Isolation {
-  "Linux namespaces, cgroups and seccomp; the kernel is shared."
+  "Linux namespaces, cgroups and seccomp. Programs use the machine's kernel."
   NAMESPACES
   """
-  gVisor: a kernel of its own in user space, so that programs don't reach the machine's.
-  On a single machine the server's setting gvisor-runtime names its program; without it, or where it can't be run, such an environment is refused, and says why. A runner takes some 64 MiB more than its memory, and a start of a command some milliseconds more. Full memory may end the runner (OUT_OF_MEMORY) rather than the one command.
+  gVisor: a separate kernel in user space, so that programs don't reach the machine's kernel.
+
+  On a single machine the server's setting ` + "`" + `gvisor-runtime` + "`" + ` names its program. If the setting is missing,
+  or gVisor can't run, such an environment is refused with the reason. A runner uses about 64 MiB in
+  addition to its memory, and a command starts some milliseconds later. When the memory is full, the whole
+  runner may end (OUT_OF_MEMORY) instead of the one command.
   """
   GVISOR
-  "None; for programs that are trusted."
+  "None. Use it only for trusted programs."
   NONE
-  "What the cluster's own driver gives."
+  "The isolation of the cluster's own driver."
   CLUSTER
 }
 
 "An environment variable."
 type Variable {
-  "Letters, digits and underscores, not beginning with a digit."
+  "Letters, digits and underscores. The first character isn't a digit."
   name: String!
-  "Any text without NUL. It reaches the program verbatim: nothing in it is expanded or run."
+  "Any text without NUL. Programs get it verbatim: nothing in it is expanded or run."
   value: String!
 }
 
-"A pool's runners, counted at one moment."
+"The state of a pool at one moment."
 type PoolStatus {
-  "The environment whose pool it is."
+  "The environment of the pool."
   environmentId: ID!
   "The environment's revision at that moment."
   revision: Int!
-  "Idle runners wanted."
+  "How many idle runners the pool should have."
   size: Int!
-  "Runners that a claim would get at once."
+  "Runners that can be claimed immediately."
   idle: Int!
   "Runners whose agent hasn't answered yet."
   starting: Int!
-  "Runners that somebody holds."
+  "Claimed runners."
   claimed: Int!
   "Runners that are being removed."
   stopping: Int!
   "Claims that wait for a runner."
   waiting: Int!
-  "Why no runner is available, or why the pool stays short of its ` + "`" + `size` + "`" + `, also while some runners are idle. Set when starts have been blocked for 2 s (for example: no room), or when one has taken 60 s without a reason. Else null, also while runners are just starting."
+  """
+  Why the pool has fewer idle runners than its ` + "`" + `size` + "`" + `, or none. It is set when starts have been blocked
+  for 2 s, for example because there is no room. It is also set when one start takes more than 60 s
+  without a known reason. Otherwise null, also while runners are starting.
+  """
   reason: String
-  "Whether the environment was deleted; then this is the pool's last status."
+  "Whether the environment was deleted. This is then the pool's last status."
   deleted: Boolean!
   """
-  How far this machine is with the image that this revision is pinned to; null for ` + "`" + `host` + "`" + `, and for what isn't pinned. On Nomad it is READY: nodes get it by its digest.
-  Until it is READY the revision before goes on being served.
+  How much of this revision's pinned image the machine has. Until it is READY, the pool uses the previous
+  revision. On Nomad it is always READY: nodes pull the image by its digest. Null for ` + "`" + `host` + "`" + `, and for an
+  image that isn't pinned.
   """
   image: ImageStatus
 }
 
-"Where this machine is in having an image."
+"Whether the machine has an image."
 enum ImageState {
-  "It is on its way, or waits for its turn."
+  "The image is being pulled, or waits for its turn."
   PULLING
-  "It is here, whatever becomes of the registry, until no environment and no runner needs it and room is short."
+  """
+  The machine has the image. It needs the registry no more. The image stays until no environment and no
+  runner uses it and the disk space is needed.
+  """
   READY
-  "It isn't here; the reason says why. Unless it can't help, it is tried again by itself, at least every five minutes; ` + "`" + `putEnvironment` + "`" + ` with the ` + "`" + `image` + "`" + ` tries it at once."
+  """
+  The pull failed; ` + "`" + `reason` + "`" + ` says why. The server tries again at least every five minutes, unless that
+  can't help. To try again immediately, call ` + "`" + `putEnvironment` + "`" + ` with the ` + "`" + `image` + "`" + `.
+  """
   FAILED
 }
 
-"How far this machine is with an image."
+"How much of an image the machine has."
 type ImageStatus {
-  "The digest that says which bytes it is: of its manifest for this machine's platform or, for an archive without one, of its configuration."
+  """
+  The digest that identifies the image's content. It is the digest of the manifest for this machine's
+  platform. For an archive without a manifest it is that of the configuration.
+  """
   digest: String!
-  "Where it is."
+  "Whether the machine has the image."
   state: ImageState!
-  "The layers that it has; 0 before that is known."
+  "Number of layers. 0 until it is known."
   layers: Int!
-  "Those of them that are unpacked."
+  "Number of layers that are unpacked."
   layersDone: Int!
-  "Bytes of its layers, as they come, mostly compressed; 0 before that is known."
+  "Size of the layers in bytes as they are downloaded, mostly compressed. 0 until it is known."
   bytes: Int64!
-  "Those of them that have come."
+  "Bytes that are downloaded."
   bytesDone: Int64!
-  "Why it can't be had, and what to do; null unless it is FAILED."
+  "Why the image is unavailable, and what to do. Null unless the state is FAILED."
   reason: String
 }
 
-"Where a pool's alert is in its life."
+"The state of a pool alert."
 enum PoolAlertState {
-  "Fewer runners than the threshold were idle for all of the reload timeout, and still are."
+  "Fewer runners than the threshold were idle for the whole reload timeout, and still are."
   RAISED
-  "So it is, and the cluster is being asked again for the truth about the pool's runners."
+  "As RAISED, and the server is reading the state of the pool's runners from the cluster again."
   RELOADING
-  "Enough runners are idle again, or none are wanted any more."
+  "Enough runners are idle again, or no more are wanted."
   RESOLVED
 }
 
-"That a pool has too few idle runners, or has enough again. The server's settings say how few, and for how long."
+"""
+An alert: a pool has too few idle runners, or enough again. The server's settings define the threshold and
+the time.
+"""
 type PoolAlert {
-  "The environment whose pool it is."
+  "The environment of the pool."
   environmentId: ID!
-  "Where the alert is in its life."
+  "The alert's state."
   state: PoolAlertState!
-  "When it was raised; with RESOLVED, when it was resolved."
+  "When the alert was raised. If the state is RESOLVED: when it was resolved."
   since: Time!
   "Idle runners at this moment."
   idle: Int!
-  "Idle runners wanted."
+  "How many idle runners the pool should have."
   size: Int!
-  "The share of ` + "`" + `size` + "`" + `, from 0 to 1, under which ` + "`" + `idle` + "`" + ` is too few."
+  "The part of ` + "`" + `size` + "`" + `, 0 to 1, below which ` + "`" + `idle` + "`" + ` is too low."
   threshold: Float!
-  "Why, in words: what keeps runners from being had, where that is known."
+  "Why the pool lacks runners, as far as that is known."
   reason: String!
 }
 
-"What goes on now, counted."
+"Numbers of what is active now."
 type Activity {
   "Executions whose command runs."
   executionsRunning: Int!
-  "Executions that are recorded, and whose command hasn't been started yet."
+  "Executions that are recorded, but whose command hasn't started yet."
   executionsPending: Int!
-  "Executions that failed in the last minute: they ended, and neither exited with 0 nor were cancelled."
+  "Executions that failed in the last minute: they ended, didn't exit with 0 and weren't cancelled."
   failuresPerMinute: Int!
-  "Claims that wait, those of ` + "`" + `run` + "`" + ` included; see ` + "`" + `waitingClaims` + "`" + `."
+  "Waiting claims, including those of ` + "`" + `run` + "`" + `. See ` + "`" + `waitingClaims` + "`" + `."
   claimsWaiting: Int!
-  "Whether the cluster is being drained for maintenance: no runner starts, and nobody new gets one; see ` + "`" + `drainCluster` + "`" + `. False if another tool drains it, for example Nomad."
+  """
+  Whether the cluster is drained for maintenance: no runner starts, and no new claim gets one. See
+  ` + "`" + `drainCluster` + "`" + `. False if another tool drains the cluster, for example Nomad.
+  """
   draining: Boolean!
 }
 
-"Durations of one kind, in milliseconds: the quantiles are those of the latest thousand."
+"Statistics of durations, in milliseconds. The quantiles are those of the latest thousand."
 type Durations {
-  "How many there were in all."
+  "How many durations were measured."
   count: Int64!
-  "The shortest. 0 while there is none, as are all that follow."
+  "The shortest. 0 if none was measured, as all other fields."
   minMs: Float!
-  "The median: half took at most this long."
+  "The median: half of the durations were at most this long."
   p50Ms: Float!
-  "Nine of ten took at most this long."
+  "90 of 100 durations were at most this long."
   p90Ms: Float!
-  "99 of 100 took at most this long."
+  "99 of 100 durations were at most this long."
   p99Ms: Float!
   "The longest."
   maxMs: Float!
 }
 
-"A runner as it was at a moment."
+"The state of a runner at a moment."
 type RunnerEvent {
-  "The runner, as it was then."
+  "The runner in that state."
   runner: Runner!
-  "When that was seen."
+  "When the server observed it."
   at: Time!
 }
 
-"Where runners live."
+"The machine or the Nomad cluster on which runners live."
 type Cluster {
-  "What it is: ` + "`" + `local` + "`" + `, this machine, or ` + "`" + `nomad` + "`" + `."
+  "` + "`" + `local` + "`" + ` for this machine, or ` + "`" + `nomad` + "`" + `."
   kind: String!
-  "How much room there is, and how much of it is taken."
+  "The capacity, and how much of it is used."
   capacity: Capacity!
-  "How far its draining has come; null unless it is being drained. See drainCluster."
+  "The progress of the drain. Null unless the cluster is drained. See ` + "`" + `drainCluster` + "`" + `."
   draining: Draining
-  "The clock of one core in MHz: a runner with so much CPU has a core. null where it isn't known, or machines differ."
+  """
+  The clock of one core in MHz: a runner with this CPU share has one core. Null if it isn't known, or if
+  the machines differ.
+  """
   coreMHz: Int
-  "The most of each resource that one runner can be given. A runner that wants more never starts: its environment is stored, and ` + "`" + `pool.reason` + "`" + ` says why. null where it isn't known, as on Nomad, where nodes come and go."
+  """
+  The most of each resource that one runner can get. A runner with higher limits never starts: its
+  environment is stored, and ` + "`" + `pool.reason` + "`" + ` says why. Null if it isn't known, as on Nomad, where nodes join
+  and leave.
+  """
   largestRunner: Resources
-  "Which of ` + "`" + `bash` + "`" + `, ` + "`" + `c++` + "`" + `, ` + "`" + `cc` + "`" + `, ` + "`" + `go` + "`" + `, ` + "`" + `java` + "`" + `, ` + "`" + `javac` + "`" + `, ` + "`" + `node` + "`" + `, ` + "`" + `python3` + "`" + ` and ` + "`" + `sh` + "`" + ` the image ` + "`" + `host` + "`" + ` has in its PATH. Empty where it isn't known, as on Nomad."
+  """
+  Which of ` + "`" + `bash` + "`" + `, ` + "`" + `c++` + "`" + `, ` + "`" + `cc` + "`" + `, ` + "`" + `go` + "`" + `, ` + "`" + `java` + "`" + `, ` + "`" + `javac` + "`" + `, ` + "`" + `node` + "`" + `, ` + "`" + `python3` + "`" + ` and ` + "`" + `sh` + "`" + ` the image ` + "`" + `host` + "`" + ` has in
+  its PATH. Empty if it isn't known, as on Nomad.
+  """
   hostInterpreters: [String!]!
 
   """
-  What its scheduler did and does, youngest first by id: why a runner waits is in the BLOCKED ones, what was given up in the FAILED ones. Those that have ended are kept for some minutes; on Nomad the latest 1000 are looked at, and those that are BLOCKED. Empty for a cluster that doesn't tell.
-  INVALID_INPUT when ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used.
+  The scheduler's evaluations, newest first by id. BLOCKED ones say why a runner waits; FAILED ones say
+  what the scheduler gave up.
+
+  Ended evaluations are kept for some minutes. On Nomad the list has the latest 1000 and all BLOCKED ones.
+  Empty if the cluster doesn't report evaluations.
+
+  Errors: INVALID_INPUT if ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` is invalid.
   """
   evaluations(
-    "Only those for runners of this environment; null: of any."
+    "Only evaluations for runners of this environment. Null: of all environments."
     environmentId: ID
-    "Only those for this runner; null: for any."
+    "Only evaluations for this runner. Null: for any runner."
     runnerId: ID
-    "Only those with one of these statuses; null: with any."
+    "Only evaluations with one of these statuses. Null: with any status."
     status: [EvaluationStatus!]
-    "At most this many, 1 to 1000. Default: 100."
+    "Maximum number of evaluations in the page, 1 to 1000. Default: 100."
     first: Int
-    "Only those after this cursor of an earlier page, which are older."
+    "Only evaluations after this cursor of an earlier page, which are older. Null: the first page."
     after: String
   ): EvaluationConnection!
 
   """
-  The places that its runners have or had, youngest first by id. Those that have ended are kept for some minutes; on Nomad, of the latest 500 runners that this server removed. Empty for a cluster that doesn't tell.
-  INVALID_INPUT when ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used.
+  The allocations of its runners, newest first by id. Ended ones are kept for some minutes. On Nomad the
+  list has the ended ones of the latest 500 runners that this server removed. Empty if the cluster doesn't
+  report allocations.
+
+  Errors: INVALID_INPUT if ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` is invalid.
   """
   allocations(
-    "Only those of runners of this environment; null: of any."
+    "Only allocations of runners of this environment. Null: of all environments."
     environmentId: ID
-    "Only those of this runner; null: of any."
+    "Only allocations of this runner. Null: of any runner."
     runnerId: ID
-    "Only those with one of these statuses; null: with any."
+    "Only allocations with one of these statuses. Null: with any status."
     status: [AllocationStatus!]
-    "At most this many, 1 to 1000. Default: 100."
+    "Maximum number of allocations in the page, 1 to 1000. Default: 100."
     first: Int
-    "Only those after this cursor of an earlier page, which are older."
+    "Only allocations after this cursor of an earlier page, which are older. Null: the first page."
     after: String
   ): AllocationConnection!
 
-  "What happened to a runner, the oldest first: the latest ten. Also of one that is gone, as long as the server that removed it remembers: the latest 500. Empty where nothing is known (any more)."
+  """
+  The latest ten events of a runner, oldest first. A runner that is gone keeps them while it is one of the
+  latest 500 that this server process removed. Empty if nothing is known.
+
+  Access: OBSERVER.
+  """
   taskEvents(
-    "The runner."
+    "The runner's id."
     runnerId: ID!
   ): [TaskEvent!]!
 }
 
-"Something that happened to a runner, as its cluster tells it."
+"An event in a runner's life, as its cluster reports it."
 type TaskEvent {
-  "When."
+  "When it happened."
   at: Time!
-  "What."
+  "The kind of the event."
   kind: TaskEventKind!
-  "The same in a sentence, with what the kind doesn't say: an exit code, a reason."
+  "The event in a sentence, with more facts, for example an exit code or a reason."
   message: String!
 }
 
-"What can happen to a runner, about in the order of its life. Clusters tell of it as far as they know; more kinds may come."
+"""
+The kinds of events of a runner, approximately in the order of its life. A cluster reports what it knows.
+More kinds may be added.
+"""
 enum TaskEventKind {
-  "It got its place on a machine."
+  "The runner got its place on a machine."
   PLACED
-  "What it needs there is being made."
+  "Its resources on the machine are being prepared."
   PREPARING
-  "Its image, or its agent, is being fetched."
+  "Its image or its agent is being downloaded."
   FETCHING
-  "Its first process was started."
+  "Its first process started."
   STARTED
-  "Its agent answered: it can be claimed."
+  "Its agent answered. The runner can be claimed."
   READY
-  "It could not be started, or not this time."
+  "A start failed. It may be tried again."
   START_FAILED
-  "It is started again."
+  "It is being started again."
   RESTARTING
-  "It went on while no server watched it."
+  "A server found it running after a time without a server."
   RESTORED
   "Its agent ended."
   EXITED
   "Its memory was full, and its agent was killed."
   OUT_OF_MEMORY
-  "It is gone, and not because anybody here wanted it."
+  "It is gone, but Rockpool didn't remove it."
   GONE
   "It is being ended."
   STOPPING
   "It didn't end in time, and was killed."
   FORCED
-  "Not all of it could be removed; that is tried again."
+  "A part of it couldn't be removed. The server tries again."
   REMOVAL_FAILED
-  "Nothing of it runs any more."
+  "Its last process has ended."
   ENDED
-  "Something else, which the message names."
+  "Another event; see its message."
   OTHER
 }
 
-"How far a draining has come. It is done when all three counts are 0."
+"The progress of a drain. It is complete when all three numbers are 0."
 type Draining {
-  "When it was begun."
+  "When the drain began."
   since: Time!
-  "Runners that somebody still holds."
+  "Runners that are still claimed."
   claimed: Int!
-  "Other runners that aren't gone yet; they go by themselves."
+  "Other runners that still exist. They end on their own."
   leaving: Int!
   "Executions that haven't ended."
   executions: Int!
 }
 
-"The scheduler's work on one change of what is wanted: that a runner get its place, or lose it. A runner has one after the other."
+"""
+The scheduler's work on one change: to give a runner its place on a machine, or to remove it from there. A
+runner has one evaluation after the other.
+"""
 type Evaluation {
-  "Its id; ids sort by the time at which they were made."
+  "Its id. Ids sort by the time of their creation."
   id: ID!
-  "What it is to achieve."
+  "The goal of the evaluation."
   type: EvaluationType!
-  "The runner; null where it is about no single one, or it isn't told."
+  "The runner. Null if the evaluation is about no single runner, or the cluster doesn't report it."
   runnerId: ID
-  "The runner's environment; null likewise."
+  """
+  The runner's environment. Null if the evaluation is about no single runner, or the cluster doesn't
+  report it.
+  """
   environmentId: ID
-  "1 to 100: higher ones go first. 80 where a claim waits, 50 to fill a pool."
+  "1 to 100. Higher priorities go first. 80 if a claim waits, 50 to fill a pool."
   priority: Int!
-  "What made it."
+  "The reason for the evaluation."
   trigger: EvaluationTrigger!
-  "Where it is in its life."
+  "Its state."
   status: EvaluationStatus!
-  "Why it is BLOCKED, FAILED or CANCELLED, in words; else null. On Nomad also what a COMPLETE one could not place, and why."
+  """
+  Why it is BLOCKED, FAILED or CANCELLED. On Nomad a COMPLETE one also says what it couldn't place, and
+  why. Otherwise null.
+  """
   reason: String
-  "What there is too little of for a BLOCKED one, as it was last looked at; empty for all others, and on Nomad, whose figures are in ` + "`" + `reason` + "`" + `."
+  """
+  The resources that a BLOCKED evaluation lacked when it was last tried. Empty for all others. Also empty
+  on Nomad, which has its numbers in ` + "`" + `reason` + "`" + `.
+  """
   shortages: [Shortage!]!
-  "Runners that it could not place: an evaluation that is BLOCKED, or goes on for it, is to."
+  """
+  Number of runners that it couldn't place. A BLOCKED evaluation, or one that continues this one, will
+  place them.
+  """
   queued: Int!
-  "The evaluation that it goes on for; null if it does for none."
+  "The evaluation that this one continues. Null if there is none."
   previousId: ID
-  "The evaluation that goes on for it; null if none does."
+  "The evaluation that continues this one. Null if there is none."
   nextId: ID
-  "When it was made."
+  "When it was created."
   createdAt: Time!
-  "It isn't taken up before; null: as soon as it can be."
+  "The earliest time of its next try. Null: as soon as possible."
   waitUntil: Time
-  "When it was last taken up; that of a BLOCKED one may be that of the one before it. Null until then, and on Nomad, which doesn't tell."
+  """
+  When the scheduler last began to work on it. For a BLOCKED one this may be the time of the evaluation
+  before it. Null until then, and on Nomad, which doesn't report it.
+  """
   dequeuedAt: Time
-  "When it ended; null until then."
+  "When it ended. Null until then."
   endedAt: Time
-  "Milliseconds that it waited, for its turn or for room: until it was last taken up, until it ended without, or until now."
+  """
+  Milliseconds that it waited for its turn or for room. The wait ends when the scheduler last began to
+  work on it, or when it ended without that; otherwise it lasts until now.
+  """
   waitMs: Float!
-  "Milliseconds of work from then until it ended; null until it has, and if it ended without."
+  """
+  Milliseconds from ` + "`" + `dequeuedAt` + "`" + ` to ` + "`" + `endedAt` + "`" + `. Null until it has ended, and if the scheduler never began
+  to work on it.
+  """
   workMs: Float
-  "Where the cluster's own pages show it. Null like that of a runner."
+  """
+  The address of its page in the cluster's own web interface. Null on a single machine, and if that
+  interface has no address that a browser can reach (setting ` + "`" + `nomad-ui-url` + "`" + `).
+  """
   clusterUrl: String
 }
 
-"What an evaluation is to achieve."
+"The goal of an evaluation."
 enum EvaluationType {
-  "That a runner get its place."
+  "Give a runner its place on a machine."
   PLACE
-  "That a runner that isn't wanted any more lose it."
+  "Remove a runner that is no longer wanted."
   STOP
-  "That what has ended be forgotten."
+  "Delete the records of what has ended."
   COLLECT
 }
 
-"What made an evaluation."
+"The reason for an evaluation."
 enum EvaluationTrigger {
-  "A runner is wanted, or more urgently than before."
+  "A runner is wanted, or has become more urgent."
   REGISTER
-  "A runner isn't wanted any more."
+  "A runner is no longer wanted."
   DEREGISTER
-  "The server came back, and looks at what it left."
+  "The server restarted and checks what it left."
   RESTORE
-  "A runner's place was lost before it ever ran."
+  "A runner lost its place before it ever ran."
   ALLOCATION_LOST
-  "An evaluation found no room; this one waits for some."
+  "An earlier evaluation found no room. This one waits for room."
   NO_ROOM
-  "An evaluation failed; this one tries again."
+  "An earlier evaluation failed. This one tries again."
   FAILED_FOLLOW_UP
-  "It was time for it."
+  "A periodic run."
   INTERVAL
-  "A node came, went, was drained, or had something freed. On Nomad only."
+  "A node joined, left, was drained, or got free capacity. Only on Nomad."
   NODE_CHANGED
-  "Its place was taken for one of a higher priority. On Nomad only."
+  "The runner lost its place to one with a higher priority. Only on Nomad."
   PREEMPTED
-  "Something else. On Nomad only."
+  "Another reason. Only on Nomad."
   OTHER
 }
 
-"Where an evaluation is in its life. It only moves forward, and may skip BLOCKED."
+"The state of an evaluation. It only moves forward, and may skip BLOCKED."
 enum EvaluationStatus {
-  "It waits for its turn, or is being worked on."
+  "It waits for its turn, or the scheduler works on it."
   PENDING
-  "There is no room for its runner; it goes on when some is freed."
+  "There is no room for its runner. It continues when there is."
   BLOCKED
-  "It is done, or another one waits for room in its place."
+  "It is done, or another evaluation waits for room in its place."
   COMPLETE
-  "It was taken up too often and never carried out; another one follows it."
+  "The scheduler tried it too often without success. Another evaluation follows it."
   FAILED
-  "A newer one of its runner does its work."
+  "A newer evaluation of the same runner replaced it."
   CANCELLED
 }
 
-"What a runner that isn't placed lacks, in one dimension: CPU in MHz, memory and workspace in MiB, processes by number."
+"""
+A resource that a waiting runner lacks. CPU is in MHz, memory and workspace in MiB, processes are a
+number.
+"""
 type Shortage {
-  "What there is too little of."
+  "The resource."
   dimension: Dimension!
-  "How much the runner wants."
+  "How much the runner needs."
   wanted: Int64!
-  "How much of it is free."
+  "How much is free."
   free: Int64!
-  "How much isn't, because runners that go first wait for it."
+  "How much is reserved for runners that go first."
   kept: Int64!
-  "How much runners can be promised in all; see the server's settings for overcommitting."
+  "How much runners can get in total. See the server's settings for overcommitting."
   capacity: Int64!
 }
 
-"What runners take from a machine."
+"A resource of a machine."
 enum Dimension {
   "CPU, in MHz."
   CPU
   "Memory, in MiB."
   MEMORY
-  "Processes and threads."
+  "Number of processes and threads."
   PROCESSES
-  "Room for files, in MiB."
+  "Space for files, in MiB."
   WORKSPACE
 }
 
-"A runner's place on a machine. It takes room until nothing of the runner runs any more."
+"A runner's place on a machine. It uses capacity until the last process of the runner has ended."
 type Allocation {
-  "Its id; ids sort by the time at which they were made. One that an earlier server made has the runner's."
+  """
+  Its id. Ids sort by the time of their creation. If an earlier server process made it, it has the
+  runner's id.
+  """
   id: ID!
-  "The runner whose place it is."
+  "The runner."
   runnerId: ID!
   "The runner's environment."
   environmentId: ID!
-  "The evaluation that placed it, which may be forgotten already; null if an earlier server did."
+  "The evaluation that placed it. That may be deleted already. Null if an earlier server process placed it."
   evaluationId: ID
-  "What the runner is promised."
+  "The resources that are reserved for the runner."
   resources: Resources!
-  "What is to become of it."
+  "Whether it should run or stop."
   desired: DesiredState!
-  "Where it is in its life."
+  "Its state."
   status: AllocationStatus!
-  "Why it FAILED or is LOST, in words; else null."
+  "Why it FAILED or is LOST. Otherwise null."
   message: String
-  "When the runner got its place, or this server found it there."
+  "When the runner got its place, or this server process found it there."
   createdAt: Time!
-  "When its agent answered, or was found by this server; null until then."
+  "When its agent answered, or this server process found it running. Null until then."
   runningAt: Time
-  "When nothing of it ran any more; null until then."
+  "When its last process had ended. Null until then."
   endedAt: Time
 }
 
-"What is to become of an allocation."
+"The desired state of an allocation."
 enum DesiredState {
-  "It is to run."
+  "It should run."
   RUN
-  "It is to end, if it hasn't."
+  "It should end, if it hasn't."
   STOP
 }
 
-"Where an allocation is in its life. It only moves forward, and may skip RUNNING."
+"The state of an allocation. It only moves forward, and may skip RUNNING."
 enum AllocationStatus {
-  "It has its place; its agent hasn't answered yet."
+  "It has its place. Its agent hasn't answered yet."
   PENDING
   "Its agent answered."
   RUNNING
-  "It ended because it was to."
+  "It ended as desired."
   COMPLETE
-  "It ended by itself, or could not be started."
+  "It ended on its own, or couldn't be started."
   FAILED
-  "It wasn't there any more after a restart of the server, or its node isn't."
+  "It was missing after a restart of the server, or its node is."
   LOST
 }
 
-"Room for runners. Each runner is promised its environment's ` + "`" + `resources` + "`" + `, whether it uses them or not. Free for a start is the promisable part minus the used part."
+"""
+The capacity for runners. A runner reserves its environment's ` + "`" + `resources` + "`" + `, whether it uses them or not.
+The free capacity is the promisable amount minus the used amount.
+"""
 type Capacity {
-  "CPU of all machines together, in MHz: cores times their clock."
+  "CPU of all machines together in MHz: the number of cores times their clock."
   cpuMHz: Int!
-  "Memory of all machines together, in MiB."
+  "Memory of all machines together in MiB."
   memoryMiB: Int64!
-  "CPU that can be promised to runners, in MHz: more than there is where the server overcommits it (` + "`" + `cpu-overcommit` + "`" + `)."
+  """
+  CPU that runners can reserve, in MHz. It is more than ` + "`" + `cpuMHz` + "`" + ` if the server overcommits CPU
+  (` + "`" + `cpu-overcommit` + "`" + `).
+  """
   cpuMHzPromisable: Int!
-  "Memory that can be promised to runners, in MiB: more than there is where the server overcommits it (` + "`" + `memory-overcommit` + "`" + `)."
+  """
+  Memory that runners can reserve, in MiB. It is more than ` + "`" + `memoryMiB` + "`" + ` if the server overcommits memory
+  (` + "`" + `memory-overcommit` + "`" + `).
+  """
   memoryMiBPromisable: Int64!
-  "CPU promised to runners, in MHz."
+  "CPU that runners have reserved, in MHz."
   cpuMHzUsed: Int!
-  "Memory promised to runners, in MiB."
+  "Memory that runners have reserved, in MiB."
   memoryMiBUsed: Int64!
 }
 
-"One isolated place in which commands run. It serves at most one claim in its life."
+"An isolated place in which commands run. A runner serves at most one claim in its life."
 type Runner {
-  "Its id; ids sort by the time at which they were made, and none is ever used again."
+  "Its id. Ids sort by the time of their creation, and none is used twice."
   id: ID!
-  "The tenant that it belongs to: the one that holds it, or until it is claimed that of its environment."
+  "The tenant that claimed it. Until it is claimed: the tenant of its environment."
   tenant: String!
   "The environment that it was made from."
   environmentId: ID!
-  "That environment's revision then."
+  "The revision of the environment that it was made from."
   revision: Int!
-  "Where it is in its life."
+  "Its state."
   state: RunnerState!
-  "Why it is gone; null unless it is."
+  "Why it is gone. Null unless it is gone."
   goneReason: GoneReason
-  "What its start waits for, or why it is gone, in words; null where there is nothing to say."
+  "What its start waits for, or why it is gone. Null if there is nothing to report."
   message: String
-  "Who holds it; null until it is claimed."
+  "The claim on it. Null until it is claimed."
   claim: Claim
-  "Where its exposed ports are reached from outside."
+  "The addresses at which its exposed ports are reachable from outside."
   ports: [PortMapping!]!
-  "The interpreter that it has loaded; null: none."
+  "The interpreter that it has loaded. Null: none."
   loaded: Loaded
-  "When its start was asked for."
+  "When its start was requested."
   createdAt: Time!
-  "Its usage, at most one second old, or ten if its agent is slow. Asking makes the server measure it. Null unless the runner is CLAIMED, or if its agent doesn't answer."
+  """
+  Its resource usage, at most one second old, or ten seconds if its agent is slow. A query makes the
+  server measure it. Null unless the runner is CLAIMED, and if its agent doesn't answer.
+  """
   usage: RunnerUsage
-  "Where its cluster's own pages show it: its job in Nomad. Null on this machine, and where those pages have no address that a browser reaches; see the setting nomad-ui-url."
+  """
+  The address of its job's page in Nomad's web interface. Null on a single machine, and if that interface
+  has no address that a browser can reach (setting ` + "`" + `nomad-ui-url` + "`" + `).
+  """
   clusterUrl: String
-  "What happened to it, the oldest first: the latest ten. See Cluster.taskEvents for one that is gone."
+  """
+  Its latest ten events, oldest first. For a runner that is gone use ` + "`" + `Cluster.taskEvents` + "`" + `.
+
+  Access: OBSERVER.
+  """
   events: [TaskEvent!]!
-  "What is in a directory, sorted by path. RUNNER_GONE; FILE_ERROR when the directory isn't one; INVALID_INPUT when ` + "`" + `path` + "`" + `, ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used."
+  """
+  The entries of a directory, sorted by path.
+
+  Errors: RUNNER_GONE. FILE_ERROR if ` + "`" + `path` + "`" + ` isn't a directory. INVALID_INPUT if ` + "`" + `path` + "`" + `, ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + `
+  is invalid.
+
+  Access: OBSERVER, or a grant with FILES_READ.
+  """
   files(
-    "A directory, absolute inside the runner or below /workspace. Default: /workspace."
+    "A directory, absolute in the runner or relative to /workspace. Default: /workspace."
     path: String
-    "Whether to go into directories. Default: false. Links are not followed."
+    "Whether to include its subdirectories. Links are not followed. Default: false."
     recursive: Boolean
-    "At most this many, 1 to 1000. Default: 100."
+    "Maximum number of entries in the page, 1 to 1000. Default: 100."
     first: Int
-    "Only those after this cursor of an earlier page."
+    "Only entries after this cursor of an earlier page. Null: the first page."
     after: String
   ): FileConnection!
   """
-  Searches a directory and all below it, inside the runner: entries by name, lines by a text, or with both the lines of files with that name. It follows no links, and leaves out binary files and views of the kernel such as /proc.
-  It is bounded; ` + "`" + `limit` + "`" + ` says whether it ended early. INVALID_INPUT when ` + "`" + `path` + "`" + `, ` + "`" + `name` + "`" + `, ` + "`" + `containing` + "`" + ` or ` + "`" + `maxMatches` + "`" + ` can't be used, or neither ` + "`" + `name` + "`" + ` nor ` + "`" + `containing` + "`" + ` is given; RUNNER_GONE; FILE_ERROR when the directory isn't one; LIMIT_EXCEEDED when 2 searches of the runner, or 64 of all, run for 10 seconds; CONFLICT when an older server started the runner and its agent can't do it.
+  Searches a directory and its subdirectories, inside the runner. With ` + "`" + `name` + "`" + ` it finds entries by name,
+  with ` + "`" + `containing` + "`" + ` lines by a text. With both it finds the lines of files with that name. It follows no
+  links, and skips binary files and views of the kernel such as /proc.
+
+  The search has bounds. If it ended early, ` + "`" + `limit` + "`" + ` names the bound.
+
+  Errors: INVALID_INPUT if ` + "`" + `path` + "`" + `, ` + "`" + `name` + "`" + `, ` + "`" + `containing` + "`" + ` or ` + "`" + `maxMatches` + "`" + ` is invalid, or neither ` + "`" + `name` + "`" + ` nor
+  ` + "`" + `containing` + "`" + ` is given. RUNNER_GONE. FILE_ERROR if ` + "`" + `path` + "`" + ` isn't a directory. LIMIT_EXCEEDED if 2 searches
+  of the runner, or 64 of all runners, are running, and none ends within 10 seconds. CONFLICT if an older
+  server started the runner and its agent doesn't support this.
+
+  Access: OBSERVER, or a grant with FILES_READ.
   """
   searchFiles(
-    "A directory, absolute inside the runner or below /workspace. Default: /workspace."
+    "A directory, absolute in the runner or relative to /workspace. Default: /workspace."
     path: String
-    "A pattern for an entry's name, the last element of its path: ` + "`" + `*` + "`" + ` is any text, ` + "`" + `?` + "`" + ` one character, ` + "`" + `[a-z]` + "`" + ` one of a range, and ` + "`" + `\\` + "`" + ` takes the next character as it is. At most 255 bytes."
+    """
+    A pattern for an entry's name, which is the last element of its path. ` + "`" + `*` + "`" + ` matches any text, ` + "`" + `?` + "`" + ` one
+    character, ` + "`" + `[a-z]` + "`" + ` one of a range. ` + "`" + `\` + "`" + ` removes the special meaning of the next character. At most 255
+    bytes.
+    """
     name: String
-    "A text that a line contains, 1 to 256 bytes without a line feed; upper and lower case differ. Only regular files are read."
+    "A text in a line, 1 to 256 bytes without a line feed. Case matters. Only regular files are read."
     containing: String
-    "At most this many, 1 to 1000. Default: 100."
+    "Maximum number of matches, 1 to 1000. Default: 100."
     maxMatches: Int
   ): FileSearch!
-  "One file, directory, link or other entry; null if there is none. RUNNER_GONE; INVALID_INPUT for a path that can't be used."
+  """
+  One file, directory, link or other entry. Null if there is none.
+
+  Errors: RUNNER_GONE. INVALID_INPUT for an invalid path.
+
+  Access: OBSERVER, or a grant with FILES_READ.
+  """
   file(
-    "Absolute inside the runner, or below /workspace."
+    "The entry's path, absolute in the runner or relative to /workspace."
     path: String!
   ): File
 }
 
-"A runner's usage and its limits. It includes the runner's agent, unless commands have their own control groups."
+"""
+A runner's resource usage and its limits. The usage includes the runner's agent, unless commands have
+their own control groups.
+"""
 type RunnerUsage {
-  "Milliseconds of CPU time since it was made."
+  "Milliseconds of CPU time since the runner was made."
   cpuMs: Int64!
-  "The memory that is held, in bytes, files in memory included. Null where nobody could tell."
+  "Memory in bytes, including files in memory. Null if it can't be measured."
   memory: Int64
-  "The memory that may be held, in bytes."
+  "The memory limit in bytes."
   memoryLimit: Int64!
-  "Processes and threads. Null where nobody could tell."
+  "Number of processes and threads. Null if it can't be measured."
   processes: Int
-  "How many there may be."
+  "The maximum number of processes and threads."
   processLimit: Int!
   "When this was measured."
   at: Time!
 }
 
-"Where a runner is in its life. It only moves forward, and may skip states."
+"The state of a runner. It only moves forward, and may skip states."
 enum RunnerState {
-  "Wished for; its agent hasn't answered yet."
+  "Its start was requested; its agent hasn't answered yet."
   STARTING
-  "Warm: it can be claimed."
+  "It is ready, and can be claimed."
   IDLE
-  "A claim on it is being made durable."
+  "A claim on it is being stored."
   CLAIMING
-  "Somebody holds it."
+  "It is claimed."
   CLAIMED
   "It is being removed."
   STOPPING
-  "It isn't there any more."
+  "It no longer exists."
   GONE
 }
 
@@ -6295,7 +6888,7 @@ enum GoneReason {
   ENVIRONMENT_DELETED
   "It couldn't be started."
   START_FAILED
-  "The agent in it died."
+  "Its agent ended unexpectedly."
   AGENT_DIED
   "The runner as a whole ran out of memory."
   OUT_OF_MEMORY
@@ -6305,107 +6898,122 @@ enum GoneReason {
   DRAINED
   "The cluster started it again on another machine, without its contents."
   RESCHEDULED
-  "It was stopped by other means than Rockpool."
+  "Something other than Rockpool stopped it."
   STOPPED_OUTSIDE
   "The reason is unknown: no evidence survived."
   UNKNOWN
 }
 
-"Who holds a runner, and until when."
+"A claim: a lease on a runner."
 type Claim {
-  "When it was claimed."
+  "When the runner was claimed."
   claimedAt: Time!
-  "When it is released unless it is used before; null: never. Persisted at most once per tenth of the timeout, so the runner may live that much longer."
+  """
+  When the runner is released if no caller uses it before. Null: never. This is stored at most once per
+  tenth of the timeout, so the runner may live that much longer.
+  """
   expiresAt: Time
-  "Counts the changes of the claim: 1 for the first."
+  "The number of the claim's version. The first is 1, and each change adds 1."
   epoch: Int!
-  "What the claimer attached; empty for a caller with a grant."
+  "The labels that the claiming caller gave. Empty for a caller with a grant."
   labels: [Label!]!
-  "The ` + "`" + `holder` + "`" + ` for which it was claimed; null without one, and for a caller with a grant."
+  "The ` + "`" + `holder` + "`" + ` for which the runner was claimed. Null if none was given, and for a caller with a grant."
   holder: String
 }
 
-"A claim that waits in the background. Tickets are in the server's memory: after a restart there is none, and the claim is made again, with its ` + "`" + `idempotencyKey` + "`" + ` or ` + "`" + `holder` + "`" + ` for the same runner. The same key gives the same ticket, unless that ended without a runner: then a new one. The same holder gives the same ticket while that waits."
+"""
+A claim that waits in the background.
+
+Tickets are in the server's memory, so a restart loses them. Claim again then, with the same
+` + "`" + `idempotencyKey` + "`" + ` or ` + "`" + `holder` + "`" + ` to get the same runner. The same key returns the same ticket, or a new one if
+that ended without a runner. The same holder gets the same ticket while that waits.
+"""
 type Ticket {
   "Its id."
   id: ID!
-  "The environment that the runner is to be made from."
+  "The environment from which a runner is claimed."
   environmentId: ID!
-  "How far it is."
+  "Its state."
   state: TicketState!
-  "Its place while it is WAITING: 1 is served next, if no other claim comes; null: not known yet."
+  """
+  Its position in the queue while it is WAITING. 1 is served next if no other claim comes. Null: not known
+  yet.
+  """
   position: Int
-  "Milliseconds that it is going to wait at the pace of the last minutes; null: not known."
+  "Estimated wait in milliseconds, at the rate of the last minutes. Null: not known."
   estimatedWaitMs: Float
-  "The runner, once it is CLAIMED and as long as that is there."
+  "The runner, from CLAIMED on and for as long as the runner exists."
   runner: Runner
-  "Whether another claim for its ` + "`" + `holder` + "`" + ` got the runner; false until it is CLAIMED."
+  "Whether another claim for its ` + "`" + `holder` + "`" + ` got the runner. False until it is CLAIMED."
   resumed: Boolean!
-  "Why it ended without a runner; null otherwise."
+  "The error code if it ended without a runner. Null otherwise."
   code: ErrorCode
-  "The same in words; null otherwise."
+  "The error message if it ended without a runner. Null otherwise."
   message: String
-  "When it was made."
+  "When it was created."
   createdAt: Time!
-  "When it will have waited for as long as it may."
+  "When it ends if it has no runner until then."
   expiresAt: Time!
-  "When it left WAITING; null: it hasn't."
+  "When it left WAITING. Null until then."
   endedAt: Time
 }
 
-"A claim that waits, with a ticket or without."
+"A waiting claim, with or without a ticket."
 type WaitingClaim {
-  "Its id, for as long as it waits. It isn't a ticket's."
+  "Its id while it waits. It isn't a ticket's id."
   id: ID!
   "The tenant for which it claims."
   tenant: String!
-  "The environment that the runner is to be made from."
+  "The environment from which a runner is claimed."
   environmentId: ID!
-  "Its place in its pool's queue: 1 is served next, if no other claim comes; null: not known yet, or it waits until its tenant's quota of runners has room."
+  """
+  Its position in its pool's queue. 1 is served next if no other claim comes. Null: not known yet, or it
+  waits for room in its tenant's quota of runners.
+  """
   position: Int
-  "Milliseconds that it is going to wait at the pace of the last minutes; null: not known."
+  "Estimated wait in milliseconds, at the rate of the last minutes. Null: not known."
   estimatedWaitMs: Float
-  "Since when it waits."
+  "When it began to wait."
   since: Time!
-  "When it will have waited for as long as it may."
+  "When it ends if it has no runner until then."
   expiresAt: Time!
 }
 
-"A page of claims that wait."
+"A page of waiting claims."
 type WaitingClaimConnection {
   "The claims, each with its cursor."
   edges: [WaitingClaimEdge!]!
   "The claims."
   nodes: [WaitingClaim!]!
-  "Whether and where it goes on."
+  "Whether more pages follow, and how to get the next one."
   pageInfo: PageInfo!
-  "Claims in all pages."
+  "Number of claims in all pages."
   totalCount: Int!
 }
 
 "A claim in a page."
 type WaitingClaimEdge {
-  "Its position in the list."
+  "Its cursor: pass it as ` + "`" + `after` + "`" + ` to get what follows it."
   cursor: String!
   "The claim."
   node: WaitingClaim!
 }
 
-"How far a ticket is."
+"The state of a ticket."
 enum TicketState {
-  "Its claim waits: in the pool's queue, or, without a position, until its tenant's quota of runners has room."
+  "Its claim waits: in the pool's queue, or (without a position) for room in its tenant's quota of runners."
   WAITING
-  "It has its runner, which is the holder's now."
+  "It has its runner, which now belongs to the caller."
   CLAIMED
   "The claim was refused."
   FAILED
-  "Its holder cancelled it, or stayed away for too long."
+  "A caller cancelled it, or didn't query it for too long."
   CANCELLED
-  "No runner was there for as long as it could wait."
+  "No runner was available during its wait."
   EXPIRED
 }
 
-"A name and value that was attached to a claim or an execution."
+"A name and a value that a caller attached to a claim or an execution."
 type Label {
   "Its name."
   name: String!
@@ -6413,27 +7021,30 @@ type Label {
   value: String!
 }
 
-"An interpreter that a runner has loaded. Its memory is part of the runner's."
+"The interpreter that a runner has loaded. Its memory is part of the runner's memory."
 type Loaded {
   "Its version, for example ` + "`" + `3.11` + "`" + `."
   version: String!
-  "Bytes that it held when it was loaded and that no file backs."
+  "Its memory in bytes when it was loaded, without memory that a file backs."
   memory: Int64!
 }
 
-"Where a port of a runner is reached from outside."
+"The outside address of a runner's port."
 type PortMapping {
-  "The port inside, 1 to 65535."
+  "The port in the runner, 1 to 65535."
   exposedPort: Int!
-  "Host and port outside, for example ` + "`" + `127.0.0.1:31337` + "`" + `."
+  "The host and port outside, for example ` + "`" + `127.0.0.1:31337` + "`" + `."
   address: String!
 }
 
 "An entry of a runner's file system."
 type File {
-  "Its path: below the directory that was asked for, or as it was asked for. Bytes that aren't UTF-8 show as U+FFFD."
+  """
+  Its path: as requested, or below the requested directory. Bytes that aren't UTF-8 are replaced with
+  U+FFFD.
+  """
   path: String!
-  "What it is."
+  "The type of the entry."
   type: FileType!
   "Its size in bytes."
   size: Int64!
@@ -6441,76 +7052,100 @@ type File {
   modifiedAt: Time!
   "Permission bits in octal with four digits, for example ` + "`" + `0744` + "`" + ` or ` + "`" + `1777` + "`" + `."
   mode: String!
-  "Its owner: a name where the runner knows one, else the number."
+  "The name of its owner, or the number if the runner has no name for it."
   owner: String!
-  "Its group: a name where the runner knows one, else the number."
+  "The name of its group, or the number if the runner has no name for it."
   group: String!
-  "Where a link points; null for anything else."
+  "The target of a link. Null for all other entries."
   linkTarget: String
   """
-  Where its bytes are, as they are when they are asked for: a path on this server, for example ` + "`" + `/files/…?path=…` + "`" + `, for a GET or HEAD by whoever has it, within 10 minutes. It answers with Content-Length, the file's name and a tag, and to a Range (one) with that part. What is promised comes, or the connection breaks.
-  Refused with an error as here: RUNNER_GONE (410), FILE_ERROR (404: not there any more, no regular file, or one with more than 1 GiB of holes), FORBIDDEN (410: expired; 403: not ours). Null for anything but a regular file.
+  The path on this server from which to download the file, for example ` + "`" + `/files/…?path=…` + "`" + `. Send GET or HEAD
+  within 10 minutes, and while the token or grant that requested it is valid. No token is sent, so treat
+  the path as a secret. The response has the file's present content, its Content-Length, its name and an
+  ETag. A single Range is supported. A download is complete or the connection breaks. Null for all but
+  regular files.
+
+  Errors are returned as in the API: RUNNER_GONE (410). FILE_ERROR (404) if the file no longer exists,
+  isn't regular, or has more than 1 GiB of holes. FORBIDDEN (410 for an expired path, 403 for a wrong
+  signature).
+
+  Access: OBSERVER, or a grant with FILES_READ.
   """
   downloadUrl: String
 }
 
-"What a search of files found."
+"The result of a file search."
 type FileSearch {
-  "What was found, sorted by path, element by element, then by line."
+  "The matches, sorted by the elements of their paths, then by line."
   matches: [FileMatch!]!
-  "The bound at which the search ended early; null: all was searched."
+  "The bound at which the search ended early. Null: everything was searched."
   limit: FileSearchLimit
-  "How many files and directories weren't searched, or not to their end, for another reason: binary, unreadable, or views of the kernel."
+  """
+  Number of files and directories that weren't searched completely for another reason: they are binary,
+  unreadable, or views of the kernel.
+  """
   skipped: Int!
 }
 
-"An entry that a search found, or a line of one."
+"An entry that a search found, or a line of it."
 type FileMatch {
-  "The entry. Its path is below the directory that was searched."
+  "The entry. Its path is below the searched directory."
   file: File!
-  "The line's number, from 1 on; null without ` + "`" + `containing` + "`" + `."
+  "The line's number, starting at 1. Null without ` + "`" + `containing` + "`" + `."
   line: Int
-  "The line, or of a long one 512 bytes that have the text; null without ` + "`" + `containing` + "`" + `."
+  "The line. Of a long line, 512 bytes that include the text. Null without ` + "`" + `containing` + "`" + `."
   text: String
 }
 
 "A bound at which a search ends early."
 enum FileSearchLimit {
-  "` + "`" + `maxMatches` + "`" + `, or as many as an answer of 700 KiB holds."
+  "It found ` + "`" + `maxMatches` + "`" + `, or as many matches as fit in a response of 700 KiB."
   MATCHES
-  "65536 entries of directories."
+  "It visited 65536 directory entries."
   ENTRIES
-  "64 MiB that were read."
+  "It read 64 MiB."
   BYTES
-  "5 seconds."
+  "It ran for 5 seconds."
   TIME
-  "Directories more than 128 deep, or with a path of more than 4096 bytes, weren't searched. All others were."
+  """
+  Directories more than 128 deep, or with a path of more than 4096 bytes, weren't searched. All others
+  were.
+  """
   DEPTH
 }
 
-"A change of an entry of a directory that is watched. What is renamed is REMOVED, and CREATED. What was made and removed within 50 ms is REMOVED only."
+"""
+A change of an entry of a watched directory. A renamed entry is REMOVED, then CREATED. An entry that was
+created and removed within 50 ms is only REMOVED.
+"""
 type FileChange {
-  "What happened."
+  "The kind of the change."
   type: FileChangeType!
-  "The entry's path, below the directory that is watched; null of BEGAN and LOST. Bytes that aren't UTF-8 show as U+FFFD."
+  """
+  The entry's path, below the watched directory. Null for BEGAN and LOST. Bytes that aren't UTF-8 are
+  replaced with U+FFFD.
+  """
   path: String
 }
 
-"What happened to an entry."
+"The kinds of changes."
 enum FileChangeType {
-  "It comes first: all that happens from now on is reported. Now is the time to list the directory."
+  "The first event. All changes from now on are reported. List the directory now."
   BEGAN
-  "It was made, or moved here, perhaps in place of another one. A directory comes with all that is below it."
+  """
+  The entry was created, or moved here. It may have replaced another one. A directory comes with all that
+  is below it.
+  """
   CREATED
   "Its content, mode or owner changed."
   CHANGED
-  "It was deleted or moved away, with all below it."
+  "It was deleted or moved away, with all that was below it."
   REMOVED
-  "There were too many changes, and those before this one are lost: list the directory."
+  "There were too many changes, and those before this event are lost. List the directory again."
   LOST
 }
 
-"What an entry of a file system is."
+"The type of a file system entry."
 enum FileType {
   "A regular file."
   FILE
@@ -6522,92 +7157,145 @@ enum FileType {
   OTHER
 }
 
-"One command in one runner, and what became of it."
+"One command in one runner, with its state and outcome."
 type Execution {
-  "Its id; ids sort by the time at which they were made."
+  "Its id. Ids sort by the time of their creation."
   id: ID!
-  "The runner that it runs or ran in."
+  "The id of its runner."
   runnerId: ID!
-  "That runner; null once it is gone."
+  "Its runner. Null if the runner is gone."
   runner: Runner
-  "The environment of that runner."
+  "The environment of its runner."
   environmentId: ID!
   "The tenant that it belongs to."
   tenant: String!
-  "The batch that it is part of; null: none."
+  "The batch that it is a case or the build of. Null if it is part of none."
   batchId: ID
-  "Which case of its batch it is, from 0 on; null for a build, and outside of batches."
+  "The index of its case in its batch, starting at 0. Null for a build, and outside of batches."
   caseIndex: Int
   "The command as it is run: program and arguments."
   command: [String!]!
-  "The command as its caller gave it: the input's ` + "`" + `commandLine` + "`" + `, else ` + "`" + `shell` + "`" + ` verbatim, or ` + "`" + `command` + "`" + ` quoted as a shell needs it."
+  """
+  The command as its caller gave it: the input's ` + "`" + `commandLine` + "`" + `, or ` + "`" + `shell` + "`" + ` verbatim, or ` + "`" + `command` + "`" + ` quoted
+  for a shell.
+  """
   commandLine: String!
-  "The labels of its runner's claim when it was started, and its own. Its own replace the claim's of the same name. Empty for a caller with a grant."
+  """
+  Its own labels, and those that its runner's claim had when it started. Its own replace those of the same
+  name. Empty for a caller with a grant.
+  """
   labels: [Label!]!
-  "Where it is in its life."
+  "Its state."
   state: ExecutionState!
-  "How it ended; null until it is FINISHED."
+  "How it ended. Null until it is FINISHED."
   outcome: Outcome
-  "The exit status, 0 to 255; null unless its outcome is EXITED."
+  "The exit status, 0 to 255. Null unless its outcome is EXITED."
   exitCode: Int
-  "The signal that ended it, for example ` + "`" + `SIGKILL` + "`" + `; null unless its outcome is SIGNALED."
+  "The signal that ended it, for example ` + "`" + `SIGKILL` + "`" + `. Null unless its outcome is SIGNALED."
   signal: String
-  "Why its runner went; null unless its outcome is RUNNER_GONE."
+  "Why its runner ended. Null unless its outcome is RUNNER_GONE."
   goneReason: GoneReason
-  "Its outcome in words; null until it is FINISHED."
+  "Its outcome in a sentence. Null until it is FINISHED."
   message: String
-  "What it used; null until it is FINISHED."
+  "The resources that it used. Null until it is FINISHED."
   usage: Usage
-  "What it has used so far, at most one second old, or ten if its runner's agent is slow. Asking makes the server measure it. Null unless it is RUNNING, or if the agent doesn't answer."
+  """
+  The resources that it has used so far, at most one second old, or ten seconds if its runner's agent is
+  slow. A query makes the server measure it. Null unless it is RUNNING, and if the agent doesn't answer.
+  """
   usageNow: UsageNow
-  "Whether it was started from the interpreter that its runner has loaded (` + "`" + `warm` + "`" + ` of the environment). Null until it has started, and where the runner has none."
+  """
+  Whether it was started from the interpreter that its runner has loaded (` + "`" + `Environment.warm` + "`" + `). Null until
+  it has started, and if the runner has loaded none.
+  """
   startedWarm: Boolean
-  "Why it was started cold where ` + "`" + `startedWarm` + "`" + ` is false, for people: for example another program, or an option that only a new interpreter can have. Null otherwise."
+  """
+  Why it wasn't started from the loaded interpreter, for example because it runs another program or has an
+  option that needs a new interpreter. Null unless ` + "`" + `startedWarm` + "`" + ` is false.
+  """
   coldReason: String
-  "When what happened."
+  "The times of its events."
   marks: Marks!
-  "What it has printed so far, from the beginning or from a cursor. It doesn't wait. INVALID_INPUT for a cursor that isn't one of this execution's, or a ` + "`" + `maxBytes` + "`" + ` out of its range."
+  """
+  Its output so far, from the beginning or from a cursor. The call doesn't wait for more.
+
+  Errors: INVALID_INPUT if the cursor belongs to another execution, or ` + "`" + `maxBytes` + "`" + ` is out of range.
+
+  Access: OBSERVER, or a grant with WATCH.
+  """
   output(
-    "Only what comes after this cursor. Default: everything."
+    "Only output after this cursor. Default: all output."
     after: Cursor
-    "About this many bytes at most, 1 to 8388608; at least one chunk comes if there is any. Default: 1048576."
+    """
+    The approximate maximum number of bytes, 1 to 8388608. At least one chunk is returned if there is any.
+    Default: 1048576.
+    """
     maxBytes: Int
   ): OutputPage!
   """
-  What it has printed so far as numbered lines, from any line on; or those of them that contain a text. It doesn't wait. INVALID_INPUT for an argument out of its range.
-  A line is of one stream. It ends at its newline, where bytes are lost, where the output ends, and where the other stream has printed more than 65536 bytes since the line began. Lines are numbered from 1 on in the order in which their first bytes were printed, on either stream; lost bytes take one number. So a number never changes: not when more is printed, not with a restart of the server, and not with the execution's end.
+  Its output so far as numbered lines, starting at any line, or only the lines that contain a text. The
+  call doesn't wait for more.
+
+  A line belongs to one stream. It ends at its newline, where bytes are lost, where the output ends, and
+  where the other stream has printed more than 65536 bytes since the line began. Lines are numbered from
+  1, in the order in which their first bytes were printed on either stream. Lost bytes take one number. So
+  a number never changes: not with more output, not with a restart of the server, and not with the
+  execution's end.
+
+  Errors: INVALID_INPUT for an argument out of range.
+
+  Access: OBSERVER, or a grant with WATCH.
   """
   lines(
     "The number of the first line. Default: 1."
     from: Int64
-    "Instead of ` + "`" + `from` + "`" + `: how many lines of the stream are passed over, 0 or more."
+    "How many lines of the stream to skip, 0 or more. It replaces ` + "`" + `from` + "`" + `."
     skip: Int64
-    "Instead of ` + "`" + `from` + "`" + ` and ` + "`" + `skip` + "`" + `: whether the last ` + "`" + `maxLines` + "`" + ` lines of the stream come. Default: false."
+    """
+    Whether to return the last ` + "`" + `maxLines` + "`" + ` lines of the stream. It replaces ` + "`" + `from` + "`" + ` and ` + "`" + `skip` + "`" + `. Default:
+    false.
+    """
     last: Boolean
-    "How many lines at most, 1 to 1000. Fewer come where they have 1 MiB of text, and where a search went through 32 MiB of output or a million lines: ` + "`" + `next` + "`" + ` goes on from there. Default: 100."
+    """
+    Maximum number of lines, 1 to 1000. Fewer are returned if they have 1 MiB of text, or if a search has
+    read 32 MiB of output or a million lines. Then continue at ` + "`" + `next` + "`" + `. Default: 100.
+    """
     maxLines: Int
     "Only lines of this stream, and lost bytes. Default: both streams."
     stream: OutputStream
-    "Only lines that contain this text of 1 to 1000 bytes, as they show. Escape sequences are ignored. The first MiB of a line is searched. A search returns no lost bytes."
+    """
+    Only lines that contain this text as displayed, 1 to 1000 bytes. Escape sequences are ignored. The
+    first MiB of a line is searched. A search returns no lost bytes.
+    """
     containing: String
-    "Whether upper and lower case differ in ` + "`" + `containing` + "`" + `. Default: false."
+    "Whether the case of letters in ` + "`" + `containing` + "`" + ` matters. Default: false."
     matchCase: Boolean
   ): OutputLinePage!
   """
-  Where what it has printed is as bytes: a path on this server, for a GET or HEAD by whoever has it, within 10 minutes. ` + "`" + `&stream=stdout` + "`" + ` or ` + "`" + `&stream=stderr` + "`" + ` after it is one stream only; else it is both, in the order in which they were printed.
-  ` + "`" + `&format=asciicast` + "`" + ` after it is a recording, with when each piece was printed, for players of asciicast version 2: its screen has the size of the terminal at each moment, and a marker says where bytes are missing.
-  While it runs that is what there is when it is asked for; a Range that begins where an earlier answer ended goes on. A header ` + "`" + `Rockpool-Lost-Bytes` + "`" + ` tells how many bytes were printed that aren't kept; without it none is missing.
+  The path on this server from which to download what it has printed, as bytes. Send GET or HEAD within 10
+  minutes, and while the token or grant that requested it is valid. No token is sent, so treat the path as
+  a secret. It has both streams, in the order in which they were printed. Append ` + "`" + `&stream=stdout` + "`" + ` or
+  ` + "`" + `&stream=stderr` + "`" + ` to get one of them.
+
+  Append ` + "`" + `&format=asciicast` + "`" + ` to get a recording with times, for players of asciicast version 2. Its screen
+  has the terminal's size at each moment. A marker shows where bytes are missing.
+
+  While the execution runs, the response has what is printed so far. To continue, send a Range that begins
+  where the earlier response ended. The header ` + "`" + `Rockpool-Lost-Bytes` + "`" + ` has the number of printed bytes that
+  aren't kept. If the header is missing, no byte is.
+
+  Access: OBSERVER, or a grant with WATCH.
   """
   outputUrl: String!
 }
 
-"Where an execution is in its life. It only moves forward; RUNNING may be skipped."
+"The state of an execution. It only moves forward, and may skip RUNNING."
 enum ExecutionState {
-  "Recorded; it hasn't been started yet."
+  "It is recorded, but not started yet."
   PENDING
-  "Started."
+  "It has started."
   RUNNING
-  "Ended: it has its one outcome."
+  "It has ended, and has its outcome."
   FINISHED
 }
 
@@ -6624,17 +7312,18 @@ enum Outcome {
   """
   The runner's memory was full, and the kernel killed the program or one of its processes. Use less
   memory, or raise the environment's limit.
-  If the machine counts memory for each execution (the part ` + "`" + `cluster` + "`" + ` of ` + "`" + `health` + "`" + ` says if it doesn't),
-  the execution that the kernel killed has this outcome. Otherwise, while several executions run, it is
+
+  If the machine counts memory for each execution, the execution that the kernel killed has this outcome.
+  (The part ` + "`" + `cluster` + "`" + ` of ` + "`" + `health` + "`" + ` reports if it doesn't.) Otherwise, while several executions run, it is
   the one that ended in the way of a killed program.
-  An execution also ends with it if its programs hold more than 4096 locks on parts of files, or 16 MiB
-  in connections that no program accepted: the kernel charges that memory to nobody.
+
+  An execution also ends with it if its programs hold more than 4096 locks on parts of files, or 16 MiB in
+  connections that no program accepted. The kernel charges that memory to no runner.
   """
   MEMORY_LIMIT
   """
-  The program reached the runner's limit of processes. While several executions run, this is known only
-  if the machine counts processes for each execution (the part ` + "`" + `cluster` + "`" + ` of ` + "`" + `health` + "`" + ` says if it
-  doesn't).
+  The program reached the runner's limit of processes. While several executions run, this is known only if
+  the machine counts processes for each execution (the part ` + "`" + `cluster` + "`" + ` of ` + "`" + `health` + "`" + ` says if it doesn't).
   """
   PROCESS_LIMIT
   "The program printed more than its limit. Print less, or raise the limit."
@@ -6652,7 +7341,7 @@ enum Outcome {
   FAILED
 }
 
-"What an execution used."
+"The resources that an execution used."
 type Usage {
   "Milliseconds from its start to its end."
   wallMs: Int64!
@@ -6660,19 +7349,32 @@ type Usage {
   userMs: Int64!
   "Milliseconds of CPU time in the kernel."
   systemMs: Int64!
-  "The most memory that it held at once, in bytes, all of its processes together with the files in memory that they wrote, where the machine tells that; else that of its largest process. Null where nobody could tell."
+  """
+  Its maximum memory in bytes: all of its processes together, with the files in memory that they wrote. If
+  the machine doesn't measure that, it is the maximum of its largest process. Null if it can't be
+  measured.
+  """
   peakMemory: Int64
-  "The most processes and threads that it was seen with at once; what lived for less than a tenth of a second may be missing. Null where nobody could tell."
+  """
+  The maximum number of processes and threads that was observed. Those that lived for less than 0.1 s may
+  be missing. Null if it can't be measured.
+  """
   peakProcesses: Int
-  "Bytes that were read for it from disks: not what was in memory already, and not from its workspace, which is there. Null where nobody could tell."
+  """
+  Bytes read from disks. Bytes that were in memory already aren't counted. The workspace is in memory, so
+  its files aren't counted either. Null if it can't be measured.
+  """
   bytesRead: Int64
-  "Bytes that it wrote to disks. Null where nobody could tell."
+  "Bytes written to disks. Null if it can't be measured."
   bytesWritten: Int64
   "Bytes that it printed, standard output and standard error together."
   outputBytes: Int64!
 }
 
-"What a running execution has used so far. Where the machine doesn't count for it alone, this is an estimate: its ` + "`" + `usage` + "`" + ` has the final figures."
+"""
+The resources that a running execution has used so far. If the machine doesn't measure the execution
+separately, this is an estimate; ` + "`" + `usage` + "`" + ` has the final numbers.
+"""
 type UsageNow {
   "When this was measured."
   at: Time!
@@ -6682,95 +7384,110 @@ type UsageNow {
   userMs: Int64!
   "Milliseconds of CPU time in the kernel."
   systemMs: Int64!
-  "The memory that it holds, in bytes. Null where nobody could tell."
+  "Its memory in bytes. Null if it can't be measured."
   memory: Int64
-  "The most memory that it held at once, in bytes. Null where nobody could tell."
+  "Its maximum memory in bytes. Null if it can't be measured."
   peakMemory: Int64
-  "Its processes and threads. Null where nobody could tell."
+  "Its number of processes and threads. Null if it can't be measured."
   processes: Int
-  "The most processes and threads that it was seen with at once. Null where nobody could tell."
+  "The maximum number of processes and threads that was observed. Null if it can't be measured."
   peakProcesses: Int
   "Bytes that it has printed."
   outputBytes: Int64!
 }
 
-"The times of what happened to an execution; null: not yet, or never."
+"The times of an execution's events. Null: it didn't happen, or not yet."
 type Marks {
-  "It was asked for."
+  "When the execution was requested."
   queuedAt: Time!
-  "It was started."
+  "When it started."
   startedAt: Time
-  "It printed its first byte."
+  "When it printed its first byte."
   firstOutputAt: Time
-  "It ended."
+  "When it ended."
   finishedAt: Time
 }
 
 "A part of an execution's output."
 type OutputPage {
-  "Pieces of output, in the order in which they were printed."
+  "The pieces of output, in the order in which they were printed."
   chunks: [OutputChunk!]!
-  "Bytes between ` + "`" + `after` + "`" + ` and ` + "`" + `cursor` + "`" + ` that aren't in the chunks: they are lost. 0 where nothing is missing."
+  "Lost bytes between ` + "`" + `after` + "`" + ` and ` + "`" + `cursor` + "`" + `, which aren't in the chunks. 0 if nothing is missing."
   lostBytes: Int64!
-  "Why the first of them are lost; null where nothing is missing."
+  "Why the first of them are lost. Null if nothing is missing."
   lostCause: OutputLossCause
-  "The position after the last chunk: the ` + "`" + `after` + "`" + ` of the next page."
+  "The position after the last chunk: pass it as ` + "`" + `after` + "`" + ` to get the next page."
   cursor: Cursor!
-  "Whether the execution has ended and this is the last of its output."
+  "Whether the execution has ended and this is the end of its output."
   end: Boolean!
 }
 
 "A piece of output of one stream."
 type OutputChunk {
-  "Which stream it was printed on."
+  "The stream on which it was printed."
   stream: OutputStream!
-  "The bytes as text, with U+FFFD where they aren't UTF-8."
+  "The bytes as text. Bytes that aren't UTF-8 are replaced with U+FFFD."
   text: String!
-  "The bytes, exactly."
+  "The exact bytes."
   base64: Base64!
   "When it was printed."
   at: Time!
 }
 
-"Some lines of an execution's output."
+"A page of lines of an execution's output."
 type OutputLinePage {
-  "The lines, by their numbers."
+  "The lines, in the order of their numbers."
   lines: [OutputLine!]!
-  "How many lines of the stream come before the first that was looked at."
+  """
+  How many lines of the stream come before this page. A search counts the lines before the first one that
+  it read.
+  """
   before: Int64!
-  "How many lines of the stream there are, as far as they are counted."
+  "How many lines of the stream are counted so far."
   total: Int64!
-  "Whether ` + "`" + `total` + "`" + ` counts all that was printed until now. A request counts 32 MiB or a million lines at most: while this is false, the next one goes on."
+  """
+  Whether ` + "`" + `total` + "`" + ` includes all output so far. One request counts at most 32 MiB or a million lines. While
+  this is false, the next request continues.
+  """
   counted: Boolean!
-  "Whether the output goes on after this page."
+  "Whether more lines follow this page."
   more: Boolean!
-  "The ` + "`" + `from` + "`" + ` with which to go on, now or once more was printed. If the last line is unfinished, ` + "`" + `next` + "`" + ` is its number, and the next page repeats it. Null: the execution has ended, and nothing comes after these lines."
+  """
+  The ` + "`" + `from` + "`" + ` of the next page, now or after more output. If the last line is unfinished, ` + "`" + `next` + "`" + ` is its
+  number, and the next page repeats it. Null: the execution has ended, and no lines follow.
+  """
   next: Int64
-  "The position after all that is counted. Pass it as ` + "`" + `after` + "`" + ` to ` + "`" + `executionEvents` + "`" + ` to follow the output from here."
+  """
+  The position after all counted output. Pass it as ` + "`" + `after` + "`" + ` to ` + "`" + `executionEvents` + "`" + ` to follow the output from
+  here.
+  """
   cursor: Cursor!
 }
 
-"A line of an execution's output, or bytes of it that are lost."
+"A line of an execution's output, or a gap where bytes are lost."
 type OutputLine {
-  "Its number, from 1 on."
+  "Its number, starting at 1."
   number: Int64!
-  "Which stream it was printed on; null where bytes are lost."
+  "The stream on which it was printed. Null for lost bytes."
   stream: OutputStream
-  "Its text without the newline, and without a carriage return just before that; other carriage returns and escape sequences are in it. U+FFFD stands where bytes aren't UTF-8. Empty where bytes are lost."
+  """
+  Its text without the newline and without a carriage return just before it. Other carriage returns and
+  escape sequences are included. Bytes that aren't UTF-8 are replaced with U+FFFD. Empty for lost bytes.
+  """
   text: String!
-  "Whether it is longer than 16384 bytes, with which ` + "`" + `text` + "`" + ` ends."
+  "Whether the line is longer than 16384 bytes. ` + "`" + `text` + "`" + ` then has only its first 16384 bytes."
   truncated: Boolean!
   "Whether the line may still grow."
   open: Boolean!
-  "When its first byte was printed; of lost bytes, when what comes after them was."
+  "When its first byte was printed. For lost bytes: when the output after them was printed."
   at: Time!
-  "How many bytes are lost here; 0 where it is a line."
+  "How many bytes are lost here. 0 for a line."
   lostBytes: Int64!
-  "Why the first of them are lost; null where it is a line."
+  "Why the first of them are lost. Null for a line."
   lostCause: OutputLossCause
 }
 
-"One of a command's two outputs."
+"An output stream of a command."
 enum OutputStream {
   "Standard output."
   STDOUT
@@ -6778,43 +7495,46 @@ enum OutputStream {
   STDERR
 }
 
-"Something that happened to an execution."
+"An event of an execution."
 interface ExecutionEvent {
-  "The position just after this event."
+  "The position just after this event. Pass it as ` + "`" + `after` + "`" + ` to resume here."
   cursor: Cursor!
 }
 
-"The command was started."
+"The command started."
 type ExecutionStarted implements ExecutionEvent {
-  "The position just after this event."
+  "The position just after this event. Pass it as ` + "`" + `after` + "`" + ` to resume here."
   cursor: Cursor!
-  "When it was started."
+  "When it started."
   at: Time!
 }
 
 "The command printed something."
 type ExecutionOutput implements ExecutionEvent {
-  "The position just after this event."
+  "The position just after this event. Pass it as ` + "`" + `after` + "`" + ` to resume here."
   cursor: Cursor!
-  "Which stream it was printed on."
+  "The stream on which it was printed."
   stream: OutputStream!
-  "The bytes as text, with U+FFFD where they aren't UTF-8. A character that the program wrote in parts within 20 ms comes whole."
+  """
+  The bytes as text. Bytes that aren't UTF-8 are replaced with U+FFFD. A character that the program wrote
+  in parts within 20 ms isn't split.
+  """
   text: String!
-  "The bytes, exactly."
+  "The exact bytes."
   base64: Base64!
   "When it was printed."
   at: Time!
 }
 
-"Output that was printed and is unavailable."
+"Output that was printed, but is unavailable."
 type ExecutionOutputLost implements ExecutionEvent {
-  "The position just after this event."
+  "The position just after this event. Pass it as ` + "`" + `after` + "`" + ` to resume here."
   cursor: Cursor!
   "How many bytes are missing here."
   bytes: Int64!
-  "Why."
+  "Why they are missing."
   cause: OutputLossCause!
-  "Why, in words."
+  "Why they are missing, in a sentence."
   reason: String!
 }
 
@@ -6846,76 +7566,86 @@ enum OutputLossCause {
   UNKNOWN
 }
 
-"The terminal of the command has another size from here on: what comes after this was printed for it. Comes only with ` + "`" + `resizes: true` + "`" + `, and first for the size at the start."
+"""
+The command's terminal changed its size. Later output was printed for this size. It is sent only with
+` + "`" + `resizes: true` + "`" + `. The first one has the size at the start.
+"""
 type ExecutionResized implements ExecutionEvent {
-  "The position just after this event."
+  "The position just after this event. Pass it as ` + "`" + `after` + "`" + ` to resume here."
   cursor: Cursor!
-  "Characters in a row."
+  "Number of columns."
   columns: Int!
-  "Rows."
+  "Number of rows."
   rows: Int!
-  "When it was set."
+  "When the size changed."
   at: Time!
 }
 
-"The command ended. Nothing comes after this."
+"The command ended. No event follows."
 type ExecutionFinished implements ExecutionEvent {
-  "The position just after this event."
+  "The position just after this event. Pass it as ` + "`" + `after` + "`" + ` to resume here."
   cursor: Cursor!
   "The execution with its outcome and usage."
   execution: Execution!
 }
 
-"One command that is run with many inputs, one after the other, perhaps after a build. Each run is an execution of its own, a case."
+"""
+One command that runs with many inputs, one after the other, optionally after a build. Each run is an
+execution: a case.
+"""
 type Batch {
-  "Its id; ids sort by the time at which they were made."
+  "Its id. Ids sort by the time of their creation."
   id: ID!
-  "The runner that all of it runs or ran in; null: each case has a runner of its own."
+  "The runner in which all of it runs. Null: each case has its own runner."
   runnerId: ID
   "The environment of its runners."
   environmentId: ID!
   "The tenant that it belongs to."
   tenant: String!
-  "Whether it goes on."
+  "Its state."
   state: BatchState!
-  "How it ended; null until it is FINISHED."
+  "How it ended. Null until it is FINISHED."
   outcome: BatchOutcome
-  "Its outcome in words; null until it is FINISHED."
+  "Its outcome in a sentence. Null until it is FINISHED."
   message: String
-  "Whether the first case that fails ends it."
+  "Whether the first failed case ends the batch."
   stopOnFailure: Boolean!
-  "Whether each case has a runner of its own."
+  "Whether each case has its own runner."
   freshRunners: Boolean!
-  "Whether a build comes before the cases."
+  "Whether a build runs before the cases."
   hasBuild: Boolean!
-  "The execution of its build; null: it has none, it hasn't begun, or it was collected."
+  "The execution of its build. Null if there is no build, the build hasn't begun, or it is no longer kept."
   build: Execution
-  "How many cases it has."
+  "Number of cases."
   caseCount: Int!
-  "How many of them have ended."
+  "Number of cases that have ended."
   endedCount: Int!
-  "How many of those failed: they ended otherwise than by exit status 0."
+  "Number of ended cases that failed: they didn't exit with 0."
   failedCount: Int!
-  "How many never began, and won't: the last ones. 0 until it is FINISHED."
+  "Number of cases that never began, and won't: the last ones. 0 until the batch is FINISHED."
   skippedCount: Int!
-  "Its cases in their order. INVALID_INPUT when ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` can't be used."
+  """
+  Its cases in their order.
+
+  Errors: INVALID_INPUT if ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` is invalid.
+  """
   cases(
-    "At most this many, 1 to 1000. Default: 100."
+    "Maximum number of cases in the page, 1 to 1000. Default: 100."
     first: Int
-    "Only those after this cursor of an earlier page."
+    "Only cases after this cursor of an earlier page. Null: the first page."
     after: String
   ): BatchCaseConnection!
-  "When it was asked for."
+  "When it was requested."
   queuedAt: Time!
-  "When it ended; null: it hasn't."
+  "When it ended. Null until then."
   finishedAt: Time
 }
 
-"Whether a batch goes on. It only moves forward."
+"The state of a batch. It only moves forward."
 enum BatchState {
-  "It builds, or runs its cases."
+  "Its build or its cases run."
   RUNNING
-  "Ended: it has its one outcome."
+  "It has ended, and has its outcome."
   FINISHED
 }
 
@@ -6937,176 +7667,250 @@ enum BatchOutcome {
 
 "One case of a batch."
 type BatchCase {
-  "Its place among the cases, from 0 on."
+  "Its index among the cases, starting at 0."
   index: Int!
-  "What became of it."
+  "Its state."
   state: BatchCaseState!
-  "Its execution, with limits, outcome and output of its own; null: it hasn't one, or that was collected."
+  """
+  Its execution, with its own limits, outcome and output. Null if it has none, or the execution is no
+  longer kept.
+  """
   execution: Execution
 }
 
-"What became of a case."
+"The state of a case."
 enum BatchCaseState {
-  "Earlier ones run first."
+  "It waits for the build or for earlier cases."
   WAITING
-  "It has its execution, which hasn't ended."
+  "Its execution runs."
   RUNNING
-  "It exited with status 0."
+  "It exited with 0."
   PASSED
-  "It ended otherwise: its execution has the outcome."
+  "It ended in another way; see its execution's outcome."
   FAILED
-  "It never began, and won't: the batch's outcome says why."
+  "It never began, and won't; see the batch's outcome."
   SKIPPED
-  "It ended, and is no longer kept."
+  "It has ended, and its execution is no longer kept."
   COLLECTED
 }
 
-"Something that happened to a batch."
+"An event of a batch."
 interface BatchEvent {
-  "The position just after this event."
+  "The position just after this event. Pass it as ` + "`" + `after` + "`" + ` to resume here."
   cursor: Cursor!
 }
 
-"Something happened to an execution of the batch."
+"An event of an execution of the batch."
 type BatchExecutionEvent implements BatchEvent {
-  "The position just after this event."
+  "The position just after this event. Pass it as ` + "`" + `after` + "`" + ` to resume here."
   cursor: Cursor!
-  "Which case it is, from 0 on; null: the build."
+  "The index of the case, starting at 0. Null for the build."
   caseIndex: Int
   "The execution's id."
   executionId: ID!
-  "What happened. Its ` + "`" + `cursor` + "`" + ` is one of that execution's."
+  "The event. Its ` + "`" + `cursor` + "`" + ` is a position in that execution's events, not in the batch's."
   event: ExecutionEvent!
 }
 
-"The batch ended. Nothing comes after this."
+"The batch ended. No event follows."
 type BatchFinished implements BatchEvent {
-  "The position just after this event."
+  "The position just after this event. Pass it as ` + "`" + `after` + "`" + ` to resume here."
   cursor: Cursor!
   "The batch with its outcome."
   batch: Batch!
 }
 
-"What an environment is to be made of. What is null stays as stored, or gets its default when the environment is new."
+"""
+An environment's id and its new values. A null field keeps its stored value, or gets its default in a new
+environment.
+"""
 input PutEnvironmentInput {
-  "1 to 64 letters, digits, ` + "`" + `.` + "`" + `, ` + "`" + `_` + "`" + ` and ` + "`" + `-` + "`" + `, beginning with a letter or a digit."
+  "1 to 64 letters, digits, ` + "`" + `.` + "`" + `, ` + "`" + `_` + "`" + ` and ` + "`" + `-` + "`" + `. The first character is a letter or a digit."
   id: ID!
-  "Only if the stored revision is this one, else CONFLICT. 0: only create."
+  """
+  The revision that the stored environment must have; otherwise CONFLICT. 0: the environment must not
+  exist.
+  """
   ifRevision: Int
-  "The tenant that it belongs to. A caller for all tenants may name any; the default is the stored one, or the tenant ` + "`" + `default` + "`" + `. Other callers: their own. Another tenant gets new runners: idle ones are replaced."
+  """
+  The tenant that it belongs to. A caller for all tenants may name any; the default is the stored tenant,
+  or ` + "`" + `default` + "`" + `. A caller for one tenant may name only its own. A change of the tenant replaces idle
+  runners.
+  """
   tenant: String
-  "Whether every tenant may see it and claim its runners. Only a caller for all tenants can set it. Default: false."
+  """
+  Whether every tenant may see it and claim its runners. Only a caller for all tenants can set it.
+  Default: false.
+  """
   shared: Boolean
   """
-  The file system to start with, 1 to 512 printable bytes. Default: ` + "`" + `host` + "`" + `, this machine's own programs.
-  On a single machine also a container image: a reference such as ` + "`" + `python:3.12` + "`" + ` or ` + "`" + `registry.example.org/x@sha256:…` + "`" + `, or ` + "`" + `file:NAME` + "`" + ` for an archive (` + "`" + `docker save` + "`" + `, or an OCI layout's) or the directory of an OCI layout among the server's image files, with ` + "`" + `#TAG` + "`" + ` where it has several. It is looked up at once, and its digest pinned in the revision: naming a tag again takes what it means by then, leaving ` + "`" + `image` + "`" + ` out keeps the bytes. What it is now is in ` + "`" + `pool.image` + "`" + `.
-  On Nomad, with the drivers docker and podman, a container image's reference. Its registry is asked, and its digest pinned for all nodes; one that the registry doesn't know is taken from the nodes by its name, which ` + "`" + `health` + "`" + ` says. Programs run as the image's user, or uid 1000 where that is root or can't be looked up, with the image's variables and working directory.
-  On a single machine programs run as uid 1000, who changes places with the image's user unless that is root, with the image's variables (but our HOME, USER and LOGNAME). Its file system is read-only but for /workspace, /tmp and /dev/shm, and its entry point isn't used.
+  The file system that runners start with, 1 to 512 printable bytes. Default: ` + "`" + `host` + "`" + `, the server machine's
+  own programs.
+
+  On a single machine it can also be a container image: a reference such as ` + "`" + `python:3.12` + "`" + ` or
+  ` + "`" + `registry.example.org/x@sha256:…` + "`" + `, or ` + "`" + `file:NAME` + "`" + `. The latter is an archive (from ` + "`" + `docker save` + "`" + `, or of
+  an OCI layout), or a directory with an OCI layout, among the server's image files. Add ` + "`" + `#TAG` + "`" + ` if it has
+  several images. Programs run with uid 1000. If the image has a non-root USER, it is mapped to uid 1000,
+  so programs own its files. Programs get the image's variables, except HOME, USER and LOGNAME, which
+  Rockpool sets. The file system is read-only except /workspace, /tmp and /dev/shm. The image's entry
+  point isn't used.
+
+  On Nomad, with the drivers docker and podman, it is a container image's reference. The server asks the
+  registry for its digest. If the registry doesn't know the image, nodes use their own image of that name,
+  and ` + "`" + `health` + "`" + ` reports it. Programs run as the image's user, or with uid 1000 if that is root or unknown.
+  They get the image's variables and working directory.
+
+  The image is resolved immediately, and the revision pins its digest. Name a tag again to get its present
+  image. Leave ` + "`" + `image` + "`" + ` out to keep the same bytes. See ` + "`" + `pool.image` + "`" + ` for the progress of the pull.
   """
   image: String
-  "Idle runners to keep warm, 0 to 1000. Default: 2."
+  "How many idle runners to keep ready, 0 to 1000. Default: 2."
   poolSize: Int
-  "Limits of one runner."
+  "The limits of one runner."
   resources: ResourcesInput
-  "What a runner can reach. Default: nothing."
+  "The network access of a runner. Default: none."
   network: NetworkInput
-  "How a runner is kept apart from the machine. Default: NAMESPACES."
+  "The isolation tier of its runners. Default: NAMESPACES."
   isolation: Isolation
-  "With NAMESPACES on a single machine: the name of one of the server's runtimes (its setting oci-runtimes) that is to make the sandboxes. Default: empty, Rockpool's own."
+  """
+  The name of one of the server's runtimes (setting ` + "`" + `oci-runtimes` + "`" + `) that makes the sandboxes. Only with
+  NAMESPACES on a single machine. Default: empty, Rockpool's own.
+  """
   runtime: String
-  "Environment variables of every command, at most 256; they replace the stored ones. Default: none."
+  "Environment variables of every command, at most 256. They replace all stored ones. Default: none."
   variables: [VariableInput!]
   """
-  An interpreter that each runner loads, with modules, before it is idle. Executions whose command is that interpreter start from it, in a few milliseconds; ` + "`" + `startedWarm` + "`" + ` and ` + "`" + `coldReason` + "`" + ` of an execution report which did.
-  Only with the isolation NAMESPACES, without ` + "`" + `runtime` + "`" + `, and not on Nomad. Its memory is part of the runner's. All executions of one runner share the seed of Python's hashes; a command with PYTHONHASHSEED starts cold. Default: none.
+  An interpreter that each runner loads, with modules, before it is idle. Executions whose command is that
+  interpreter start from it in a few milliseconds. Their ` + "`" + `startedWarm` + "`" + ` and ` + "`" + `coldReason` + "`" + ` report whether
+  they did.
+
+  Only with the isolation NAMESPACES and without ` + "`" + `runtime` + "`" + `, and not on Nomad. Its memory is part of the
+  runner's memory. All executions of one runner share the seed of Python's hashes. A command with
+  PYTHONHASHSEED doesn't use the loaded interpreter. Default: none.
   """
   warm: WarmInput
-  "Seconds that an execution may run if it names no limit itself, 0 to 86400; 0: without limit. Default: 60."
+  "The time limit in seconds of an execution that sets none, 0 to 86400. 0: no limit. Default: 60."
   defaultTimeLimit: Int
-  "Bytes that an execution may print, 1024 to 1099511627776. Default: 16777216."
+  "The bytes that an execution may print, 1024 to 1099511627776. Default: 16777216."
   outputLimit: Int64
 }
 
-"Limits of one runner. What is null stays as stored, or gets its default."
+"The limits of one runner. A null field keeps its stored value, or gets its default."
 input ResourcesInput {
   "CPU share in MHz, 10 to 1048576. Default: 2000."
   cpuMHz: Int
   "Memory in MiB, 16 to 1048576. Default: 256."
   memoryMiB: Int
-  "Processes and threads at once, 16 to 65536. Default: 128."
+  "Maximum number of processes and threads, 16 to 65536. Default: 128."
   processes: Int
-  "Room for files in /workspace, in MiB, 1 to 1048576. Default: 64."
+  "Space for files in /workspace, in MiB, 1 to 1048576. Default: 64."
   workspaceMiB: Int
 }
 
-"What a runner can reach, and where it can be reached."
+"""
+The network access of a runner, and its exposed ports. A null field keeps its stored value, or gets its
+default.
+"""
 input NetworkInput {
   """
   Whether programs can reach the network. Default: false, only the runner's own loopback.
-  On a single machine (where its operator offers a network) that is what is public: never private networks (unless the operator permits one), link-local addresses, clouds' metadata, the machine itself or other runners. On Nomad it is what the cluster's own network lets through.
+
+  On a single machine they can reach public addresses, if the server's operator provides a network. They
+  can't reach private networks (unless the operator permits one), link-local addresses, cloud metadata
+  services, the machine itself or other runners. On Nomad the cluster's own network decides.
   """
   access: Boolean
-  "TCP ports of the runner to map to the outside, 1 to 65535 each, at most 64. Where they are reached is in the runner's ` + "`" + `ports` + "`" + `. Default: none."
+  """
+  TCP ports of the runner to make reachable from outside, 1 to 65535 each, at most 64. The runner's
+  ` + "`" + `ports` + "`" + ` have the outside addresses. Default: none.
+  """
   exposedPorts: [Int!]
-  "Networks (` + "`" + `151.101.0.0/16` + "`" + `, ` + "`" + `2a04:4e42::/32` + "`" + `) and addresses that access is kept to, at most 64; they replace the stored ones. With these or ` + "`" + `allowNames` + "`" + `, nothing else is reached. Not on Nomad. Default: none, so all that is public."
+  """
+  The networks (` + "`" + `151.101.0.0/16` + "`" + `, ` + "`" + `2a04:4e42::/32` + "`" + `) and addresses that programs may reach, at most 64.
+  They replace all stored ones. With ` + "`" + `allow` + "`" + ` or ` + "`" + `allowNames` + "`" + `, programs reach nothing else. Not on Nomad.
+  Default: none, so all that is public.
+  """
   allow: [String!]
-  "Names that access is kept to, at most 64: ` + "`" + `pypi.org` + "`" + `, or ` + "`" + `*.pypi.org` + "`" + ` for all below it. Only these are resolved, and only their addresses (and ` + "`" + `allow` + "`" + `) are reached. They replace the stored ones. Not on Nomad. Default: none."
+  """
+  The host names that programs may reach, at most 64: ` + "`" + `pypi.org` + "`" + `, or ` + "`" + `*.pypi.org` + "`" + ` for all names below it.
+  Only these names are resolved. Programs reach only their addresses, and those of ` + "`" + `allow` + "`" + `. They replace
+  all stored ones. Not on Nomad. Default: none.
+  """
   allowNames: [String!]
-  "Megabits a second that one runner may send, and as many that it may receive, at most what the operator gives. Not on Nomad. Default: 0, what the operator gives."
+  """
+  Megabits per second that one runner may send, and the same that it may receive. The operator's limit is
+  the maximum. Not on Nomad. Default: 0, the operator's limit.
+  """
   bandwidthMbit: Int
 }
 
-"An environment variable. It reaches the program verbatim."
+"An environment variable. Programs get it verbatim."
 input VariableInput {
-  "1 to 256 letters, digits and underscores, not beginning with a digit; none twice."
+  "1 to 256 letters, digits and underscores. The first character isn't a digit. No name may occur twice."
   name: String!
   "At most 32768 bytes without NUL."
   value: String!
 }
 
-"Which interpreter runners load, and what it has imported. It replaces the stored one."
+"The interpreter that runners load, and its modules. It replaces the stored one."
 input WarmInput {
-  "The interpreter. NONE: nothing is loaded."
+  "The interpreter. NONE: runners load nothing."
   interpreter: Interpreter!
-  "Modules that it has imported, in this order: at most 64 names such as ` + "`" + `numpy` + "`" + `, none twice. Where one can't be imported, no runner gets ready, and ` + "`" + `pool.reason` + "`" + ` has the interpreter's error. Default: none."
+  """
+  The modules to import, in this order: at most 64 names such as ` + "`" + `numpy` + "`" + `, none twice. If an import fails,
+  no runner becomes ready, and ` + "`" + `pool.reason` + "`" + ` has the interpreter's error. Default: none.
+  """
   modules: [String!]
 }
 
-"Which environment to delete, and how."
+"The environment to delete."
 input DeleteEnvironmentInput {
   "The environment's id."
   id: ID!
-  "Whether to end its claimed runners as well. Default: false."
+  "Whether to end its claimed runners too. Default: false."
   endClaimed: Boolean
 }
 
-"What kind of runner is wanted, and for how long."
+"The environment of the wanted runner, and how to claim it."
 input ClaimRunnerInput {
-  "The environment that it is to be made from."
+  "The environment from which to claim a runner."
   environmentId: ID!
-  "Seconds without use after which it is released by itself, 0 to 2592000; 0: never. Default: 600."
+  """
+  Seconds without use after which the runner is released automatically, 0 to 2592000. 0: never. Default:
+  600.
+  """
   inactivityTimeout: Int
-  "Seconds to wait for a runner where none is idle, 0 to 3600; callers that wait take turns (see ` + "`" + `claimRunner` + "`" + `). Default: 0, fail at once."
+  """
+  Seconds to wait for a runner if none is idle, 0 to 3600. Waiting callers take turns (see ` + "`" + `claimRunner` + "`" + `).
+  Default: 0, the call fails immediately. With ` + "`" + `wait: TICKET` + "`" + ` the default is 3600.
+  """
   waitFor: Int
-  "Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this claim only."
+  """
+  Makes the call safe to repeat: a text of up to 255 bytes that the caller uses only for this claim.
+  Empty: none.
+  """
   idempotencyKey: String
-  "The caller's own name for what holds the runner, for example a user and a task: the same holder gets the same runner while that lives, and a new one afterwards. 1 to 200 bytes without control characters; not with ` + "`" + `idempotencyKey` + "`" + `. Default: none, a new runner for each claim."
+  """
+  The caller's own name for the user of the runner, for example a user and a task. The same holder gets
+  the same runner while that lives, and a new one afterwards. 1 to 200 bytes without control characters.
+  Not with ` + "`" + `idempotencyKey` + "`" + `. Default: none, each claim gets a new runner.
+  """
   holder: String
-  "Names and values to find the claim again by, at most 32."
+  "Names and values by which to find the claim, at most 32."
   labels: [LabelInput!]
-  "RUNNER: the answer contains the runner. TICKET: the server answers at once, and ` + "`" + `waitFor` + "`" + ` is 3600 by default. Default: RUNNER."
+  "RUNNER: the call returns when it has a runner. TICKET: the call returns immediately. Default: RUNNER."
   wait: ClaimWait
 }
 
-"What a claim waits for."
+"When a claim returns."
 enum ClaimWait {
-  "The answer has the runner."
+  "When there is a runner, or ` + "`" + `waitFor` + "`" + ` is over."
   RUNNER
-  "The answer has a ticket, unless a runner was idle."
+  "Immediately: with a runner if one is idle, else with a ticket."
   TICKET
 }
 
-"A name and value to attach to a claim or an execution."
+"A name and a value to attach to a claim or an execution."
 input LabelInput {
   "Its name, 1 to 256 bytes."
   name: String!
@@ -7118,13 +7922,13 @@ input LabelInput {
 input LabelFilterInput {
   "Its name, 1 to 256 bytes."
   name: String!
-  "Its value, at most 256 bytes; null: any."
+  "Its value, at most 256 bytes. Null: any value."
   value: String
 }
 
-"A file or directory to be written. Exactly one of ` + "`" + `text` + "`" + ` and ` + "`" + `base64` + "`" + ` is given for a file, and neither for a directory."
+"A file or directory to write. A file needs exactly one of ` + "`" + `text` + "`" + ` and ` + "`" + `base64` + "`" + `. A directory needs neither."
 input FileInput {
-  "Absolute inside the runner, or below /workspace. Missing parents are made."
+  "The path, absolute in the runner or relative to /workspace. Missing parent directories are created."
   path: String!
   "The content as text."
   text: String
@@ -7132,128 +7936,184 @@ input FileInput {
   base64: Base64
   "Whether it is a directory. Default: false."
   directory: Boolean
-  "Permission bits in octal, for example ` + "`" + `0644` + "`" + `. Default: ` + "`" + `0744` + "`" + `, and ` + "`" + `0755` + "`" + ` for a directory. The owner is root."
+  """
+  Permission bits in octal, for example ` + "`" + `0644` + "`" + `. Default: ` + "`" + `0744` + "`" + `, and ` + "`" + `0755` + "`" + ` for a directory. The owner is
+  root.
+  """
   mode: String
 }
 
-"Which files of a runner to delete and to write."
+"The files of a runner to delete and to write."
 input UpdateFilesInput {
   "The runner's id."
   runnerId: ID!
-  "Paths to delete, with all that is below; one that isn't there is no error. ` + "`" + `./*` + "`" + ` empties the workspace and keeps it. Done before the writes."
+  """
+  Paths to delete, with all that is below them. A path that doesn't exist is no error. ` + "`" + `./*` + "`" + ` empties the
+  workspace and keeps its directory. Deletes come before writes.
+  """
   delete: [String!]
   "Files and directories to write, in this order."
   write: [FileInput!]
 }
 
-"What to move in a runner."
+"The file of a runner to move."
 input MoveFileInput {
   "The runner's id."
   runnerId: ID!
-  "The path that it has: absolute inside the runner, or below /workspace."
+  "The present path, absolute in the runner or relative to /workspace."
   from: String!
-  "The path that it gets: absolute inside the runner, or below /workspace. Its directory must be there, and nothing at the path."
+  """
+  The new path, absolute in the runner or relative to /workspace. Its directory must exist. Nothing may
+  exist at the path.
+  """
   to: String!
 }
 
-"What to run in a claimed runner. Exactly one of ` + "`" + `command` + "`" + ` and ` + "`" + `shell` + "`" + ` is given."
+"The command to run in a claimed runner. Exactly one of ` + "`" + `command` + "`" + ` and ` + "`" + `shell` + "`" + ` is required."
 input StartExecutionInput {
   "The runner's id."
   runnerId: ID!
-  "Program and arguments, each passed on verbatim."
+  "The program and its arguments. Each is passed verbatim."
   command: [String!]
-  "A command line, passed as one argument to the image's shell."
+  "A command line. It is passed as one argument to the image's shell."
   shell: String
-  "What to show as the command line, for a client that puts what its user typed into a script of its own: at most 4096 bytes of text, whose only control characters are tabs and line feeds. A batch shows it for each case, with the case's arguments. Default: made from the command."
+  """
+  The command line to show to people. Set it if your client puts its user's input into a script of its
+  own. At most 4096 bytes of text, without control characters except tabs and line feeds. A batch shows it
+  for each case, with the case's arguments. Default: made from the command.
+  """
   commandLine: String
-  "Environment variables beside, or instead of, the environment's own; at most 256."
+  """
+  Environment variables, at most 256. They are added to the environment's own, and replace those of the
+  same name.
+  """
   variables: [VariableInput!]
-  "Directory to run in, absolute inside the runner or below /workspace. Default: the image's working directory, where it has one, else /workspace."
+  """
+  The directory to run in, absolute in the runner or relative to /workspace. Default: the image's working
+  directory, or /workspace if it has none.
+  """
   workingDirectory: String
-  "Seconds that it may run, 0 to 86400; 0: without limit. Default: the environment's."
+  "The time limit in seconds, 0 to 86400. 0: no limit. Default: the environment's."
   timeLimit: Int
-  "Further limits of this execution."
+  "More limits of this execution."
   limits: LimitsInput
-  "Whether ` + "`" + `writeStdin` + "`" + ` will feed it. Default: false, its standard input is at its end from the start; true with a terminal."
+  """
+  Whether ` + "`" + `writeStdin` + "`" + ` will write its standard input. Default: false, so that its standard input is empty;
+  true with a terminal.
+  """
   stdin: Boolean
   """
-  Runs it on a terminal of this size, as an interactive program wants it: with echo, line editing, job control, and Ctrl-C and Ctrl-D as the bytes 3 and 4 of its standard input. TERM is xterm-256color unless ` + "`" + `variables` + "`" + ` say otherwise.
-  Standard error is a terminal of its own, so that it stays apart in the output; a program that controls its jobs through standard error, as bash does, is started with ` + "`" + `2>&1` + "`" + `. Closing the input types Ctrl-D; cancelling hangs up.
+  Runs the command on a terminal of this size, for interactive programs: with echo, line editing and job
+  control. Bytes 3 and 4 of its standard input are Ctrl-C and Ctrl-D. TERM is xterm-256color unless
+  ` + "`" + `variables` + "`" + ` set it.
+
+  Standard error is a second terminal, so that it stays separate in the output. Start a program that
+  controls its jobs through standard error, as bash does, with ` + "`" + `2>&1` + "`" + `. Closing the input types Ctrl-D.
+  Cancelling hangs up.
   """
   terminal: TerminalInput
-  "Whether it runs as root of the runner: it owns all files there and may give them away, and has no more power over the machine than any other. Default: false."
+  """
+  Whether it runs as root of the runner. Root owns all files in the runner and may change their owners. It
+  has no more power over the machine than any other user. Default: false.
+  """
   privileged: Boolean
-  "Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this execution only."
+  """
+  Makes the call safe to repeat: a text of up to 255 bytes that the caller uses only for this execution.
+  Empty: none.
+  """
   idempotencyKey: String
-  "Names and values to find the execution again by, beside those of its claim; at most 32 with these. In a batch, every execution gets these labels."
+  """
+  Names and values by which to find the execution, in addition to those of its claim. At most 32 together.
+  In a batch every execution gets them.
+  """
   labels: [LabelInput!]
-  "Makes it a batch: the command is run once for each of these, 1 to 1000, one after the other. ` + "`" + `stdin` + "`" + ` and ` + "`" + `terminal` + "`" + ` can't be given beside them; ` + "`" + `timeLimit` + "`" + ` and ` + "`" + `limits` + "`" + ` are those of each case that has none of its own."
+  """
+  Starts a batch: the command runs once for each of these cases, 1 to 1000, one after the other. Not with
+  ` + "`" + `stdin` + "`" + ` and ` + "`" + `terminal` + "`" + `. ` + "`" + `timeLimit` + "`" + ` and ` + "`" + `limits` + "`" + ` apply to each case that sets none.
+  """
   cases: [CaseInput!]
-  "What is run before the cases; if it ends otherwise than by exit status 0, no case begins. Only with ` + "`" + `cases` + "`" + `."
+  "The command to run before the cases. If it doesn't exit with 0, no case begins. Only with ` + "`" + `cases` + "`" + `."
   build: BuildInput
-  "Whether the first case that fails, that is ends otherwise than by exit status 0, ends the batch. Only with ` + "`" + `cases` + "`" + `. Default: false."
+  "Whether the first case that doesn't exit with 0 ends the batch. Only with ` + "`" + `cases` + "`" + `. Default: false."
   stopOnFailure: Boolean
 }
 
-"One case of a batch: what its execution has of its own."
+"One case of a batch."
 input CaseInput {
-  "Arguments after those of the command; for a ` + "`" + `shell` + "`" + ` they are $1 and so on."
+  "Arguments to append to the command. With ` + "`" + `shell` + "`" + ` they are $1 and so on."
   args: [String!]
   "Text for its standard input, which ends after it. Default: none. All cases together may have 16 MiB."
   stdin: String
-  "The same as bytes. At most one of ` + "`" + `stdin` + "`" + ` and ` + "`" + `stdinBase64` + "`" + ` is given."
+  "Bytes for its standard input. Not with ` + "`" + `stdin` + "`" + `."
   stdinBase64: Base64
-  "Seconds that it may run, 0 to 86400; 0: without limit. Default: the batch's, else the environment's."
+  "The time limit in seconds, 0 to 86400. 0: no limit. Default: the batch's, or else the environment's."
   timeLimit: Int
-  "Further limits of it. What is null is as the batch has it."
+  "More limits of the case. A null limit is that of the batch."
   limits: LimitsInput
 }
 
-"What a batch runs first. Exactly one of ` + "`" + `command` + "`" + ` and ` + "`" + `shell` + "`" + ` is given. Variables and the working directory are the batch's."
+"""
+The command that a batch runs first. Exactly one of ` + "`" + `command` + "`" + ` and ` + "`" + `shell` + "`" + ` is required. It gets the batch's
+variables and working directory.
+"""
 input BuildInput {
-  "Program and arguments, each passed on verbatim."
+  "The program and its arguments. Each is passed verbatim."
   command: [String!]
-  "A command line, passed as one argument to the image's shell."
+  "A command line. It is passed as one argument to the image's shell."
   shell: String
-  "Seconds that it may run, 0 to 86400; 0: without limit. Default: the environment's."
+  "The time limit in seconds, 0 to 86400. 0: no limit. Default: the environment's."
   timeLimit: Int
-  "Further limits of it."
+  "More limits of the build."
   limits: LimitsInput
 }
 
-"Limits of one execution, of the command and all that it starts. What is null is as the environment and the runner have it."
+"""
+Limits of one execution: of the command and all that it starts. A null limit is that of the environment
+and the runner.
+"""
 input LimitsInput {
-  "Seconds of processor time, 1 to 86400. Used up: CPU_LIMIT."
+  "CPU time in seconds, 1 to 86400. An execution that uses it up ends with CPU_LIMIT."
   cpuSeconds: Int
-  "Processes and threads at once, 1 to 65536. More end it: PROCESS_LIMIT. It is looked at 20 times a second; while other executions run in the runner, theirs make starting a process fail earlier."
+  """
+  Maximum number of processes and threads, 1 to 65536. An execution with more ends with PROCESS_LIMIT. It
+  is checked 20 times a second. While other executions run in the runner, their processes count too, so
+  that starting a process may fail earlier.
+  """
   processes: Int
-  "Files that each process may have open, 8 to 1048576. Opening more fails in the program. A runner on one machine has no more than 131072 divided by its ` + "`" + `processes` + "`" + `, at least 256 and at most 1024, whatever is asked for."
+  """
+  Maximum number of open files of each process, 8 to 1048576. Opening more fails in the program. On a
+  single machine a runner has at most 131072 divided by its ` + "`" + `processes` + "`" + `, but at least 256 and at most
+  1024, even if this is higher.
+  """
   openFiles: Int
-  "Bytes that each file may have that is written, 1 to 1099511627776. Writing more fails in the program, with SIGXFSZ."
+  """
+  Maximum size in bytes of each file that it writes, 1 to 1099511627776. Writing more fails in the
+  program, with SIGXFSZ.
+  """
   fileSize: Int64
-  "Bytes that it may print: 1024 to the ` + "`" + `outputLimit` + "`" + ` of the environment, which is also what holds when this is null."
+  "Bytes that it may print, 1024 to the ` + "`" + `outputLimit` + "`" + ` of the environment, which is also the default."
   outputBytes: Int64
 }
 
-"A terminal's size."
+"The size of a terminal."
 input TerminalInput {
-  "Characters in a row, 1 to 4096."
+  "Number of columns, 1 to 4096."
   columns: Int!
-  "Rows, 1 to 4096."
+  "Number of rows, 1 to 4096."
   rows: Int!
 }
 
-"Which terminal is to have which size."
+"An execution and the new size of its terminal."
 input ResizeTerminalInput {
   "The execution's id."
   executionId: ID!
-  "Characters in a row, 1 to 4096."
+  "Number of columns, 1 to 4096."
   columns: Int!
-  "Rows, 1 to 4096."
+  "Number of rows, 1 to 4096."
   rows: Int!
 }
 
-"Which execution is to get which signal."
+"An execution and a signal."
 input SignalExecutionInput {
   "The execution's id."
   executionId: ID!
@@ -7261,7 +8121,10 @@ input SignalExecutionInput {
   signal: String!
 }
 
-"Bytes for an execution's standard input. At most one of ` + "`" + `text` + "`" + ` and ` + "`" + `base64` + "`" + ` is given; neither only with ` + "`" + `close` + "`" + `."
+"""
+Bytes for an execution's standard input. Give at most one of ` + "`" + `text` + "`" + ` and ` + "`" + `base64` + "`" + `. Give neither only with
+` + "`" + `close` + "`" + `.
+"""
 input WriteStdinInput {
   "The execution's id."
   executionId: ID!
@@ -7269,273 +8132,316 @@ input WriteStdinInput {
   text: String
   "The bytes."
   base64: Base64
-  "Bytes that were written before. Makes a repetition safe: what was written already is left out. Default: as many as were written."
+  """
+  The number of bytes before these, counted from the start. It makes the call safe to repeat: bytes that
+  were written already are skipped. Default: the number of bytes written so far.
+  """
   offset: Int64
   "Whether these are the last bytes. Default: false."
   close: Boolean
 }
 
-"What to run from beginning to end. Exactly one of ` + "`" + `command` + "`" + ` and ` + "`" + `shell` + "`" + ` is given."
+"The program to run. Exactly one of ` + "`" + `command` + "`" + ` and ` + "`" + `shell` + "`" + ` is required."
 input RunInput {
-  "The environment to run it in."
+  "The environment from which to claim a runner."
   environmentId: ID!
   "Files to write first."
   files: [FileInput!]
-  "Program and arguments, each passed on verbatim."
+  "The program and its arguments. Each is passed verbatim."
   command: [String!]
-  "A command line, passed as one argument to the image's shell."
+  "A command line. It is passed as one argument to the image's shell."
   shell: String
-  "What to show as the command line, for a client that puts what its user typed into a script of its own: at most 4096 bytes of text, whose only control characters are tabs and line feeds. A batch shows it for each case, with the case's arguments. Default: made from the command."
+  """
+  The command line to show to people. Set it if your client puts its user's input into a script of its
+  own. At most 4096 bytes of text, without control characters except tabs and line feeds. A batch shows it
+  for each case, with the case's arguments. Default: made from the command.
+  """
   commandLine: String
-  "Environment variables beside, or instead of, the environment's own; at most 256."
+  """
+  Environment variables, at most 256. They are added to the environment's own, and replace those of the
+  same name.
+  """
   variables: [VariableInput!]
   "Text for its standard input, which ends after it. Default: none."
   stdin: String
-  "Seconds that it may run, 0 to 86400; 0: without limit. Default: the environment's."
+  "The time limit in seconds, 0 to 86400. 0: no limit. Default: the environment's."
   timeLimit: Int
-  "Seconds to wait for a runner where none is idle, 0 to 3600; callers that wait take turns (see ` + "`" + `claimRunner` + "`" + `). Default: 0, fail at once."
+  """
+  Seconds to wait for a runner if none is idle, 0 to 3600. Waiting callers take turns (see ` + "`" + `claimRunner` + "`" + `).
+  Default: 0, the call fails immediately.
+  """
   waitFor: Int
-  "Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this run only."
+  """
+  Makes the call safe to repeat: a text of up to 255 bytes that the caller uses only for this run. Empty:
+  none.
+  """
   idempotencyKey: String
-  "Names and values to find the execution and its runner's claim again by, at most 32. In a batch, every execution gets these labels."
+  """
+  Names and values by which to find the execution and its runner's claim, at most 32. In a batch every
+  execution gets them.
+  """
   labels: [LabelInput!]
-  "Makes it a batch: the command is run once for each of these, 1 to 1000, one after the other. ` + "`" + `stdin` + "`" + ` can't be given beside them; ` + "`" + `timeLimit` + "`" + ` is that of each case that has none of its own."
+  """
+  Starts a batch: the command runs once for each of these cases, 1 to 1000, one after the other. Not with
+  ` + "`" + `stdin` + "`" + `. ` + "`" + `timeLimit` + "`" + ` applies to each case that sets none.
+  """
   cases: [CaseInput!]
-  "What is run before the cases, in the same runner; if it ends otherwise than by exit status 0, no case begins. Only with ` + "`" + `cases` + "`" + `."
+  """
+  The command to run before the cases, in the same runner. If it doesn't exit with 0, no case begins. Only
+  with ` + "`" + `cases` + "`" + `.
+  """
   build: BuildInput
-  "Whether the first case that fails, that is ends otherwise than by exit status 0, ends the batch. Only with ` + "`" + `cases` + "`" + `. Default: false."
+  "Whether the first case that doesn't exit with 0 ends the batch. Only with ` + "`" + `cases` + "`" + `. Default: false."
   stopOnFailure: Boolean
-  "Whether each case gets a runner of its own, with the files; from the second case on it waits at least 60 s for one. Only with ` + "`" + `cases` + "`" + `, and not with ` + "`" + `build` + "`" + `. Default: false, all run in one."
+  """
+  Whether each case gets its own runner, with the files. From the second case on, a case waits at least 60
+  s for a runner. Only with ` + "`" + `cases` + "`" + `, and not with ` + "`" + `build` + "`" + `. Default: false, all cases run in one runner.
+  """
   freshRunners: Boolean
 }
 
-"What a token is for."
+"The properties of the new token."
 input CreateTokenInput {
   "A name for people, 1 to 128 bytes, for example ` + "`" + `codeocean` + "`" + `."
   name: String!
-  "What its callers may do."
+  "The token's role."
   role: Role!
-  "The tenant of its callers. Default: the caller's own; a caller for all tenants makes a token for all tenants, except for the role CLIENT, which needs a tenant."
+  """
+  The tenant of its callers. Default: the caller's own. A caller for all tenants creates a token for all
+  tenants by default. The role CLIENT requires a tenant.
+  """
   tenant: String
-  "Seconds until it ends by itself, 1 to 315360000. Default: never."
+  "Seconds until it expires, 1 to 315360000. Default: never."
   expiresIn: Int
 }
 
-"To what a grant is a right. Exactly one of ` + "`" + `executionId` + "`" + ` and ` + "`" + `runnerId` + "`" + ` is given."
+"The object and the rights of the new grant. Exactly one of ` + "`" + `executionId` + "`" + ` and ` + "`" + `runnerId` + "`" + ` is required."
 input CreateGrantInput {
   "The execution."
   executionId: ID
-  "The runner, and all executions in it."
+  "The runner, with all executions in it."
   runnerId: ID
-  "What it allows, at least one right. FILES_READ, FILES_WRITE and EXECUTE need a runner."
+  "The rights, at least one. FILES_READ, FILES_WRITE and EXECUTE need a runner."
   rights: [GrantRight!]!
   "Seconds until it ends, 1 to 2592000. Default: 3600."
   expiresIn: Int
 }
 
-"What a tenant may take."
+"""
+A tenant's name and its new values. A null field keeps its stored value, or gets its default in a new
+tenant.
+"""
 input PutTenantInput {
-  "Its name: 1 to 63 small letters, digits and hyphens."
+  "Its name: 1 to 63 lower-case letters, digits and hyphens."
   id: ID!
-  "Turns that its waiting claims get for each turn of a tenant of weight 1: 1 to 1000. Default: 1."
+  "How often its waiting claims are served for each claim of a tenant of weight 1: 1 to 1000. Default: 1."
   weight: Int
-  "Its quotas. If given, they replace all stored quotas; a null quota is unlimited. Default: unchanged, and unlimited for a new tenant."
+  """
+  Its quotas. They replace all stored quotas; a null quota is unlimited. Default: unchanged, or unlimited
+  for a new tenant.
+  """
   quotas: QuotasInput
 }
 
-"What a tenant may take, each 0 to 1000000, a day's 0 to 1125899906842624. null: any number."
+"The quotas of a tenant, each 0 to 1000000. Those per day are 0 to 1125899906842624. Null: unlimited."
 input QuotasInput {
-  "Runners held at once."
+  "Maximum number of runners held at the same time."
   runners: Int
-  "Claims that wait at once."
+  "Maximum number of claims that wait at the same time."
   waiting: Int
-  "Executions that haven't ended, at once."
+  "Maximum number of executions that haven't ended."
   executions: Int
-  "Claims in any 60 seconds."
+  "Maximum number of claims in any 60 seconds."
   claimsPerMinute: Int
-  "Processor seconds of executions that end on a day (UTC)."
+  "Maximum CPU time in seconds of the executions that end on one day (UTC)."
   cpuSecondsPerDay: Int64
-  "Bytes that executions that end on a day (UTC) printed."
+  "Maximum output in bytes of the executions that end on one day (UTC)."
   outputBytesPerDay: Int64
-  "Subscriptions at once."
+  "Maximum number of open subscriptions."
   subscriptions: Int
 }
 
-"Whether the cluster is to be drained."
+"Whether to drain the cluster."
 input DrainClusterInput {
-  "True: drain it; false: end that."
+  "true: drain the cluster. false: end the drain."
   draining: Boolean!
 }
 
-"What putEnvironment did."
+"The result of putEnvironment."
 type PutEnvironmentPayload {
-  "Whether it is new."
+  "Whether the environment is new."
   created: Boolean!
   "The environment as it is now stored."
   environment: Environment!
 }
 
-"What deleteEnvironment did."
+"The result of deleteEnvironment."
 type DeleteEnvironmentPayload {
-  "Whether there was one."
+  "Whether the environment existed."
   deleted: Boolean!
 }
 
-"What claimRunner gave."
+"The result of claimRunner."
 type ClaimRunnerPayload {
-  "The runner, which is now the caller's; null with a ticket that waits, which only ` + "`" + `wait: TICKET` + "`" + ` gives."
+  "The claimed runner. Null if ` + "`" + `ticket` + "`" + ` waits for it."
   runner: Runner
-  "The ticket; null unless ` + "`" + `wait: TICKET` + "`" + ` asked for one."
+  "The ticket. Null unless the input has ` + "`" + `wait: TICKET` + "`" + `."
   ticket: Ticket
-  "Whether another claim for this ` + "`" + `holder` + "`" + ` got the runner, or waits for it with the same ticket. Always false without a ` + "`" + `holder` + "`" + `. A ticket that waits has its own ` + "`" + `resumed` + "`" + ` once it is CLAIMED."
+  """
+  Whether another claim for this ` + "`" + `holder` + "`" + ` got the runner, or waits for it with the same ticket. Always
+  false without a ` + "`" + `holder` + "`" + `. For a waiting ticket see its own ` + "`" + `resumed` + "`" + ` once it is CLAIMED.
+  """
   resumed: Boolean!
 }
 
-"What cancelTicket did."
+"The result of cancelTicket."
 type CancelTicketPayload {
-  "The ticket as it is now."
+  "The ticket's present state."
   ticket: Ticket!
 }
 
-"What renewRunner did."
+"The result of renewRunner."
 type RenewRunnerPayload {
-  "The runner with its new expiry."
+  "The runner with its new expiry time."
   runner: Runner!
 }
 
-"What releaseRunner did."
+"The result of releaseRunner."
 type ReleaseRunnerPayload {
-  "Whether this ended it; false: it was already gone."
+  "Whether this call ended the runner. false: it was gone already."
   released: Boolean!
 }
 
-"What updateFiles did."
+"The result of updateFiles."
 type UpdateFilesPayload {
-  "Paths that were written."
+  "The written paths."
   written: [String!]!
-  "Paths that were deleted."
+  "The deleted paths."
   deleted: [String!]!
-  "Paths that could not be written, for example because the workspace is full. Never one that could have been refused before."
+  """
+  The paths that couldn't be written, for example because the workspace is full. An invalid path is never
+  among them: it fails the whole call before anything changes.
+  """
   failed: [FileFailure!]!
 }
 
-"What moveFile did."
+"The result of moveFile."
 type MoveFilePayload {
-  "The entry as it now is in the runner."
+  "The entry at its new path."
   file: File!
 }
 
-"What uploadFile did."
+"The result of uploadFile."
 type UploadFilePayload {
-  "The file as it now is in the runner."
+  "The written file."
   file: File!
 }
 
-"A file that could not be written."
+"A file that couldn't be written."
 type FileFailure {
   "Its path."
   path: String!
-  "Why."
+  "The reason."
   message: String!
 }
 
-"What startExecution started."
+"The result of startExecution."
 type StartExecutionPayload {
-  "The execution, recorded; of a batch the first one: its build, or else its first case."
+  "The recorded execution. Of a batch it is the first one: the build, or the first case."
   execution: Execution!
-  "The batch; null without ` + "`" + `cases` + "`" + `."
+  "The batch. Null without ` + "`" + `cases` + "`" + `."
   batch: Batch
 }
 
-"What writeStdin did."
+"The result of writeStdin."
 type WriteStdinPayload {
-  "Bytes that were written in all: the ` + "`" + `offset` + "`" + ` of the next call."
+  "Number of bytes written so far: the ` + "`" + `offset` + "`" + ` of the next call."
   offset: Int64!
 }
 
-"What resizeTerminal did."
+"The result of resizeTerminal."
 type ResizeTerminalPayload {
   "The execution."
   execution: Execution!
 }
 
-"What signalExecution did."
+"The result of signalExecution."
 type SignalExecutionPayload {
-  "The execution, which may not have done anything about it yet."
+  "The execution. It may not have reacted to the signal yet."
   execution: Execution!
 }
 
-"What cancelExecution did."
+"The result of cancelExecution."
 type CancelExecutionPayload {
-  "The execution; ended, or about to."
+  "The execution, which has ended or is about to end."
   execution: Execution!
 }
 
-"What cancelBatch did."
+"The result of cancelBatch."
 type CancelBatchPayload {
-  "The batch; ended, or about to."
+  "The batch, which has ended or is about to end."
   batch: Batch!
 }
 
-"What run started."
+"The result of run."
 type RunPayload {
-  "The execution, recorded; of a batch the first one: its build, or else its first case."
+  "The recorded execution. Of a batch it is the first one: the build, or the first case."
   execution: Execution!
-  "The batch; null without ` + "`" + `cases` + "`" + `."
+  "The batch. Null without ` + "`" + `cases` + "`" + `."
   batch: Batch
 }
 
-"What createToken made."
+"The result of createToken."
 type CreateTokenPayload {
   "The token."
   token: Token!
-  "Its text, which is shown here and never again: send it as ` + "`" + `Authorization: Bearer TEXT` + "`" + `."
+  "The token's text. It is returned only here. Send it as ` + "`" + `Authorization: Bearer TEXT` + "`" + `."
   secret: String!
 }
 
-"What revokeToken did."
+"The result of revokeToken."
 type RevokeTokenPayload {
-  "Whether this ended it; false: it had ended already."
+  "Whether this call ended the token. false: it had ended already."
   revoked: Boolean!
-  "How many tokens this ended that were made with it."
+  "How many tokens created with it this call ended."
   madeRevoked: Int!
-  "The token; null for one that the caller doesn't manage, and for one that was, or is, that of ` + "`" + `--token-file` + "`" + `."
+  "The token. Null if the caller doesn't manage it, and for a present or former token of ` + "`" + `--token-file` + "`" + `."
   token: Token
 }
 
-"What createGrant made."
+"The result of createGrant."
 type CreateGrantPayload {
-  "What it is."
+  "The grant."
   grant: Grant!
-  "Its text: use it as a token, or on a download address as ` + "`" + `?grant=TEXT` + "`" + `."
+  "The grant's text. Send it like a token, or as ` + "`" + `?grant=TEXT` + "`" + ` in a download address."
   token: String!
 }
 
-"What putTenant did."
+"The result of putTenant."
 type PutTenantPayload {
-  "Whether it is new."
+  "Whether the tenant is new."
   created: Boolean!
   "The tenant as it is now stored."
   tenant: Tenant!
 }
 
-"What deleteTenant did."
+"The result of deleteTenant."
 type DeleteTenantPayload {
-  "Whether there was one."
+  "Whether the tenant existed."
   deleted: Boolean!
 }
 
-"What drainCluster did."
+"The result of drainCluster."
 type DrainClusterPayload {
-  "The cluster, and how far its draining has come."
+  "The cluster, with the progress of its drain."
   cluster: Cluster!
 }
 
-"Where a page stands among its neighbours."
+"Whether more pages follow, and how to get the next one."
 type PageInfo {
-  "Whether there is more after this page."
+  "Whether more entries follow this page."
   hasNextPage: Boolean!
-  "The cursor of the page's last entry: the ` + "`" + `after` + "`" + ` of the next page; null for an empty page."
+  "The cursor of the page's last entry: pass it as ` + "`" + `after` + "`" + ` to get the next page. Null for an empty page."
   endCursor: String
 }
 
@@ -7545,15 +8451,15 @@ type RunnerConnection {
   edges: [RunnerEdge!]!
   "The runners."
   nodes: [Runner!]!
-  "Whether and where it goes on."
+  "Whether more pages follow, and how to get the next one."
   pageInfo: PageInfo!
-  "How many there are in all pages."
+  "Number of runners in all pages."
   totalCount: Int!
 }
 
 "A runner in a page."
 type RunnerEdge {
-  "Its position."
+  "Its cursor: pass it as ` + "`" + `after` + "`" + ` to get what follows it."
   cursor: String!
   "The runner."
   node: Runner!
@@ -7565,15 +8471,15 @@ type EvaluationConnection {
   edges: [EvaluationEdge!]!
   "The evaluations."
   nodes: [Evaluation!]!
-  "Whether and where it goes on."
+  "Whether more pages follow, and how to get the next one."
   pageInfo: PageInfo!
-  "How many there are in all pages."
+  "Number of evaluations in all pages."
   totalCount: Int!
 }
 
 "An evaluation in a page."
 type EvaluationEdge {
-  "Its position."
+  "Its cursor: pass it as ` + "`" + `after` + "`" + ` to get what follows it."
   cursor: String!
   "The evaluation."
   node: Evaluation!
@@ -7585,15 +8491,15 @@ type AllocationConnection {
   edges: [AllocationEdge!]!
   "The allocations."
   nodes: [Allocation!]!
-  "Whether and where it goes on."
+  "Whether more pages follow, and how to get the next one."
   pageInfo: PageInfo!
-  "How many there are in all pages."
+  "Number of allocations in all pages."
   totalCount: Int!
 }
 
 "An allocation in a page."
 type AllocationEdge {
-  "Its position."
+  "Its cursor: pass it as ` + "`" + `after` + "`" + ` to get what follows it."
   cursor: String!
   "The allocation."
   node: Allocation!
@@ -7605,15 +8511,15 @@ type ExecutionConnection {
   edges: [ExecutionEdge!]!
   "The executions."
   nodes: [Execution!]!
-  "Whether and where it goes on."
+  "Whether more pages follow, and how to get the next one."
   pageInfo: PageInfo!
-  "How many there are in all pages."
+  "Number of executions in all pages."
   totalCount: Int!
 }
 
 "An execution in a page."
 type ExecutionEdge {
-  "Its position."
+  "Its cursor: pass it as ` + "`" + `after` + "`" + ` to get what follows it."
   cursor: String!
   "The execution."
   node: Execution!
@@ -7625,15 +8531,15 @@ type BatchConnection {
   edges: [BatchEdge!]!
   "The batches."
   nodes: [Batch!]!
-  "Whether and where it goes on."
+  "Whether more pages follow, and how to get the next one."
   pageInfo: PageInfo!
-  "How many there are in all pages."
+  "Number of batches in all pages."
   totalCount: Int!
 }
 
 "A batch in a page."
 type BatchEdge {
-  "Its position."
+  "Its cursor: pass it as ` + "`" + `after` + "`" + ` to get what follows it."
   cursor: String!
   "The batch."
   node: Batch!
@@ -7645,15 +8551,15 @@ type BatchCaseConnection {
   edges: [BatchCaseEdge!]!
   "The cases."
   nodes: [BatchCase!]!
-  "Whether and where it goes on."
+  "Whether more pages follow, and how to get the next one."
   pageInfo: PageInfo!
-  "How many there are in all pages."
+  "Number of cases in all pages."
   totalCount: Int!
 }
 
 "A case in a page."
 type BatchCaseEdge {
-  "Its position."
+  "Its cursor: pass it as ` + "`" + `after` + "`" + ` to get what follows it."
   cursor: String!
   "The case."
   node: BatchCase!
@@ -7665,74 +8571,85 @@ type FileConnection {
   edges: [FileEdge!]!
   "The files."
   nodes: [File!]!
-  "Whether and where it goes on."
+  "Whether more pages follow, and how to get the next one."
   pageInfo: PageInfo!
 }
 
 "A file in a page."
 type FileEdge {
-  "Its position."
+  "Its cursor: pass it as ` + "`" + `after` + "`" + ` to get what follows it."
   cursor: String!
   "The file."
   node: File!
 }
 
-"How the server and its parts are."
+"The health of the server and its parts."
 type Health {
-  "The worst of the parts."
+  "The worst status of all parts."
   status: HealthStatus!
-  "The parts, each with its own verdict."
+  "The parts, each with its own status."
   components: [ComponentHealth!]!
-  "What came of the last attacks that ` + "`" + `rockpool doctor --attack` + "`" + ` carried out on this machine; null if there were none, and where runners are elsewhere."
+  """
+  The result of the last ` + "`" + `rockpool doctor --attack` + "`" + ` on this machine. Null if it never ran, and if runners
+  are on other machines.
+  """
   attacks: Attacks
 }
 
-"What came of carrying out the corpus of attacks (docs/security.md) on runners of this machine."
+"The result of running the corpus of attacks (docs/security.md) against runners of this machine."
 type Attacks {
-  "When they began."
+  "When the attacks began."
   at: Time!
-  "Which version of the server was attacked."
+  "The version of the attacked server."
   version: String!
-  "Which isolation its runners had."
+  "The isolation tier of its runners."
   isolation: Isolation!
-  "How many attacks were carried out."
+  "Number of attacks that were run."
   tried: Int!
-  "How many of them were held off."
+  "Number of attacks that failed, because the isolation held."
   held: Int!
-  "The names of those that weren't. Then the part ` + "`" + `attacks` + "`" + ` is DEGRADED."
+  "Names of the attacks that succeeded. If there are any, the part ` + "`" + `attacks` + "`" + ` is DEGRADED."
   failed: [String!]!
 }
 
-"A verdict."
+"The status of a part."
 enum HealthStatus {
   "It works."
   OK
-  "It works, but something is wrong."
+  "It works, but with a problem."
   DEGRADED
   "It doesn't work."
   DOWN
 }
 
-"How one part is."
+"The health of one part."
 type ComponentHealth {
-  "Which part: ` + "`" + `cluster` + "`" + `, ` + "`" + `store` + "`" + ` (the database), ` + "`" + `output` + "`" + ` (the logs of what programs print), ` + "`" + `orphaned output` + "`" + ` where there are logs that the database doesn't know, ` + "`" + `restore` + "`" + `, ` + "`" + `audit log` + "`" + ` (with the number of entries that wait, if they can't be stored), ` + "`" + `retention` + "`" + ` once that failed, ` + "`" + `attacks` + "`" + ` once some were carried out, or ` + "`" + `pool` + "`" + ` with an environment's id."
+  """
+  The part: ` + "`" + `cluster` + "`" + `, ` + "`" + `store` + "`" + ` (the database), ` + "`" + `output` + "`" + ` (the output logs), ` + "`" + `restore` + "`" + `, ` + "`" + `audit log` + "`" + `, or
+  ` + "`" + `pool` + "`" + ` with an environment's id. If entries of the audit log can't be stored, its message has their
+  number.
+
+  Only if there is something to report: ` + "`" + `orphaned output` + "`" + ` (output logs that the database doesn't know),
+  ` + "`" + `retention` + "`" + ` (it failed), ` + "`" + `attacks` + "`" + ` (they were run).
+  """
   name: String!
-  "The verdict."
+  "The part's status."
   status: HealthStatus!
-  "Since when the verdict stands."
+  "When the part's status last changed."
   since: Time!
-  "Why; empty where there is nothing to say."
+  "The problem. Empty if there is nothing to report."
   message: String!
 }
 
 """
 The values of ` + "`" + `extensions.code` + "`" + ` in an error. ` + "`" + `extensions.retryable` + "`" + ` says whether the same request can
 succeed later without a change.
-QUOTA_EXCEEDED for a quota of the caller's tenant, or for the tenant's share of a server-wide limit, has
-further extensions: ` + "`" + `quota` + "`" + ` (the name in ` + "`" + `Quotas` + "`" + `; for a share ` + "`" + `batches` + "`" + `, ` + "`" + `tickets` + "`" + ` or ` + "`" + `waiting` + "`" + `),
-` + "`" + `limit` + "`" + ` and ` + "`" + `used` + "`" + `. For ` + "`" + `runners` + "`" + ` it also has ` + "`" + `pending` + "`" + `: claims that reserved a runner and wait for it.
-` + "`" + `used` + "`" + ` doesn't include them, and ` + "`" + `pending` + "`" + ` is missing if 0. If known, it has ` + "`" + `retryAfter` + "`" + ` in seconds,
-which is also the header Retry-After.
+
+QUOTA_EXCEEDED is about a quota of the caller's tenant, or about the tenant's share of a server-wide
+limit. It has more extensions: ` + "`" + `quota` + "`" + `, ` + "`" + `limit` + "`" + ` and ` + "`" + `used` + "`" + `. ` + "`" + `quota` + "`" + ` is the name in ` + "`" + `Quotas` + "`" + `, or for a
+share ` + "`" + `batches` + "`" + `, ` + "`" + `tickets` + "`" + ` or ` + "`" + `waiting` + "`" + `. For ` + "`" + `runners` + "`" + ` it also has ` + "`" + `pending` + "`" + `: claims that reserved a
+runner and wait for it. ` + "`" + `used` + "`" + ` doesn't include them, and ` + "`" + `pending` + "`" + ` is missing if 0. If known, it has
+` + "`" + `retryAfter` + "`" + ` in seconds, which is also the header Retry-After.
 """
 enum ErrorCode {
   """
@@ -7751,13 +8668,13 @@ enum ErrorCode {
   "No ticket has this id, it ended more than 5 minutes ago, or the server restarted. Claim again."
   TICKET_NOT_FOUND
   """
-  No runner was idle, and none became idle while the caller waited. Try again, wait longer with
-  ` + "`" + `waitFor` + "`" + `, or make the pool larger.
+  No runner was idle, and none became idle while the caller waited. Try again, wait longer with ` + "`" + `waitFor` + "`" + `,
+  or make the pool larger.
   """
   NO_RUNNER_AVAILABLE
   """
-  The stored state differs from the one that the caller expects, for example another revision, an id
-  that is taken, or an idempotency key with another input. Read the current state, then decide.
+  The stored state differs from the one that the caller expects, for example another revision, an id that
+  is taken, or an idempotency key with another input. Read the current state, then decide.
   """
   CONFLICT
   "A file doesn't exist, has the wrong type, or can't be used; the message names it. Correct the path."
@@ -7782,8 +8699,8 @@ enum ErrorCode {
   "The request has no valid token. Send one as ` + "`" + `Authorization: Bearer …` + "`" + `."
   UNAUTHENTICATED
   """
-  The caller may not do this: its token lacks the role, the tenant or the right, or a web page of
-  another site sent the request. The message says which.
+  The caller may not do this: its token lacks the role, the tenant or the right, or a web page of another
+  site sent the request. The message says which.
   """
   FORBIDDEN
   """

@@ -13,153 +13,161 @@ import (
 	"github.com/rockpool/rockpool/runtime/ticket"
 )
 
-// What a batch runs first. Exactly one of `command` and `shell` is given. Variables and the working directory are the batch's.
+// The command that a batch runs first. Exactly one of `command` and `shell` is required. It gets the batch's
+// variables and working directory.
 type BuildInput struct {
-	// Program and arguments, each passed on verbatim.
+	// The program and its arguments. Each is passed verbatim.
 	Command []string `json:"command,omitempty"`
-	// A command line, passed as one argument to the image's shell.
+	// A command line. It is passed as one argument to the image's shell.
 	Shell *string `json:"shell,omitempty"`
-	// Seconds that it may run, 0 to 86400; 0: without limit. Default: the environment's.
+	// The time limit in seconds, 0 to 86400. 0: no limit. Default: the environment's.
 	TimeLimit *int `json:"timeLimit,omitempty"`
-	// Further limits of it.
+	// More limits of the build.
 	Limits *LimitsInput `json:"limits,omitempty"`
 }
 
-// What cancelBatch did.
+// The result of cancelBatch.
 type CancelBatchPayload struct {
-	// The batch; ended, or about to.
+	// The batch, which has ended or is about to end.
 	Batch runtime.Batch `json:"batch"`
 }
 
-// What cancelExecution did.
+// The result of cancelExecution.
 type CancelExecutionPayload struct {
-	// The execution; ended, or about to.
+	// The execution, which has ended or is about to end.
 	Execution runtime.Execution `json:"execution"`
 }
 
-// What cancelTicket did.
+// The result of cancelTicket.
 type CancelTicketPayload struct {
-	// The ticket as it is now.
+	// The ticket's present state.
 	Ticket ticket.Ticket `json:"ticket"`
 }
 
-// One case of a batch: what its execution has of its own.
+// One case of a batch.
 type CaseInput struct {
-	// Arguments after those of the command; for a `shell` they are $1 and so on.
+	// Arguments to append to the command. With `shell` they are $1 and so on.
 	Args []string `json:"args,omitempty"`
 	// Text for its standard input, which ends after it. Default: none. All cases together may have 16 MiB.
 	Stdin *string `json:"stdin,omitempty"`
-	// The same as bytes. At most one of `stdin` and `stdinBase64` is given.
+	// Bytes for its standard input. Not with `stdin`.
 	StdinBase64 []byte `json:"stdinBase64,omitempty"`
-	// Seconds that it may run, 0 to 86400; 0: without limit. Default: the batch's, else the environment's.
+	// The time limit in seconds, 0 to 86400. 0: no limit. Default: the batch's, or else the environment's.
 	TimeLimit *int `json:"timeLimit,omitempty"`
-	// Further limits of it. What is null is as the batch has it.
+	// More limits of the case. A null limit is that of the batch.
 	Limits *LimitsInput `json:"limits,omitempty"`
 }
 
-// What kind of runner is wanted, and for how long.
+// The environment of the wanted runner, and how to claim it.
 type ClaimRunnerInput struct {
-	// The environment that it is to be made from.
+	// The environment from which to claim a runner.
 	EnvironmentID string `json:"environmentId"`
-	// Seconds without use after which it is released by itself, 0 to 2592000; 0: never. Default: 600.
+	// Seconds without use after which the runner is released automatically, 0 to 2592000. 0: never. Default:
+	// 600.
 	InactivityTimeout *int `json:"inactivityTimeout,omitempty"`
-	// Seconds to wait for a runner where none is idle, 0 to 3600; callers that wait take turns (see `claimRunner`). Default: 0, fail at once.
+	// Seconds to wait for a runner if none is idle, 0 to 3600. Waiting callers take turns (see `claimRunner`).
+	// Default: 0, the call fails immediately. With `wait: TICKET` the default is 3600.
 	WaitFor *int `json:"waitFor,omitempty"`
-	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this claim only.
+	// Makes the call safe to repeat: a text of up to 255 bytes that the caller uses only for this claim.
+	// Empty: none.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
-	// The caller's own name for what holds the runner, for example a user and a task: the same holder gets the same runner while that lives, and a new one afterwards. 1 to 200 bytes without control characters; not with `idempotencyKey`. Default: none, a new runner for each claim.
+	// The caller's own name for the user of the runner, for example a user and a task. The same holder gets
+	// the same runner while that lives, and a new one afterwards. 1 to 200 bytes without control characters.
+	// Not with `idempotencyKey`. Default: none, each claim gets a new runner.
 	Holder *string `json:"holder,omitempty"`
-	// Names and values to find the claim again by, at most 32.
+	// Names and values by which to find the claim, at most 32.
 	Labels []runtime.Label `json:"labels,omitempty"`
-	// RUNNER: the answer contains the runner. TICKET: the server answers at once, and `waitFor` is 3600 by default. Default: RUNNER.
+	// RUNNER: the call returns when it has a runner. TICKET: the call returns immediately. Default: RUNNER.
 	Wait *ClaimWait `json:"wait,omitempty"`
 }
 
-// What claimRunner gave.
+// The result of claimRunner.
 type ClaimRunnerPayload struct {
-	// The runner, which is now the caller's; null with a ticket that waits, which only `wait: TICKET` gives.
+	// The claimed runner. Null if `ticket` waits for it.
 	Runner *runtime.Runner `json:"runner,omitempty"`
-	// The ticket; null unless `wait: TICKET` asked for one.
+	// The ticket. Null unless the input has `wait: TICKET`.
 	Ticket *ticket.Ticket `json:"ticket,omitempty"`
-	// Whether another claim for this `holder` got the runner, or waits for it with the same ticket. Always false without a `holder`. A ticket that waits has its own `resumed` once it is CLAIMED.
+	// Whether another claim for this `holder` got the runner, or waits for it with the same ticket. Always
+	// false without a `holder`. For a waiting ticket see its own `resumed` once it is CLAIMED.
 	Resumed bool `json:"resumed"`
 }
 
-// To what a grant is a right. Exactly one of `executionId` and `runnerId` is given.
+// The object and the rights of the new grant. Exactly one of `executionId` and `runnerId` is required.
 type CreateGrantInput struct {
 	// The execution.
 	ExecutionID *string `json:"executionId,omitempty"`
-	// The runner, and all executions in it.
+	// The runner, with all executions in it.
 	RunnerID *string `json:"runnerId,omitempty"`
-	// What it allows, at least one right. FILES_READ, FILES_WRITE and EXECUTE need a runner.
+	// The rights, at least one. FILES_READ, FILES_WRITE and EXECUTE need a runner.
 	Rights []access.Right `json:"rights"`
 	// Seconds until it ends, 1 to 2592000. Default: 3600.
 	ExpiresIn *int `json:"expiresIn,omitempty"`
 }
 
-// What createGrant made.
+// The result of createGrant.
 type CreateGrantPayload struct {
-	// What it is.
+	// The grant.
 	Grant access.Grant `json:"grant"`
-	// Its text: use it as a token, or on a download address as `?grant=TEXT`.
+	// The grant's text. Send it like a token, or as `?grant=TEXT` in a download address.
 	Token string `json:"token"`
 }
 
-// What a token is for.
+// The properties of the new token.
 type CreateTokenInput struct {
 	// A name for people, 1 to 128 bytes, for example `codeocean`.
 	Name string `json:"name"`
-	// What its callers may do.
+	// The token's role.
 	Role access.Role `json:"role"`
-	// The tenant of its callers. Default: the caller's own; a caller for all tenants makes a token for all tenants, except for the role CLIENT, which needs a tenant.
+	// The tenant of its callers. Default: the caller's own. A caller for all tenants creates a token for all
+	// tenants by default. The role CLIENT requires a tenant.
 	Tenant *string `json:"tenant,omitempty"`
-	// Seconds until it ends by itself, 1 to 315360000. Default: never.
+	// Seconds until it expires, 1 to 315360000. Default: never.
 	ExpiresIn *int `json:"expiresIn,omitempty"`
 }
 
-// What createToken made.
+// The result of createToken.
 type CreateTokenPayload struct {
 	// The token.
 	Token access.Token `json:"token"`
-	// Its text, which is shown here and never again: send it as `Authorization: Bearer TEXT`.
+	// The token's text. It is returned only here. Send it as `Authorization: Bearer TEXT`.
 	Secret string `json:"secret"`
 }
 
-// Which environment to delete, and how.
+// The environment to delete.
 type DeleteEnvironmentInput struct {
 	// The environment's id.
 	ID string `json:"id"`
-	// Whether to end its claimed runners as well. Default: false.
+	// Whether to end its claimed runners too. Default: false.
 	EndClaimed *bool `json:"endClaimed,omitempty"`
 }
 
-// What deleteEnvironment did.
+// The result of deleteEnvironment.
 type DeleteEnvironmentPayload struct {
-	// Whether there was one.
+	// Whether the environment existed.
 	Deleted bool `json:"deleted"`
 }
 
-// What deleteTenant did.
+// The result of deleteTenant.
 type DeleteTenantPayload struct {
-	// Whether there was one.
+	// Whether the tenant existed.
 	Deleted bool `json:"deleted"`
 }
 
-// Whether the cluster is to be drained.
+// Whether to drain the cluster.
 type DrainClusterInput struct {
-	// True: drain it; false: end that.
+	// true: drain the cluster. false: end the drain.
 	Draining bool `json:"draining"`
 }
 
-// What drainCluster did.
+// The result of drainCluster.
 type DrainClusterPayload struct {
-	// The cluster, and how far its draining has come.
+	// The cluster, with the progress of its drain.
 	Cluster runtime.ClusterStatus `json:"cluster"`
 }
 
-// A file or directory to be written. Exactly one of `text` and `base64` is given for a file, and neither for a directory.
+// A file or directory to write. A file needs exactly one of `text` and `base64`. A directory needs neither.
 type FileInput struct {
-	// Absolute inside the runner, or below /workspace. Missing parents are made.
+	// The path, absolute in the runner or relative to /workspace. Missing parent directories are created.
 	Path string `json:"path"`
 	// The content as text.
 	Text *string `json:"text,omitempty"`
@@ -167,218 +175,279 @@ type FileInput struct {
 	Base64 []byte `json:"base64,omitempty"`
 	// Whether it is a directory. Default: false.
 	Directory *bool `json:"directory,omitempty"`
-	// Permission bits in octal, for example `0644`. Default: `0744`, and `0755` for a directory. The owner is root.
+	// Permission bits in octal, for example `0644`. Default: `0744`, and `0755` for a directory. The owner is
+	// root.
 	Mode *string `json:"mode,omitempty"`
 }
 
-// Limits of one execution, of the command and all that it starts. What is null is as the environment and the runner have it.
+// Limits of one execution: of the command and all that it starts. A null limit is that of the environment
+// and the runner.
 type LimitsInput struct {
-	// Seconds of processor time, 1 to 86400. Used up: CPU_LIMIT.
+	// CPU time in seconds, 1 to 86400. An execution that uses it up ends with CPU_LIMIT.
 	CPUSeconds *int `json:"cpuSeconds,omitempty"`
-	// Processes and threads at once, 1 to 65536. More end it: PROCESS_LIMIT. It is looked at 20 times a second; while other executions run in the runner, theirs make starting a process fail earlier.
+	// Maximum number of processes and threads, 1 to 65536. An execution with more ends with PROCESS_LIMIT. It
+	// is checked 20 times a second. While other executions run in the runner, their processes count too, so
+	// that starting a process may fail earlier.
 	Processes *int `json:"processes,omitempty"`
-	// Files that each process may have open, 8 to 1048576. Opening more fails in the program. A runner on one machine has no more than 131072 divided by its `processes`, at least 256 and at most 1024, whatever is asked for.
+	// Maximum number of open files of each process, 8 to 1048576. Opening more fails in the program. On a
+	// single machine a runner has at most 131072 divided by its `processes`, but at least 256 and at most
+	// 1024, even if this is higher.
 	OpenFiles *int `json:"openFiles,omitempty"`
-	// Bytes that each file may have that is written, 1 to 1099511627776. Writing more fails in the program, with SIGXFSZ.
+	// Maximum size in bytes of each file that it writes, 1 to 1099511627776. Writing more fails in the
+	// program, with SIGXFSZ.
 	FileSize *int64 `json:"fileSize,omitempty"`
-	// Bytes that it may print: 1024 to the `outputLimit` of the environment, which is also what holds when this is null.
+	// Bytes that it may print, 1024 to the `outputLimit` of the environment, which is also the default.
 	OutputBytes *int64 `json:"outputBytes,omitempty"`
 }
 
-// What to move in a runner.
+// The file of a runner to move.
 type MoveFileInput struct {
 	// The runner's id.
 	RunnerID string `json:"runnerId"`
-	// The path that it has: absolute inside the runner, or below /workspace.
+	// The present path, absolute in the runner or relative to /workspace.
 	From string `json:"from"`
-	// The path that it gets: absolute inside the runner, or below /workspace. Its directory must be there, and nothing at the path.
+	// The new path, absolute in the runner or relative to /workspace. Its directory must exist. Nothing may
+	// exist at the path.
 	To string `json:"to"`
 }
 
-// What moveFile did.
+// The result of moveFile.
 type MoveFilePayload struct {
-	// The entry as it now is in the runner.
+	// The entry at its new path.
 	File runtime.File `json:"file"`
 }
 
-// What can be changed. Every mutation that can be repeated safely says how.
+// Operations that change something. Each one that can be repeated safely says how. Access is described at
+// Query.
 type Mutation struct {
 }
 
-// What a runner can reach, and where it can be reached.
+// The network access of a runner, and its exposed ports. A null field keeps its stored value, or gets its
+// default.
 type NetworkInput struct {
 	// Whether programs can reach the network. Default: false, only the runner's own loopback.
-	// On a single machine (where its operator offers a network) that is what is public: never private networks (unless the operator permits one), link-local addresses, clouds' metadata, the machine itself or other runners. On Nomad it is what the cluster's own network lets through.
+	//
+	// On a single machine they can reach public addresses, if the server's operator provides a network. They
+	// can't reach private networks (unless the operator permits one), link-local addresses, cloud metadata
+	// services, the machine itself or other runners. On Nomad the cluster's own network decides.
 	Access *bool `json:"access,omitempty"`
-	// TCP ports of the runner to map to the outside, 1 to 65535 each, at most 64. Where they are reached is in the runner's `ports`. Default: none.
+	// TCP ports of the runner to make reachable from outside, 1 to 65535 each, at most 64. The runner's
+	// `ports` have the outside addresses. Default: none.
 	ExposedPorts []int `json:"exposedPorts,omitempty"`
-	// Networks (`151.101.0.0/16`, `2a04:4e42::/32`) and addresses that access is kept to, at most 64; they replace the stored ones. With these or `allowNames`, nothing else is reached. Not on Nomad. Default: none, so all that is public.
+	// The networks (`151.101.0.0/16`, `2a04:4e42::/32`) and addresses that programs may reach, at most 64.
+	// They replace all stored ones. With `allow` or `allowNames`, programs reach nothing else. Not on Nomad.
+	// Default: none, so all that is public.
 	Allow []string `json:"allow,omitempty"`
-	// Names that access is kept to, at most 64: `pypi.org`, or `*.pypi.org` for all below it. Only these are resolved, and only their addresses (and `allow`) are reached. They replace the stored ones. Not on Nomad. Default: none.
+	// The host names that programs may reach, at most 64: `pypi.org`, or `*.pypi.org` for all names below it.
+	// Only these names are resolved. Programs reach only their addresses, and those of `allow`. They replace
+	// all stored ones. Not on Nomad. Default: none.
 	AllowNames []string `json:"allowNames,omitempty"`
-	// Megabits a second that one runner may send, and as many that it may receive, at most what the operator gives. Not on Nomad. Default: 0, what the operator gives.
+	// Megabits per second that one runner may send, and the same that it may receive. The operator's limit is
+	// the maximum. Not on Nomad. Default: 0, the operator's limit.
 	BandwidthMbit *int `json:"bandwidthMbit,omitempty"`
 }
 
-// What an environment is to be made of. What is null stays as stored, or gets its default when the environment is new.
+// An environment's id and its new values. A null field keeps its stored value, or gets its default in a new
+// environment.
 type PutEnvironmentInput struct {
-	// 1 to 64 letters, digits, `.`, `_` and `-`, beginning with a letter or a digit.
+	// 1 to 64 letters, digits, `.`, `_` and `-`. The first character is a letter or a digit.
 	ID string `json:"id"`
-	// Only if the stored revision is this one, else CONFLICT. 0: only create.
+	// The revision that the stored environment must have; otherwise CONFLICT. 0: the environment must not
+	// exist.
 	IfRevision *int `json:"ifRevision,omitempty"`
-	// The tenant that it belongs to. A caller for all tenants may name any; the default is the stored one, or the tenant `default`. Other callers: their own. Another tenant gets new runners: idle ones are replaced.
+	// The tenant that it belongs to. A caller for all tenants may name any; the default is the stored tenant,
+	// or `default`. A caller for one tenant may name only its own. A change of the tenant replaces idle
+	// runners.
 	Tenant *string `json:"tenant,omitempty"`
-	// Whether every tenant may see it and claim its runners. Only a caller for all tenants can set it. Default: false.
+	// Whether every tenant may see it and claim its runners. Only a caller for all tenants can set it.
+	// Default: false.
 	Shared *bool `json:"shared,omitempty"`
-	// The file system to start with, 1 to 512 printable bytes. Default: `host`, this machine's own programs.
-	// On a single machine also a container image: a reference such as `python:3.12` or `registry.example.org/x@sha256:…`, or `file:NAME` for an archive (`docker save`, or an OCI layout's) or the directory of an OCI layout among the server's image files, with `#TAG` where it has several. It is looked up at once, and its digest pinned in the revision: naming a tag again takes what it means by then, leaving `image` out keeps the bytes. What it is now is in `pool.image`.
-	// On Nomad, with the drivers docker and podman, a container image's reference. Its registry is asked, and its digest pinned for all nodes; one that the registry doesn't know is taken from the nodes by its name, which `health` says. Programs run as the image's user, or uid 1000 where that is root or can't be looked up, with the image's variables and working directory.
-	// On a single machine programs run as uid 1000, who changes places with the image's user unless that is root, with the image's variables (but our HOME, USER and LOGNAME). Its file system is read-only but for /workspace, /tmp and /dev/shm, and its entry point isn't used.
+	// The file system that runners start with, 1 to 512 printable bytes. Default: `host`, the server machine's
+	// own programs.
+	//
+	// On a single machine it can also be a container image: a reference such as `python:3.12` or
+	// `registry.example.org/x@sha256:…`, or `file:NAME`. The latter is an archive (from `docker save`, or of
+	// an OCI layout), or a directory with an OCI layout, among the server's image files. Add `#TAG` if it has
+	// several images. Programs run with uid 1000. If the image has a non-root USER, it is mapped to uid 1000,
+	// so programs own its files. Programs get the image's variables, except HOME, USER and LOGNAME, which
+	// Rockpool sets. The file system is read-only except /workspace, /tmp and /dev/shm. The image's entry
+	// point isn't used.
+	//
+	// On Nomad, with the drivers docker and podman, it is a container image's reference. The server asks the
+	// registry for its digest. If the registry doesn't know the image, nodes use their own image of that name,
+	// and `health` reports it. Programs run as the image's user, or with uid 1000 if that is root or unknown.
+	// They get the image's variables and working directory.
+	//
+	// The image is resolved immediately, and the revision pins its digest. Name a tag again to get its present
+	// image. Leave `image` out to keep the same bytes. See `pool.image` for the progress of the pull.
 	Image *string `json:"image,omitempty"`
-	// Idle runners to keep warm, 0 to 1000. Default: 2.
+	// How many idle runners to keep ready, 0 to 1000. Default: 2.
 	PoolSize *int `json:"poolSize,omitempty"`
-	// Limits of one runner.
+	// The limits of one runner.
 	Resources *ResourcesInput `json:"resources,omitempty"`
-	// What a runner can reach. Default: nothing.
+	// The network access of a runner. Default: none.
 	Network *NetworkInput `json:"network,omitempty"`
-	// How a runner is kept apart from the machine. Default: NAMESPACES.
+	// The isolation tier of its runners. Default: NAMESPACES.
 	Isolation *runtime.Isolation `json:"isolation,omitempty"`
-	// With NAMESPACES on a single machine: the name of one of the server's runtimes (its setting oci-runtimes) that is to make the sandboxes. Default: empty, Rockpool's own.
+	// The name of one of the server's runtimes (setting `oci-runtimes`) that makes the sandboxes. Only with
+	// NAMESPACES on a single machine. Default: empty, Rockpool's own.
 	Runtime *string `json:"runtime,omitempty"`
-	// Environment variables of every command, at most 256; they replace the stored ones. Default: none.
+	// Environment variables of every command, at most 256. They replace all stored ones. Default: none.
 	Variables []runtime.Variable `json:"variables,omitempty"`
-	// An interpreter that each runner loads, with modules, before it is idle. Executions whose command is that interpreter start from it, in a few milliseconds; `startedWarm` and `coldReason` of an execution report which did.
-	// Only with the isolation NAMESPACES, without `runtime`, and not on Nomad. Its memory is part of the runner's. All executions of one runner share the seed of Python's hashes; a command with PYTHONHASHSEED starts cold. Default: none.
+	// An interpreter that each runner loads, with modules, before it is idle. Executions whose command is that
+	// interpreter start from it in a few milliseconds. Their `startedWarm` and `coldReason` report whether
+	// they did.
+	//
+	// Only with the isolation NAMESPACES and without `runtime`, and not on Nomad. Its memory is part of the
+	// runner's memory. All executions of one runner share the seed of Python's hashes. A command with
+	// PYTHONHASHSEED doesn't use the loaded interpreter. Default: none.
 	Warm *runtime.Warm `json:"warm,omitempty"`
-	// Seconds that an execution may run if it names no limit itself, 0 to 86400; 0: without limit. Default: 60.
+	// The time limit in seconds of an execution that sets none, 0 to 86400. 0: no limit. Default: 60.
 	DefaultTimeLimit *int `json:"defaultTimeLimit,omitempty"`
-	// Bytes that an execution may print, 1024 to 1099511627776. Default: 16777216.
+	// The bytes that an execution may print, 1024 to 1099511627776. Default: 16777216.
 	OutputLimit *int64 `json:"outputLimit,omitempty"`
 }
 
-// What putEnvironment did.
+// The result of putEnvironment.
 type PutEnvironmentPayload struct {
-	// Whether it is new.
+	// Whether the environment is new.
 	Created bool `json:"created"`
 	// The environment as it is now stored.
 	Environment runtime.Environment `json:"environment"`
 }
 
-// What a tenant may take.
+// A tenant's name and its new values. A null field keeps its stored value, or gets its default in a new
+// tenant.
 type PutTenantInput struct {
-	// Its name: 1 to 63 small letters, digits and hyphens.
+	// Its name: 1 to 63 lower-case letters, digits and hyphens.
 	ID string `json:"id"`
-	// Turns that its waiting claims get for each turn of a tenant of weight 1: 1 to 1000. Default: 1.
+	// How often its waiting claims are served for each claim of a tenant of weight 1: 1 to 1000. Default: 1.
 	Weight *int `json:"weight,omitempty"`
-	// Its quotas. If given, they replace all stored quotas; a null quota is unlimited. Default: unchanged, and unlimited for a new tenant.
+	// Its quotas. They replace all stored quotas; a null quota is unlimited. Default: unchanged, or unlimited
+	// for a new tenant.
 	Quotas *runtime.Quotas `json:"quotas,omitempty"`
 }
 
-// What putTenant did.
+// The result of putTenant.
 type PutTenantPayload struct {
-	// Whether it is new.
+	// Whether the tenant is new.
 	Created bool `json:"created"`
 	// The tenant as it is now stored.
 	Tenant runtime.Tenant `json:"tenant"`
 }
 
-// What can be asked. A query changes nothing; only `Language.version` may claim a runner for a moment.
+// Read operations. A query changes nothing. The only exception is `Language.version`, which may claim a
+// runner for a moment.
+//
+// Each operation names the role, or the right of a grant, that it needs (Access). Roles include the roles
+// before them: OBSERVER, CLIENT, OPERATOR, ADMIN. A caller for one tenant sees only what belongs to its
+// tenant, and shared environments. Without a valid token an operation returns UNAUTHENTICATED, without the
+// role or right FORBIDDEN.
 type Query struct {
 }
 
-// What releaseRunner did.
+// The result of releaseRunner.
 type ReleaseRunnerPayload struct {
-	// Whether this ended it; false: it was already gone.
+	// Whether this call ended the runner. false: it was gone already.
 	Released bool `json:"released"`
 }
 
-// What renewRunner did.
+// The result of renewRunner.
 type RenewRunnerPayload struct {
-	// The runner with its new expiry.
+	// The runner with its new expiry time.
 	Runner runtime.Runner `json:"runner"`
 }
 
-// Which terminal is to have which size.
+// An execution and the new size of its terminal.
 type ResizeTerminalInput struct {
 	// The execution's id.
 	ExecutionID string `json:"executionId"`
-	// Characters in a row, 1 to 4096.
+	// Number of columns, 1 to 4096.
 	Columns int `json:"columns"`
-	// Rows, 1 to 4096.
+	// Number of rows, 1 to 4096.
 	Rows int `json:"rows"`
 }
 
-// What resizeTerminal did.
+// The result of resizeTerminal.
 type ResizeTerminalPayload struct {
 	// The execution.
 	Execution runtime.Execution `json:"execution"`
 }
 
-// Limits of one runner. What is null stays as stored, or gets its default.
+// The limits of one runner. A null field keeps its stored value, or gets its default.
 type ResourcesInput struct {
 	// CPU share in MHz, 10 to 1048576. Default: 2000.
 	CPUMHz *int `json:"cpuMHz,omitempty"`
 	// Memory in MiB, 16 to 1048576. Default: 256.
 	MemoryMiB *int `json:"memoryMiB,omitempty"`
-	// Processes and threads at once, 16 to 65536. Default: 128.
+	// Maximum number of processes and threads, 16 to 65536. Default: 128.
 	Processes *int `json:"processes,omitempty"`
-	// Room for files in /workspace, in MiB, 1 to 1048576. Default: 64.
+	// Space for files in /workspace, in MiB, 1 to 1048576. Default: 64.
 	WorkspaceMiB *int `json:"workspaceMiB,omitempty"`
 }
 
-// What revokeToken did.
+// The result of revokeToken.
 type RevokeTokenPayload struct {
-	// Whether this ended it; false: it had ended already.
+	// Whether this call ended the token. false: it had ended already.
 	Revoked bool `json:"revoked"`
-	// How many tokens this ended that were made with it.
+	// How many tokens created with it this call ended.
 	MadeRevoked int `json:"madeRevoked"`
-	// The token; null for one that the caller doesn't manage, and for one that was, or is, that of `--token-file`.
+	// The token. Null if the caller doesn't manage it, and for a present or former token of `--token-file`.
 	Token *access.Token `json:"token,omitempty"`
 }
 
-// What to run from beginning to end. Exactly one of `command` and `shell` is given.
+// The program to run. Exactly one of `command` and `shell` is required.
 type RunInput struct {
-	// The environment to run it in.
+	// The environment from which to claim a runner.
 	EnvironmentID string `json:"environmentId"`
 	// Files to write first.
 	Files []FileInput `json:"files,omitempty"`
-	// Program and arguments, each passed on verbatim.
+	// The program and its arguments. Each is passed verbatim.
 	Command []string `json:"command,omitempty"`
-	// A command line, passed as one argument to the image's shell.
+	// A command line. It is passed as one argument to the image's shell.
 	Shell *string `json:"shell,omitempty"`
-	// What to show as the command line, for a client that puts what its user typed into a script of its own: at most 4096 bytes of text, whose only control characters are tabs and line feeds. A batch shows it for each case, with the case's arguments. Default: made from the command.
+	// The command line to show to people. Set it if your client puts its user's input into a script of its
+	// own. At most 4096 bytes of text, without control characters except tabs and line feeds. A batch shows it
+	// for each case, with the case's arguments. Default: made from the command.
 	CommandLine *string `json:"commandLine,omitempty"`
-	// Environment variables beside, or instead of, the environment's own; at most 256.
+	// Environment variables, at most 256. They are added to the environment's own, and replace those of the
+	// same name.
 	Variables []runtime.Variable `json:"variables,omitempty"`
 	// Text for its standard input, which ends after it. Default: none.
 	Stdin *string `json:"stdin,omitempty"`
-	// Seconds that it may run, 0 to 86400; 0: without limit. Default: the environment's.
+	// The time limit in seconds, 0 to 86400. 0: no limit. Default: the environment's.
 	TimeLimit *int `json:"timeLimit,omitempty"`
-	// Seconds to wait for a runner where none is idle, 0 to 3600; callers that wait take turns (see `claimRunner`). Default: 0, fail at once.
+	// Seconds to wait for a runner if none is idle, 0 to 3600. Waiting callers take turns (see `claimRunner`).
+	// Default: 0, the call fails immediately.
 	WaitFor *int `json:"waitFor,omitempty"`
-	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this run only.
+	// Makes the call safe to repeat: a text of up to 255 bytes that the caller uses only for this run. Empty:
+	// none.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
-	// Names and values to find the execution and its runner's claim again by, at most 32. In a batch, every execution gets these labels.
+	// Names and values by which to find the execution and its runner's claim, at most 32. In a batch every
+	// execution gets them.
 	Labels []runtime.Label `json:"labels,omitempty"`
-	// Makes it a batch: the command is run once for each of these, 1 to 1000, one after the other. `stdin` can't be given beside them; `timeLimit` is that of each case that has none of its own.
+	// Starts a batch: the command runs once for each of these cases, 1 to 1000, one after the other. Not with
+	// `stdin`. `timeLimit` applies to each case that sets none.
 	Cases []CaseInput `json:"cases,omitempty"`
-	// What is run before the cases, in the same runner; if it ends otherwise than by exit status 0, no case begins. Only with `cases`.
+	// The command to run before the cases, in the same runner. If it doesn't exit with 0, no case begins. Only
+	// with `cases`.
 	Build *BuildInput `json:"build,omitempty"`
-	// Whether the first case that fails, that is ends otherwise than by exit status 0, ends the batch. Only with `cases`. Default: false.
+	// Whether the first case that doesn't exit with 0 ends the batch. Only with `cases`. Default: false.
 	StopOnFailure *bool `json:"stopOnFailure,omitempty"`
-	// Whether each case gets a runner of its own, with the files; from the second case on it waits at least 60 s for one. Only with `cases`, and not with `build`. Default: false, all run in one.
+	// Whether each case gets its own runner, with the files. From the second case on, a case waits at least 60
+	// s for a runner. Only with `cases`, and not with `build`. Default: false, all cases run in one runner.
 	FreshRunners *bool `json:"freshRunners,omitempty"`
 }
 
-// What run started.
+// The result of run.
 type RunPayload struct {
-	// The execution, recorded; of a batch the first one: its build, or else its first case.
+	// The recorded execution. Of a batch it is the first one: the build, or the first case.
 	Execution runtime.Execution `json:"execution"`
-	// The batch; null without `cases`.
+	// The batch. Null without `cases`.
 	Batch *runtime.Batch `json:"batch,omitempty"`
 }
 
-// Which execution is to get which signal.
+// An execution and a signal.
 type SignalExecutionInput struct {
 	// The execution's id.
 	ExecutionID string `json:"executionId"`
@@ -386,96 +455,114 @@ type SignalExecutionInput struct {
 	Signal string `json:"signal"`
 }
 
-// What signalExecution did.
+// The result of signalExecution.
 type SignalExecutionPayload struct {
-	// The execution, which may not have done anything about it yet.
+	// The execution. It may not have reacted to the signal yet.
 	Execution runtime.Execution `json:"execution"`
 }
 
-// What to run in a claimed runner. Exactly one of `command` and `shell` is given.
+// The command to run in a claimed runner. Exactly one of `command` and `shell` is required.
 type StartExecutionInput struct {
 	// The runner's id.
 	RunnerID string `json:"runnerId"`
-	// Program and arguments, each passed on verbatim.
+	// The program and its arguments. Each is passed verbatim.
 	Command []string `json:"command,omitempty"`
-	// A command line, passed as one argument to the image's shell.
+	// A command line. It is passed as one argument to the image's shell.
 	Shell *string `json:"shell,omitempty"`
-	// What to show as the command line, for a client that puts what its user typed into a script of its own: at most 4096 bytes of text, whose only control characters are tabs and line feeds. A batch shows it for each case, with the case's arguments. Default: made from the command.
+	// The command line to show to people. Set it if your client puts its user's input into a script of its
+	// own. At most 4096 bytes of text, without control characters except tabs and line feeds. A batch shows it
+	// for each case, with the case's arguments. Default: made from the command.
 	CommandLine *string `json:"commandLine,omitempty"`
-	// Environment variables beside, or instead of, the environment's own; at most 256.
+	// Environment variables, at most 256. They are added to the environment's own, and replace those of the
+	// same name.
 	Variables []runtime.Variable `json:"variables,omitempty"`
-	// Directory to run in, absolute inside the runner or below /workspace. Default: the image's working directory, where it has one, else /workspace.
+	// The directory to run in, absolute in the runner or relative to /workspace. Default: the image's working
+	// directory, or /workspace if it has none.
 	WorkingDirectory *string `json:"workingDirectory,omitempty"`
-	// Seconds that it may run, 0 to 86400; 0: without limit. Default: the environment's.
+	// The time limit in seconds, 0 to 86400. 0: no limit. Default: the environment's.
 	TimeLimit *int `json:"timeLimit,omitempty"`
-	// Further limits of this execution.
+	// More limits of this execution.
 	Limits *LimitsInput `json:"limits,omitempty"`
-	// Whether `writeStdin` will feed it. Default: false, its standard input is at its end from the start; true with a terminal.
+	// Whether `writeStdin` will write its standard input. Default: false, so that its standard input is empty;
+	// true with a terminal.
 	Stdin *bool `json:"stdin,omitempty"`
-	// Runs it on a terminal of this size, as an interactive program wants it: with echo, line editing, job control, and Ctrl-C and Ctrl-D as the bytes 3 and 4 of its standard input. TERM is xterm-256color unless `variables` say otherwise.
-	// Standard error is a terminal of its own, so that it stays apart in the output; a program that controls its jobs through standard error, as bash does, is started with `2>&1`. Closing the input types Ctrl-D; cancelling hangs up.
+	// Runs the command on a terminal of this size, for interactive programs: with echo, line editing and job
+	// control. Bytes 3 and 4 of its standard input are Ctrl-C and Ctrl-D. TERM is xterm-256color unless
+	// `variables` set it.
+	//
+	// Standard error is a second terminal, so that it stays separate in the output. Start a program that
+	// controls its jobs through standard error, as bash does, with `2>&1`. Closing the input types Ctrl-D.
+	// Cancelling hangs up.
 	Terminal *runtime.TerminalSize `json:"terminal,omitempty"`
-	// Whether it runs as root of the runner: it owns all files there and may give them away, and has no more power over the machine than any other. Default: false.
+	// Whether it runs as root of the runner. Root owns all files in the runner and may change their owners. It
+	// has no more power over the machine than any other user. Default: false.
 	Privileged *bool `json:"privileged,omitempty"`
-	// Makes a repetition safe: any text of up to 255 bytes (empty: none) that the caller uses for this execution only.
+	// Makes the call safe to repeat: a text of up to 255 bytes that the caller uses only for this execution.
+	// Empty: none.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
-	// Names and values to find the execution again by, beside those of its claim; at most 32 with these. In a batch, every execution gets these labels.
+	// Names and values by which to find the execution, in addition to those of its claim. At most 32 together.
+	// In a batch every execution gets them.
 	Labels []runtime.Label `json:"labels,omitempty"`
-	// Makes it a batch: the command is run once for each of these, 1 to 1000, one after the other. `stdin` and `terminal` can't be given beside them; `timeLimit` and `limits` are those of each case that has none of its own.
+	// Starts a batch: the command runs once for each of these cases, 1 to 1000, one after the other. Not with
+	// `stdin` and `terminal`. `timeLimit` and `limits` apply to each case that sets none.
 	Cases []CaseInput `json:"cases,omitempty"`
-	// What is run before the cases; if it ends otherwise than by exit status 0, no case begins. Only with `cases`.
+	// The command to run before the cases. If it doesn't exit with 0, no case begins. Only with `cases`.
 	Build *BuildInput `json:"build,omitempty"`
-	// Whether the first case that fails, that is ends otherwise than by exit status 0, ends the batch. Only with `cases`. Default: false.
+	// Whether the first case that doesn't exit with 0 ends the batch. Only with `cases`. Default: false.
 	StopOnFailure *bool `json:"stopOnFailure,omitempty"`
 }
 
-// What startExecution started.
+// The result of startExecution.
 type StartExecutionPayload struct {
-	// The execution, recorded; of a batch the first one: its build, or else its first case.
+	// The recorded execution. Of a batch it is the first one: the build, or the first case.
 	Execution runtime.Execution `json:"execution"`
-	// The batch; null without `cases`.
+	// The batch. Null without `cases`.
 	Batch *runtime.Batch `json:"batch,omitempty"`
 }
 
-// What can be followed: over a WebSocket with the subprotocol `graphql-transport-ws`, or as server-sent events.
+// Streams of events. Use a WebSocket with the subprotocol `graphql-transport-ws`, or server-sent events.
+// Access is described at Query. If a subscriber reads too slowly, a stream of states skips to the latest
+// state. A stream of an execution's or a batch's events ends with SLOW_CONSUMER, and can be resumed.
 type Subscription struct {
 }
 
-// What a tenant takes now.
+// The present use of a tenant. Each field counts for the quota of the same name.
 type TenantUse struct {
-	// Runners that it holds.
+	// Runners that the tenant holds.
 	Runners int64 `json:"runners"`
-	// Claims of it that wait.
+	// Its waiting claims.
 	Waiting int64 `json:"waiting"`
-	// Executions of it that haven't ended.
+	// Its executions that haven't ended.
 	Executions int64 `json:"executions"`
-	// Claims within the last 60 seconds.
+	// Its claims within the last 60 seconds.
 	ClaimsPerMinute int64 `json:"claimsPerMinute"`
-	// Processor seconds of executions that ended today (UTC).
+	// CPU time in seconds of its executions that ended today (UTC).
 	CPUSecondsPerDay int64 `json:"cpuSecondsPerDay"`
-	// Bytes that executions that ended today (UTC) printed.
+	// Output in bytes of its executions that ended today (UTC).
 	OutputBytesPerDay int64 `json:"outputBytesPerDay"`
-	// Subscriptions that are open.
+	// Its open subscriptions.
 	Subscriptions int64 `json:"subscriptions"`
 }
 
-// Which files of a runner to delete and to write.
+// The files of a runner to delete and to write.
 type UpdateFilesInput struct {
 	// The runner's id.
 	RunnerID string `json:"runnerId"`
-	// Paths to delete, with all that is below; one that isn't there is no error. `./*` empties the workspace and keeps it. Done before the writes.
+	// Paths to delete, with all that is below them. A path that doesn't exist is no error. `./*` empties the
+	// workspace and keeps its directory. Deletes come before writes.
 	Delete []string `json:"delete,omitempty"`
 	// Files and directories to write, in this order.
 	Write []FileInput `json:"write,omitempty"`
 }
 
-// What uploadFile did.
+// The result of uploadFile.
 type UploadFilePayload struct {
-	// The file as it now is in the runner.
+	// The written file.
 	File runtime.File `json:"file"`
 }
 
-// Bytes for an execution's standard input. At most one of `text` and `base64` is given; neither only with `close`.
+// Bytes for an execution's standard input. Give at most one of `text` and `base64`. Give neither only with
+// `close`.
 type WriteStdinInput struct {
 	// The execution's id.
 	ExecutionID string `json:"executionId"`
@@ -483,25 +570,26 @@ type WriteStdinInput struct {
 	Text *string `json:"text,omitempty"`
 	// The bytes.
 	Base64 []byte `json:"base64,omitempty"`
-	// Bytes that were written before. Makes a repetition safe: what was written already is left out. Default: as many as were written.
+	// The number of bytes before these, counted from the start. It makes the call safe to repeat: bytes that
+	// were written already are skipped. Default: the number of bytes written so far.
 	Offset *int64 `json:"offset,omitempty"`
 	// Whether these are the last bytes. Default: false.
 	Close *bool `json:"close,omitempty"`
 }
 
-// What writeStdin did.
+// The result of writeStdin.
 type WriteStdinPayload struct {
-	// Bytes that were written in all: the `offset` of the next call.
+	// Number of bytes written so far: the `offset` of the next call.
 	Offset int64 `json:"offset"`
 }
 
-// What a claim waits for.
+// When a claim returns.
 type ClaimWait string
 
 const (
-	// The answer has the runner.
+	// When there is a runner, or `waitFor` is over.
 	ClaimWaitRunner ClaimWait = "RUNNER"
-	// The answer has a ticket, unless a runner was idle.
+	// Immediately: with a runner if one is idle, else with a ticket.
 	ClaimWaitTicket ClaimWait = "TICKET"
 )
 

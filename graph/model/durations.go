@@ -12,7 +12,7 @@ type Durations struct {
 	MinMs, P50Ms, P90Ms, P99Ms, MaxMs float64
 }
 
-// NewDurations converts.
+// NewDurations converts a distribution.
 func NewDurations(d runtime.Distribution) Durations {
 	return Durations{
 		Count: d.Count, MinMs: Milliseconds(d.Min), P50Ms: Milliseconds(d.P50),
@@ -20,5 +20,5 @@ func NewDurations(d runtime.Distribution) Durations {
 	}
 }
 
-// Milliseconds converts.
+// Milliseconds converts a duration.
 func Milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -6,9 +6,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/events"
 )
 
-// An ExecutionEvent is one of the five types below. Their fields are those of
-// the engine's event, read only if the client selected them: text and base64
-// cost nothing to whom asks for the other.
+// An ExecutionEvent is one of the five types below. Their fields read the engine's event only if
+// the client selected them: text and base64 cost nothing if only the other one is selected.
 type ExecutionEvent interface{ IsExecutionEvent() }
 
 // ExecutionStarted is an events.Started.
@@ -47,7 +46,7 @@ func (e ExecutionResized) Columns() int { return e.Size.Columns }
 // Rows of the terminal.
 func (e ExecutionResized) Rows() int { return e.Size.Rows }
 
-// NewExecutionEvent returns an event as the type that tells its kind.
+// NewExecutionEvent returns an event as the type of its kind.
 func NewExecutionEvent(event events.Event) ExecutionEvent {
 	switch event.Kind {
 	case events.Started:
@@ -86,7 +85,7 @@ func (BatchExecutionEvent) IsBatchEvent() {}
 // IsBatchEvent marks a type of event.
 func (BatchFinished) IsBatchEvent() {}
 
-// NewBatchEvent returns an event as the type that tells its kind.
+// NewBatchEvent returns an event as the type of its kind.
 func NewBatchEvent(event batch.Event) BatchEvent {
 	if event.Finished != nil {
 		return BatchFinished{event.Cursor, *event.Finished}
@@ -94,7 +93,7 @@ func NewBatchEvent(event batch.Event) BatchEvent {
 	return BatchExecutionEvent{event.Cursor, CaseIndex(event.Case), event.Execution, NewExecutionEvent(event.Event)}
 }
 
-// CaseIndex is the number of a case; nil for a build.
+// CaseIndex returns the index of a case; nil for a build.
 func CaseIndex(number int) *int {
 	if number == runtime.BuildCase {
 		return nil
@@ -106,12 +105,12 @@ func CaseIndex(number int) *int {
 type OutputPage struct {
 	Chunks    []events.Event
 	LostBytes int64
-	LostCause *runtime.LossCause // of the first of them
+	LostCause *runtime.LossCause // of the first lost bytes
 	Cursor    string
 	End       bool
 }
 
-// NewOutputPage returns a page of events of output, and of its loss.
+// NewOutputPage returns a page of output events and losses.
 func NewOutputPage(all []events.Event, cursor string, end bool) OutputPage {
 	page := OutputPage{Chunks: make([]events.Event, 0, len(all)), Cursor: cursor, End: end}
 	for _, event := range all {

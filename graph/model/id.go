@@ -9,10 +9,10 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// MarshalID writes an ID, as MarshalString does.
+// MarshalID writes an ID as MarshalString does.
 func MarshalID(s string) graphql.Marshaler { return MarshalString(s) }
 
-// UnmarshalID reads an ID, which may be given as a whole number too.
+// UnmarshalID reads an ID from a string or a whole number.
 func UnmarshalID(v any) (string, error) {
 	switch v := v.(type) {
 	case string:

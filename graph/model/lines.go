@@ -9,7 +9,7 @@ import (
 // An OutputLine is a line of an execution's output, or lost bytes.
 type OutputLine struct{ engine.Line }
 
-// Stream is nil where bytes are lost.
+// Stream is nil for lost bytes.
 func (l OutputLine) Stream() *runtime.Stream {
 	if l.Lost > 0 {
 		return nil
@@ -20,7 +20,7 @@ func (l OutputLine) Stream() *runtime.Stream {
 // Text is the line as valid UTF-8.
 func (l OutputLine) Text() string { return events.Event{Data: l.Data}.Text() }
 
-// LostCause is nil where it is a line.
+// LostCause is nil for a line.
 func (l OutputLine) LostCause() *runtime.LossCause {
 	if l.Lost == 0 {
 		return nil
@@ -31,7 +31,7 @@ func (l OutputLine) LostCause() *runtime.LossCause {
 // An OutputLinePage is some lines of an execution's output.
 type OutputLinePage struct{ engine.LinePage }
 
-// Lines are those of the page.
+// Lines returns the lines of the page.
 func (p OutputLinePage) Lines() []OutputLine {
 	out := make([]OutputLine, len(p.LinePage.Lines))
 	for i, line := range p.LinePage.Lines {
@@ -40,7 +40,7 @@ func (p OutputLinePage) Lines() []OutputLine {
 	return out
 }
 
-// Next is nil where nothing comes any more.
+// Next is nil if nothing follows, now or later.
 func (p OutputLinePage) Next() *int64 {
 	if p.LinePage.Next == 0 {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
-// PageInfo says whether and where a page goes on.
+// PageInfo says whether more pages follow, and how to get the next one.
 type PageInfo = pagination.PageInfo
 
 // RunnerConnection is a page of runners.
@@ -58,7 +58,7 @@ type AuditEntryConnection = pagination.Connection[audit.Entry]
 // AuditEntryEdge is an entry in a page.
 type AuditEntryEdge = pagination.Edge[audit.Entry]
 
-// WaitingClaimConnection is a page of claims that wait.
+// WaitingClaimConnection is a page of waiting claims.
 type WaitingClaimConnection = pagination.Connection[engine.WaitingClaim]
 
 // WaitingClaimEdge is a claim in a page.

@@ -12,13 +12,13 @@ type ClaimStats struct {
 	Durations             Durations
 }
 
-// NewClaimStats converts.
+// NewClaimStats converts statistics.
 func NewClaimStats(s runtime.ClaimStats) ClaimStats {
 	return ClaimStats{Claimed: s.Claimed, Warm: s.Warm, Failed: s.Failed, Durations: NewDurations(s.Took)}
 }
 
-// A PoolHistory is samples, one list of each of their numbers: with an object
-// for each sample its names would be most of what is sent.
+// A PoolHistory has one list for each number of its samples. With one object per sample, the field
+// names would be most of the answer.
 type PoolHistory struct {
 	StepSeconds                                    int
 	Until                                          *time.Time

@@ -1,5 +1,5 @@
-// Package model holds the types of the API that package runtime doesn't have:
-// scalars, pages, and the events of an execution as GraphQL tells them apart.
+// Package model holds the types of the API that package runtime lacks: scalars, pages, and one type
+// for each kind of event.
 package model
 
 import (
@@ -15,10 +15,9 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// MarshalString writes a String or Cursor. What isn't UTF-8 becomes U+FFFD
-// here, for every string of the API: a single invalid byte in a text message
-// makes the peer close the whole WebSocket (RFC 6455, section 8.1), with every
-// subscription on it.
+// MarshalString writes a String or Cursor, for every string of the API. It replaces bytes that
+// aren't UTF-8 with U+FFFD. A single invalid byte in a text message would make the peer close the
+// whole WebSocket, with every subscription on it (RFC 6455, section 8.1).
 func MarshalString(s string) graphql.Marshaler {
 	return graphql.MarshalString(strings.ToValidUTF8(s, "\uFFFD"))
 }
@@ -32,7 +31,7 @@ func UnmarshalString(v any) (string, error) {
 	return s, nil
 }
 
-// MarshalTime writes a Time in UTC; the zero time, which means never, is null.
+// MarshalTime writes a Time in UTC. The zero time, which means never, is null.
 func MarshalTime(t time.Time) graphql.Marshaler {
 	if t.IsZero() {
 		return graphql.Null
@@ -74,7 +73,7 @@ func UnmarshalInt64(v any) (int64, error) {
 	return 0, runtime.Invalid("", "must be a whole number of 64 bits, or one as a string")
 }
 
-// MarshalBase64 writes bytes.
+// MarshalBase64 writes bytes in base64.
 func MarshalBase64(data []byte) graphql.Marshaler {
 	return graphql.WriterFunc(func(w io.Writer) {
 		text := make([]byte, 0, base64.StdEncoding.EncodedLen(len(data))+2)
@@ -84,7 +83,7 @@ func MarshalBase64(data []byte) graphql.Marshaler {
 	})
 }
 
-// UnmarshalBase64 reads bytes.
+// UnmarshalBase64 reads bytes in base64.
 func UnmarshalBase64(v any) ([]byte, error) {
 	s, ok := v.(string)
 	if !ok {

@@ -19,7 +19,7 @@ func written(m graphql.Marshaler) string {
 	return out.String()
 }
 
-// FuzzMarshalString proves that no string can close a WebSocket.
+// FuzzMarshalString checks that no string can close a WebSocket.
 func FuzzMarshalString(f *testing.F) {
 	for _, seed := range []string{"", "plain", "a\xffb", "\xe2\x82", "\x00\x1b[31m\"\\\n\u2028", "日本語 🦀", "\xed\xa0\x80"} {
 		f.Add(seed)

@@ -1,7 +1,6 @@
-// Package pagination cuts lists into pages that a cursor goes on from (the
-// GraphQL Cursor Connections Specification, forward only). A cursor names the
-// last entry by its key, not by its place, so that an entry that comes or goes
-// between two pages makes no other appear twice or not at all.
+// Package pagination cuts lists into pages that follow each other by cursor (GraphQL Cursor
+// Connections Specification, forward only). A cursor has the key of the last entry, not its index.
+// So if entries are added or removed between two pages, no other entry is repeated or left out.
 package pagination
 
 import (
@@ -21,19 +20,19 @@ const (
 // A Connection is one page.
 type Connection[T any] struct {
 	Nodes      []T
-	TotalCount int // entries in all pages
+	TotalCount int // of all pages
 
 	key  func(T) string
 	more bool
 }
 
-// An Edge is one entry of a page, with its position.
+// An Edge is one entry of a page, with its cursor.
 type Edge[T any] struct {
 	Cursor string
 	Node   T
 }
 
-// PageInfo says whether and where it goes on.
+// PageInfo says whether more entries follow, and where the page ends.
 type PageInfo struct {
 	HasNextPage bool
 	EndCursor   *string
@@ -48,7 +47,7 @@ func (c Connection[T]) Edges() []Edge[T] {
 	return edges
 }
 
-// PageInfo returns whether and where it goes on.
+// PageInfo returns whether more entries follow, and where the page ends.
 func (c Connection[T]) PageInfo() PageInfo {
 	info := PageInfo{HasNextPage: c.more}
 	if n := len(c.Nodes); n > 0 {
@@ -58,16 +57,15 @@ func (c Connection[T]) PageInfo() PageInfo {
 	return info
 }
 
-// A Page is what a client asked for.
+// A Page is a client's request for a page.
 type Page struct {
 	First int    // 1 to MaxFirst
-	After string // a key; "" is the beginning
+	After string // a key; "": from the beginning
 
 	Descending bool // the entries are sorted from the last key to the first
 }
 
-// Parse checks what a client asked for. It returns INVALID_INPUT for "first"
-// or "after".
+// Parse checks a client's request. It returns INVALID_INPUT for "first" or "after".
 func Parse(first *int, after *string) (Page, error) {
 	page := Page{First: DefaultFirst}
 	if first != nil {
@@ -79,14 +77,14 @@ func Parse(first *int, after *string) (Page, error) {
 	if after != nil {
 		key, err := base64.RawURLEncoding.Strict().DecodeString(*after)
 		if err != nil || len(key) == 0 {
-			return Page{}, runtime.Invalid("after", "must be a cursor that an earlier page gave")
+			return Page{}, runtime.Invalid("after", "must be a cursor of an earlier page")
 		}
 		page.After = string(key)
 	}
 	return page, nil
 }
 
-// Cut returns a page of items, which are sorted by key, as page says.
+// Cut returns the requested page of items, which are sorted by key in the page's direction.
 func Cut[T any](items []T, key func(T) string, page Page) Connection[T] {
 	start := 0
 	if page.After != "" {
@@ -105,9 +103,8 @@ func Cut[T any](items []T, key func(T) string, page Page) Connection[T] {
 	return Loaded(rest[:min(len(rest), page.First+1)], key, page, len(items))
 }
 
-// Loaded returns a page of items that were loaded for it: at most page.First+1
-// of those after page.After, of total in all. The one too many says that it
-// goes on.
+// Loaded returns the requested page. items are at most page.First+1 entries after page.After; the
+// extra one means that more follow. total is the number in all pages.
 func Loaded[T any](items []T, key func(T) string, page Page, total int) Connection[T] {
 	more := len(items) > page.First
 	if more {
@@ -116,8 +113,8 @@ func Loaded[T any](items []T, key func(T) string, page Page, total int) Connecti
 	return Of(items, key, more, total)
 }
 
-// Of returns a page of these items, of total in all. more says that there are some after
-// them.
+// Of returns a page with all of items. more says that others follow them. total is the number in
+// all pages.
 func Of[T any](items []T, key func(T) string, more bool, total int) Connection[T] {
 	return Connection[T]{Nodes: items, TotalCount: total, key: key, more: more}
 }

@@ -13,8 +13,8 @@ import (
 
 func self(s string) string { return s }
 
-// Walking page by page shows every entry that was there all the time exactly
-// once, in order, whatever comes and goes between two pages.
+// Reading all pages returns each lasting entry exactly once, in order, whatever is added and
+// removed between two pages.
 func TestPagesMissNothingAndRepeatNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		keys := func(label, prefix string) []string {
@@ -67,7 +67,7 @@ func TestPagesMissNothingAndRepeatNothing(t *testing.T) {
 	})
 }
 
-func TestLoadedDropsTheOneTooMany(t *testing.T) {
+func TestLoadedDropsTheExtraEntry(t *testing.T) {
 	page := Page{First: 2}
 	for _, test := range []struct {
 		items []string
@@ -83,7 +83,7 @@ func TestLoadedDropsTheOneTooMany(t *testing.T) {
 	}
 }
 
-func TestParseRefusesWhatIsOutOfRange(t *testing.T) {
+func TestParseRefusesValuesOutOfRange(t *testing.T) {
 	number := func(n int) *int { return &n }
 	text := func(s string) *string { return &s }
 	for _, test := range []struct {

@@ -1,4 +1,4 @@
-// Package presenter makes of every error what a client may see.
+// Package presenter converts every error to what a client may see.
 package presenter
 
 import (
@@ -22,20 +22,20 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Presenter turns every error into what a client may see: a message for
-// people, and extensions with a stable code. What a client may not see it logs,
-// once, with an id that both can name.
+// A Presenter converts every error to what a client may see: a message for people, and extensions
+// with a stable code. It logs details that a client may not see, once, under an id that the client
+// gets too. It is safe for concurrent use.
 type Presenter struct {
 	Logger *zap.Logger
 	Hints  bool // messages may suggest names of the schema
 }
 
-// Refuse answers a request that isn't GraphQL with an error in GraphQL's form.
+// Refuse responds to a request that isn't GraphQL with an error in GraphQL's form.
 func (p Presenter) Refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
 	Answer(w, status, p.Present(r.Context(), err))
 }
 
-// Present is the one way out for errors. It doesn't change err.
+// Present converts err. All errors of the API pass it. It doesn't change err.
 func (p Presenter) Present(ctx context.Context, err error) *gqlerror.Error {
 	var presented *presentedError
 	if errors.As(err, &presented) {
@@ -59,7 +59,7 @@ func (p Presenter) Present(ctx context.Context, err error) *gqlerror.Error {
 	if typed.Code == runtime.CodeInternal {
 		id := uuid.NewString()
 		out.Extensions["id"] = id
-		out.Message = "the server failed; its log has the detail under id " + id
+		out.Message = "the server failed; its log has the details under id " + id
 		p.Logger.Error("request failed", zap.String("id", id), zap.Stringer("path", out.Path), zap.Error(typed))
 	} else if typed.Code == runtime.CodeClusterUnavailable && typed.Err != nil {
 		p.Logger.Warn("cluster unavailable", zap.Stringer("path", out.Path), zap.Error(typed))
@@ -69,9 +69,11 @@ func (p Presenter) Present(ctx context.Context, err error) *gqlerror.Error {
 	return out
 }
 
-// A message may repeat what the client sent, whatever its length.
+// maxMessage is the longest message in bytes. A message may repeat what the client sent, which can
+// be long.
 const maxMessage = 500
 
+// shorten cuts text after most bytes, at a whole character.
 func shorten(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -89,7 +91,7 @@ func shortenPath(path ast.Path) ast.Path {
 	return out
 }
 
-// typed finds out what err is. gql is the GraphQL error in its chain, if any.
+// typed returns err with its code. gql is the GraphQL error in its chain; nil: there is none.
 func (p Presenter) typed(ctx context.Context, err error, gql *gqlerror.Error) *runtime.Error {
 	var typed *runtime.Error
 	switch {
@@ -105,14 +107,14 @@ func (p Presenter) typed(ctx context.Context, err error, gql *gqlerror.Error) *r
 	case gql == nil:
 		return runtime.Wrap(runtime.CodeInternal, err, "")
 	case gql.Extensions["code"] == "COMPLEXITY_LIMIT_EXCEEDED":
-		return runtime.Errorf(runtime.CodeLimitExceeded, "%s; ask for fewer entries (first), or for less of each", gql.Message)
+		return runtime.Errorf(runtime.CodeLimitExceeded, "%s: request fewer entries (first), or fewer fields of each", gql.Message)
 	case gql.Extensions["code"] == runtime.CodeSlowConsumer:
 		return runtime.Errorf(runtime.CodeSlowConsumer, "%s", gql.Message)
 	case strings.HasPrefix(gql.Message, "exceeded maximum nesting depth"):
-		return runtime.Errorf(runtime.CodeLimitExceeded, "the document is nested too deeply")
+		return runtime.Errorf(runtime.CodeLimitExceeded, "the document is nested too deeply: split it")
 	case strings.HasPrefix(gql.Message, "exceeded token limit"):
-		return runtime.Errorf(runtime.CodeLimitExceeded, "the document has more than %d tokens", transport.MaxTokens)
-	case gql.Err == nil || gql.Extensions["code"] != nil: // gqlgen's own: the document or its variables are wrong
+		return runtime.Errorf(runtime.CodeLimitExceeded, "the document has more than %d tokens: split it", transport.MaxTokens)
+	case gql.Err == nil || gql.Extensions["code"] != nil: // gqlgen's own: the document or its variables are invalid
 		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: fieldOf(ctx, gql.Path), Message: gql.Message}
 	case fieldOf(ctx, gql.Path) != "":
 		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: fieldOf(ctx, gql.Path), Message: gql.Message}
@@ -121,7 +123,7 @@ func (p Presenter) typed(ctx context.Context, err error, gql *gqlerror.Error) *r
 	}
 }
 
-// Recover makes an error of a panic, which becomes INTERNAL.
+// Recover converts a panic to an error, which becomes INTERNAL.
 func (p Presenter) Recover(ctx context.Context, panicked any) error {
 	return p.Present(ctx, fmt.Errorf("panic: %v\n%s", panicked, debug.Stack()))
 }
@@ -131,6 +133,7 @@ type presentedError struct{ gql *gqlerror.Error }
 
 func (e *presentedError) Error() string { return e.gql.Message }
 
+// extensions returns the extensions of an error: its code, whether it is retryable, and more facts.
 func extensions(err *runtime.Error) map[string]any {
 	out := map[string]any{"code": err.Code, "retryable": err.Code.Retryable()}
 	if err.Code == runtime.CodeInvalidInput && err.Field != "" {
@@ -148,9 +151,9 @@ func extensions(err *runtime.Error) map[string]any {
 	return out
 }
 
-// fieldOf returns the name of the argument that an error's path leads to, as
-// the API spells it: "limits.outputBytes" for claimRunner.input.limits.outputBytes
-// and for variable.input.limits.outputBytes. "" if it leads to no argument.
+// fieldOf returns the name of the argument that an error's path leads to, as the API spells it:
+// "limits.outputBytes" for claimRunner.input.limits.outputBytes and for
+// variable.input.limits.outputBytes. "": the path leads to no argument.
 func fieldOf(ctx context.Context, path ast.Path) string {
 	if len(path) > 0 && path[0] == ast.PathName("variable") {
 		path = path[1:]
@@ -169,13 +172,13 @@ func fieldOf(ctx context.Context, path ast.Path) string {
 	return strings.Join(parts, ".")
 }
 
-// RefuseTyped answers a request that doesn't reach GraphQL in GraphQL's own form. The
-// client sees the error's message as it is.
+// RefuseTyped responds, in GraphQL's form, to a request that doesn't reach GraphQL. The client gets
+// the error's message unchanged.
 func RefuseTyped(w http.ResponseWriter, status int, err *runtime.Error) {
 	Answer(w, status, &gqlerror.Error{Message: err.Message, Extensions: extensions(err)})
 }
 
-// Answer answers a request that doesn't reach GraphQL with what Present returned.
+// Answer responds to a request that doesn't reach GraphQL with a presented error.
 func Answer(w http.ResponseWriter, status int, err *gqlerror.Error) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -28,11 +28,10 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// TestUnreadAnswersHoldMemory: an answer that waits for a peer that doesn't read
-// counts until it is written, over each transport. What
-// finds no room is refused: a query before its answer, a mutation with a code that
-// nobody repeats it for.
-func TestUnreadAnswersHoldMemory(t *testing.T) {
+// An answer that waits for a peer that doesn't read holds its memory until it is written, over each
+// transport. If an answer doesn't fit, a query is refused before it, and a mutation's error has a code
+// that says not to repeat it.
+func TestUnreadAnswersHoldTheirMemory(t *testing.T) {
 	const budget = largeAnswer + largeAnswer/2
 	post := func(t *testing.T, b *bed, accept string) io.Closer {
 		t.Helper()
@@ -74,7 +73,7 @@ func TestUnreadAnswersHoldMemory(t *testing.T) {
 			if got := p.read(); !strings.Contains(got, `"id":"1","type":"error"`) || !strings.Contains(got, "--body-memory") {
 				t.Errorf("one on a WebSocket: %.200s", got)
 			}
-			if name == "WebSocket" { // the writer still has it when nobody wants it any more
+			if name == "WebSocket" { // the writer still has it after the operation was completed
 				_, _ = unread.(net.Conn).Write(masked(`{"id":"1","type":"complete"}`))
 				_, _ = unread.(net.Conn).Write(masked(`{"id":"2","type":"subscribe","payload":{"query":"subscription silent { x }"}}`))
 				wait.For(t, "the complete was read", func() bool { return b.open.Load() == 1 })
@@ -91,16 +90,16 @@ func TestUnreadAnswersHoldMemory(t *testing.T) {
 	}
 }
 
-// TestUnreadOperationsCount: what is answered on a WebSocket counts until the answer is
-// written.
-func TestUnreadOperationsCount(t *testing.T) {
+// An operation on a WebSocket counts until its answer is written.
+func TestOperationsCountUntilTheirAnswerIsWritten(t *testing.T) {
 	b, all := bounded(t, peers.Bounds{Operations: 3}, Settings{})
 	conn := b.raw(t, 4<<10)
 	_, _ = conn.Write(masked(initMessage))
-	_, _ = conn.Write(masked(floodMessage)) // which isn't read: what comes after it waits
+	_, _ = conn.Write(masked(floodMessage)) // nobody reads it, so later messages wait
 	wait.For(t, "it floods", func() bool { return b.open.Load() == 1 })
 	asked := 0
-	// Those before the kernel's buffers are full are written, and count only until then.
+	// Until the kernel's buffers are full, answers are written, and their operations count only
+	// until then.
 	wait.For(t, "three operations count, and a fourth is refused", func() bool {
 		if all.Usage().Operations < 3 {
 			asked++
@@ -114,11 +113,11 @@ func TestUnreadOperationsCount(t *testing.T) {
 	wait.For(t, "none counts", func() bool { return all.Usage().Operations == 0 })
 }
 
-// TestOperationsTakeTheirFields before they are carried out, and what their
-// resolvers charge.
-func TestOperationsTakeTheirFields(t *testing.T) {
+// An operation takes the memory of its fields before it runs, and that of its resolvers when they
+// charge it.
+func TestOperationsAreChargedForTheirFields(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
-	h := &hold{Hold: all.Hold(context.Background(), peers.Shown{})}
+	h := &hold{Hold: all.Hold(context.Background(), peers.Credential{})}
 	fields := 0
 	settings := Settings{Fields: func(*graphql.OperationContext) int { return fields }}
 	op := operation{context: &graphql.OperationContext{Stats: graphql.Stats{}}}
@@ -165,11 +164,11 @@ func TestOperationsTakeTheirFields(t *testing.T) {
 	}
 }
 
-// TestAnswersAreAPartOfTheWork: an answer that fits what its work took is never refused.
-// A longer one takes only the difference.
-func TestAnswersAreAPartOfTheWork(t *testing.T) {
+// An answer that fits in the memory of its operation is never refused. A longer one takes only the
+// difference.
+func TestAnswersReuseTheMemoryOfTheirOperation(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
-	h := &hold{Hold: all.Hold(context.Background(), peers.Shown{})}
+	h := &hold{Hold: all.Hold(context.Background(), peers.Credential{})}
 	ctx := h.charging(t.Context())
 	if err := Charge(ctx, 1<<20+freeBody); err != nil {
 		t.Fatal(err)
@@ -194,10 +193,10 @@ func TestAnswersAreAPartOfTheWork(t *testing.T) {
 	}
 }
 
-// TestDocumentsTakeTheirTokens, whichever way they come, until the operation has ended.
-func TestDocumentsTakeTheirTokens(t *testing.T) {
+// A document takes the memory of its tokens on every transport, until the operation has ended.
+func TestDocumentsAreChargedForTheirTokens(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
-	h := &hold{Hold: all.Hold(context.Background(), peers.Shown{})}
+	h := &hold{Hold: all.Hold(context.Background(), peers.Credential{})}
 	document := "{ x(a: [" + strings.Repeat("1 ", 1000) + "]) }" // 1009 tokens
 	body, _ := json.Marshal(map[string]string{"query": document})
 	const want = (1009 - freeTokens) * tokenBytes
@@ -216,24 +215,25 @@ func TestDocumentsTakeTheirTokens(t *testing.T) {
 	}
 }
 
-// TestSubscriptionsTakeTheirAnswers: each while it waits, and the buffer of the largest.
-func TestSubscriptionsTakeTheirAnswers(t *testing.T) {
+// A subscription takes the memory of each answer while it waits, and of the buffer of its largest
+// answer.
+func TestSubscriptionsAreChargedForTheirAnswers(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
-	h := &hold{Hold: all.Hold(context.Background(), peers.Shown{})}
+	h := &hold{Hold: all.Hold(context.Background(), peers.Credential{})}
 	ctx := graphql.WithOperationContext(h.charging(t.Context()), &graphql.OperationContext{Operation: &ast.OperationDefinition{Operation: ast.Subscription}})
-	if err := h.work(1 << 10); err != nil { // its fields
+	if err := h.growWork(1 << 10); err != nil { // its fields
 		t.Fatal(err)
 	}
 	for _, test := range []struct{ answer, buffer int64 }{{30 << 10, 0}, {132 << 10, 200 << 10}, {100, 200 << 10}, {232 << 10, 400 << 10}} {
 		answer := make([]byte, test.answer)
 		want := 1<<10 + test.buffer + max(test.answer-DefaultBudget, 0) + 20<<10
-		if err := errors.Join(Charge(ctx, 20<<10+freeBody), h.keep(answer), h.wait(answer)); err != nil || all.Usage().BodyBytes != want {
+		if err := errors.Join(Charge(ctx, 20<<10+freeBody), h.holdBuffer(answer), h.holdAnswer(answer)); err != nil || all.Usage().BodyBytes != want {
 			t.Errorf("with an answer of %d bytes %d are held, not %d: %v", test.answer, all.Usage().BodyBytes, want, err)
 		}
 		if err := Charge(ctx, 2<<20); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
 			t.Errorf("more than there is: %v", err)
 		}
-		if h.again(); all.Usage().BodyBytes != 1<<10+test.buffer {
+		if h.releaseAnswer(); all.Usage().BodyBytes != 1<<10+test.buffer {
 			t.Errorf("after an answer of %d bytes %d are held, not %d", test.answer, all.Usage().BodyBytes, 1<<10+test.buffer)
 		}
 	}
@@ -246,11 +246,11 @@ func TestSubscriptionsTakeTheirAnswers(t *testing.T) {
 	}
 }
 
-// TestSubscriptionsGiveBack what each answer took before the next, or one that has many
-// would have no more memory in the end.
-func TestSubscriptionsGiveBack(t *testing.T) {
+// A subscription gives back the memory of each answer before the next one. Otherwise one with many
+// answers would use up its memory.
+func TestSubscriptionsReleaseEachAnswer(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 20})
-	h := &hold{Hold: all.Hold(context.Background(), peers.Shown{})}
+	h := &hold{Hold: all.Hold(context.Background(), peers.Credential{})}
 	settings := Settings{}.WithDefaults()
 	ctx := graphql.WithOperationContext(h.charging(t.Context()), &graphql.OperationContext{Operation: &ast.OperationDefinition{Operation: ast.Subscription}})
 	left := 10
@@ -275,8 +275,8 @@ type following func() (Message, error)
 func (f following) Next(context.Context) (Message, error) { return f() }
 func (following) Close()                                  {}
 
-// TestMessagesHaveAnEnd: one that trickles holds its memory for arriving.MaxTime at most.
-func TestMessagesHaveAnEnd(t *testing.T) {
+// A message that arrives slowly holds its memory for arriving.MaxTime at most.
+func TestSlowMessagesEndTheWebSocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		settings := Settings{Present: func(_ context.Context, err error) *gqlerror.Error { return gqlerror.Wrap(err) }}.WithDefaults()
 		listener := make(pipes.Listener)

@@ -28,10 +28,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// largeAnswer is more than the kernel takes for a peer that doesn't read.
+// largeAnswer is more than the kernel buffers for a peer that doesn't read.
 const largeAnswer = 24 << 20
 
-// stub is an executor that knows any document and answers it with its name; large with
+// stub is an executor that accepts any document, and answers with its name. The answer to large has
 // largeAnswer bytes.
 type stub struct{}
 
@@ -56,7 +56,7 @@ func (stub) DispatchOperation(ctx context.Context, op *graphql.OperationContext)
 	return graphql.OneShot(&graphql.Response{Data: []byte(`{"name":"` + op.Operation.Name + `"}`)}), ctx
 }
 
-// consume answers with the size of a file, or why it can't be read.
+// consume answers with the size of a file, or with the error of reading it.
 func consume(upload Upload) *graphql.Response {
 	content, err := upload.Open()
 	if err != nil {
@@ -73,8 +73,8 @@ func (stub) DispatchError(_ context.Context, list gqlerror.List) *graphql.Respon
 	return &graphql.Response{Errors: list}
 }
 
-// printer is a stream whose messages have size bytes and their number as
-// cursor. Without a size it is silent.
+// printer is a stream whose messages have size bytes, and their number as cursor. With size 0 it is
+// silent.
 type printer struct {
 	size, most int
 	number     int
@@ -105,12 +105,12 @@ var filler = bytes.Repeat([]byte("x"), 64<<10)
 
 func (p *printer) Close() { p.open.Add(-1) }
 
-// A bed serves all transports over the stub. Subscriptions are named after
-// what they print: silent, flood, three.
+// A bed serves all transports with the stub. Subscriptions have names for what they print: silent,
+// flood, three.
 type bed struct {
 	url   string
-	begun atomic.Int64 // streams
-	open  atomic.Int64 // those that haven't ended
+	begun atomic.Int64 // started streams
+	open  atomic.Int64 // running streams
 }
 
 func newBed(t testing.TB, settings Settings, listeners ...net.Listener) *bed {
@@ -175,7 +175,7 @@ func (b *bed) idle(t testing.TB) {
 	wait.For(t, "no subscription is open", func() bool { return b.open.Load() == 0 })
 }
 
-// A peer is a client that speaks WebSocket message by message.
+// A peer is a client that sends and reads single messages of a WebSocket.
 type peer struct {
 	t    testing.TB
 	conn *websocket.Conn
@@ -228,7 +228,7 @@ func (p peer) want(text string) {
 	}
 }
 
-// wantClose reads on until the connection is closed with a code.
+// wantClose reads until the connection is closed, and checks the code.
 func (p peer) wantClose(code websocket.StatusCode, reason string) {
 	p.t.Helper()
 	for {

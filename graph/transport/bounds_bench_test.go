@@ -12,8 +12,7 @@ import (
 	"github.com/rockpool/rockpool/graph/transport/peers"
 )
 
-// BenchmarkSmallRequest is a query of 1 KiB over one connection, with bounds and
-// without.
+// BenchmarkSmallRequest measures a query of 1 KiB over one connection, with limits and without.
 func BenchmarkSmallRequest(b *testing.B) {
 	for name, bounds := range map[string]*peers.Peers{"bounded": peers.New(peers.Bounds{Connections: 10, Operations: 10, Bodies: 1 << 30, PeerBodies: 1 << 29}), "unbounded": nil} {
 		b.Run(name, func(b *testing.B) {

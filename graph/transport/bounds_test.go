@@ -19,7 +19,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// bounded returns a bed whose peers are bounded.
+// bounded returns a bed with limits for its peers.
 func bounded(t testing.TB, bounds peers.Bounds, settings Settings) (*bed, *peers.Peers) {
 	t.Helper()
 	settings.Peers = peers.New(bounds)
@@ -38,11 +38,11 @@ func bounded(t testing.TB, bounds peers.Bounds, settings Settings) (*bed, *peers
 	})
 	bounding := settings.Peers.Listen(listener)
 	bounding.RefuseTime = wait.Limit
-	t.Cleanup(bounding.Wait) // likewise
+	t.Cleanup(bounding.Wait) // after the bed's
 	return newBed(t, settings, bounding), settings.Peers
 }
 
-// A poster is a request whose body comes by and by, from an address of loopback.
+// A poster is a request whose body is sent in parts, from a loopback address.
 type poster struct {
 	net.Conn
 	answers *bufio.Reader
@@ -70,7 +70,7 @@ func (p poster) send(t testing.TB, text string) {
 	}
 }
 
-// answer returns the answer's status, code and message.
+// answer returns the response's status, code and message.
 func (p poster) answer(t testing.TB) (status int, text string, header http.Header) {
 	t.Helper()
 	response, err := http.ReadResponse(p.answers, nil)
@@ -85,26 +85,26 @@ func (p poster) answer(t testing.TB) (status int, text string, header http.Heade
 	return response.StatusCode, string(body), response.Header
 }
 
-// query returns an operation of so many bytes.
+// query returns an operation of size bytes.
 func query(size int) string {
 	const text = `{"query":"query q { x }","variables":{"a":""}}`
 	return strings.Replace(text, `""`, `"`+strings.Repeat("x", size-len(text))+`"`, 1)
 }
 
-// held waits until bodies have so many bytes.
+// held waits until ok accepts the number of bytes that bodies hold.
 func held(t testing.TB, p *peers.Peers, what string, ok func(bytes int64) bool) {
 	t.Helper()
 	wait.For(t, what, func() bool { return ok(p.Usage().BodyBytes) })
 }
 
-// TestBodiesAreBoundedTogether: bodies that don't come whole hold what has come of
-// them. One that finds no room is refused, and takes nothing from others; small ones
-// always have room. When one has been answered there is room again.
-func TestBodiesAreBoundedTogether(t *testing.T) {
+// Incomplete bodies hold the memory of what has arrived. A body that doesn't fit is refused, and
+// takes nothing from others. Small ones always fit. When a request has been answered, there is room
+// again.
+func TestBodiesShareOneLimit(t *testing.T) {
 	const size = 1 << 20
 	b, all := bounded(t, peers.Bounds{Bodies: 2*size + size/2, PeerBodies: size + size/2}, Settings{})
 	text := query(size)
-	waiting := b.poster(t, 2, size) // promises much
+	waiting := b.poster(t, 2, size) // announces much
 	waiting.send(t, text[:100])
 	first := b.poster(t, 2, size)
 	first.send(t, text[:size-1])
@@ -149,10 +149,10 @@ func TestBodiesAreBoundedTogether(t *testing.T) {
 	held(t, all, "one that left holds nothing", func(bytes int64) bool { return bytes == 0 })
 }
 
-// TestMessagesAreBoundedWithBodies: a message that finds no room fails the operation
-// whose id came first, and the others of its WebSocket go on. Without an id the
-// WebSocket ends. What an operation was asked with is held as long as it runs.
-func TestMessagesAreBoundedWithBodies(t *testing.T) {
+// If a message doesn't fit and its id came first, its operation fails, and the WebSocket's other
+// operations continue. Without an id the WebSocket ends. The message of an operation holds its
+// memory while the operation runs.
+func TestMessagesShareTheLimitOfBodies(t *testing.T) {
 	const size = 1 << 20
 	b, all := bounded(t, peers.Bounds{Bodies: size + size/2}, Settings{})
 	message := func(id string) string {
@@ -183,9 +183,9 @@ func TestMessagesAreBoundedWithBodies(t *testing.T) {
 	wait.For(t, "the second runs", func() bool { return b.open.Load() == 2 })
 }
 
-// TestWhatAddressesAndInitsExpandToIsBounded: a short text of many values takes a
-// hundred times its bytes, wherever it comes from.
-func TestWhatAddressesAndInitsExpandToIsBounded(t *testing.T) {
+// A short text with many values takes a hundred times its bytes, also in an address or in
+// connection_init.
+func TestValuesInAddressesAndInitsAreBounded(t *testing.T) {
 	b, all := bounded(t, peers.Bounds{Bodies: 1 << 20}, Settings{})
 	many := `{"a":[` + strings.Repeat("{},", 3000) + `{}]}`
 	for _, test := range []struct {
@@ -214,9 +214,9 @@ func TestWhatAddressesAndInitsExpandToIsBounded(t *testing.T) {
 	}
 }
 
-// TestUnfinishedMessagesHoldWhatHasCome: of those that were announced, and of those
-// whose WebSocket ended, nothing is held.
-func TestUnfinishedMessagesHoldWhatHasCome(t *testing.T) {
+// An unfinished message holds what has arrived, not what was announced. After the end of its
+// WebSocket it holds nothing.
+func TestUnfinishedMessagesHoldWhatHasArrived(t *testing.T) {
 	b, all := bounded(t, peers.Bounds{Bodies: 1 << 20}, Settings{})
 	p := b.hello(t)
 	writer, err := p.conn.Writer(t.Context(), websocket.MessageText)
@@ -233,11 +233,11 @@ func TestUnfinishedMessagesHoldWhatHasCome(t *testing.T) {
 	held(t, all, "nothing is held", func(bytes int64) bool { return bytes == 0 })
 }
 
-// TestOperationsAndSubscriptionsAreBounded by the peer's bounds, and by the token's.
+// Operations and subscriptions are limited by the peer's and by the token's limits.
 func TestOperationsAndSubscriptionsAreBounded(t *testing.T) {
 	for _, test := range []struct {
 		bounds                   peers.Bounds
-		operations, subscription string // the settings that are named
+		operations, subscription string // the settings in the messages
 		refused                  [2]peers.Bound
 	}{
 		{peers.Bounds{Operations: 2, Subscriptions: 2}, "--peer-operations", "--peer-subscriptions", [2]peers.Bound{peers.PeerOperations, peers.PeerSubscriptions}},
@@ -253,7 +253,7 @@ func TestOperationsAndSubscriptionsAreBounded(t *testing.T) {
 		if got := p.read(); !strings.Contains(got, `"id":"3","type":"error"`) || !strings.Contains(got, test.subscription) {
 			t.Errorf("the third subscription: %s", got)
 		}
-		status, answer, header := b.askEvents(t, "subscription silent { x }")
+		status, answer, header := b.getEvents(t, "subscription silent { x }")
 		if status != http.StatusTooManyRequests || !strings.Contains(answer, test.subscription) || header.Get("Retry-After") == "" {
 			t.Errorf("a subscription by events: %d %s %v", status, answer, header)
 		}
@@ -291,8 +291,8 @@ func TestOperationsAndSubscriptionsAreBounded(t *testing.T) {
 	}
 }
 
-// askEvents asks for server-sent events, and returns an answer that is none.
-func (b *bed) askEvents(t testing.TB, query string) (status int, text string, header http.Header) {
+// getEvents sends a request for server-sent events, and returns a response that has none.
+func (b *bed) getEvents(t testing.TB, query string) (status int, text string, header http.Header) {
 	t.Helper()
 	body, err := json.Marshal(map[string]string{"query": query})
 	if err != nil {
@@ -316,8 +316,8 @@ func (b *bed) askEvents(t testing.TB, query string) (status int, text string, he
 	return response.StatusCode, string(all), response.Header
 }
 
-// TestConnectionsAreBounded: one too many hears why, whatever it sends. Other peers
-// are served, and so is the same one once a connection is closed.
+// A connection beyond the limit gets the reason, whatever it sends. Other peers are served, and so
+// is the same peer after it closes a connection.
 func TestConnectionsAreBounded(t *testing.T) {
 	b, all := bounded(t, peers.Bounds{Connections: 2}, Settings{})
 	first, second := b.poster(t, 2, 100), b.poster(t, 2, 100)
@@ -345,7 +345,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// TestConnectionsOfAllPeersAreBounded: many addresses have no more than there are for all.
+// Many addresses together have at most the connections of all peers.
 func TestConnectionsOfAllPeersAreBounded(t *testing.T) {
 	b, all := bounded(t, peers.Bounds{AllConnections: 2, Connections: 2}, Settings{})
 	first := b.poster(t, 2, 100)
@@ -370,20 +370,20 @@ func TestConnectionsOfAllPeersAreBounded(t *testing.T) {
 	}
 }
 
-// TestSilentBodiesAreGivenUp: they would hold memory.
-func TestSilentBodiesAreGivenUp(t *testing.T) {
+// Silent bodies are aborted, because they hold memory.
+func TestSilentBodiesAreAborted(t *testing.T) {
 	b, all := bounded(t, peers.Bounds{Bodies: 1 << 20}, Settings{Silence: 100 * time.Millisecond})
 	p := b.poster(t, 2, 200<<10)
-	_, _ = io.WriteString(p, query(200 << 10)[:100<<10]) // it may be given up already
+	_, _ = io.WriteString(p, query(200 << 10)[:100<<10]) // it may be aborted already
 	if status, answer, _ := p.answer(t); status != http.StatusRequestTimeout {
 		t.Errorf("%d %s", status, answer)
 	}
 	held(t, all, "nothing is held", func(bytes int64) bool { return bytes == 0 })
 }
 
-// TestDecodingTakesWhatIsCounted: what is left of a decoded text takes no more than
-// its bytes and peers.ValueBytes for each value, with what takes most of either.
-func TestDecodingTakesWhatIsCounted(t *testing.T) {
+// A decoded text holds at most its bytes and peers.ValueBytes for each value, for the texts with
+// the most of either.
+func TestDecodingTakesTheCountedMemory(t *testing.T) {
 	rate := goruntime.MemProfileRate
 	goruntime.MemProfileRate = 1 // each allocation is in the profile
 	defer func() { goruntime.MemProfileRate = rate }()
@@ -419,11 +419,11 @@ func TestDecodingTakesWhatIsCounted(t *testing.T) {
 	}
 }
 
-// leftByDecoding returns how many bytes of memory are in use that the decoding of JSON
-// took. It reads the profile of memory: the heap's size has what other goroutines take,
-// too. The profile has the 32 innermost frames, and so not always decodeParams.
+// leftByDecoding returns the bytes in use that the decoding of JSON allocated. It reads the memory
+// profile, because the heap's size includes other goroutines. The profile has the 32 innermost
+// frames, so it doesn't always include decodeParams.
 func leftByDecoding() int64 {
-	goruntime.GC() // the profile is as of the last collection but one
+	goruntime.GC() // the profile is that of the last collection but one
 	goruntime.GC()
 	records := make([]goruntime.MemProfileRecord, 10_000)
 	n, _ := goruntime.MemProfile(records, false)

@@ -8,29 +8,30 @@ import (
 	"github.com/rockpool/rockpool/graph/transport/socket"
 )
 
-// Frames are made here so that the payload, which many watchers share, goes from where it is to the kernel without being
-// copied.
+// textFrame returns a frame. Frames are made here, not by the library, so that a payload that many
+// watchers share goes to the kernel without a copy.
 func textFrame(text string) []byte { return socket.Frame(socket.OpText, []byte(text)) }
 
-// An envelope is what one operation's messages begin with.
+// An envelope has the beginnings of one operation's messages.
 type envelope struct{ next, err, complete string }
 
 func newEnvelope(id string) envelope {
-	quoted, _ := json.Marshal(id) // a string always can
+	quoted, _ := json.Marshal(id) // a string can always be marshalled
 	start := `{"id":` + string(quoted) + `,"type":`
 	return envelope{start + `"next","payload":`, start + `"error","payload":`, start + `"complete"`}
 }
 
-// small payloads are copied, so that many go into one piece.
+// small is the size of payloads that are copied, so that many are written as one piece.
 const small = 1 << 10
 
-// A batch is what is written at once. What is made for it goes into scratch.
+// A batch is what is written with one call. Its frames' headers and small payloads are in scratch.
 type batch struct {
 	buffers net.Buffers
 	scratch []byte
 	mark    int // where the part of scratch begins that isn't in buffers yet
 }
 
+// reset empties the batch, and keeps its memory.
 func (b *batch) reset() {
 	clear(b.buffers)
 	b.buffers, b.scratch, b.mark = b.buffers[:0], b.scratch[:0], 0
@@ -61,6 +62,7 @@ func (b *batch) add(p parcel) {
 	b.scratch = append(b.scratch, '}')
 }
 
+// flush moves the new part of scratch to buffers.
 func (b *batch) flush() {
 	if b.mark < len(b.scratch) {
 		b.buffers = append(b.buffers, b.scratch[b.mark:])
@@ -68,7 +70,7 @@ func (b *batch) flush() {
 	}
 }
 
-// write sends what waits in the outbox, until ctx ends.
+// write sends what the outbox has, until ctx ends. A failed write ends the connection through end.
 func (c *connection) write(ctx context.Context, end context.CancelCauseFunc) {
 	var parcels []parcel
 	var b batch

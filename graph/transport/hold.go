@@ -15,47 +15,47 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// What requests and answers take. The figures are measured: see
-// TestDecodingTakesWhatIsCounted.
+// The memory of requests and answers. The numbers are measured: see TestDecodingTakesTheCountedMemory.
 const (
 	freeBody   = peers.FreeBody
-	fieldBytes = 512 // of memory for each field, while an operation is carried out: 40,000 fields of runners took 515 each
-	tokenBytes = 256 // of memory for each token of a document: a list's numbers take 216 each
+	fieldBytes = 512 // of memory for each field while an operation runs: 40,000 fields of runners took 515 each
+	tokenBytes = 256 // of memory for each token of a document: numbers in a list take 216 each
 
-	// These are free in each operation. The bound of operations covers them.
+	// The first fields and tokens of each operation are free. The limit of concurrent operations
+	// covers them.
 	freeFields = 64
 	freeTokens = 128
 )
 
-// LeastBodies is what a budget must have for one body of at most maxBody bytes.
+// LeastBodies returns the smallest budget that fits one body of at most maxBody bytes.
 func LeastBodies(maxBody int64) int64 { return maxBody + peers.MaxValues*peers.ValueBytes }
 
-// A hold is what one request or message has taken of the bounds. It is for one
-// goroutine at a time; resolvers take turns by charges. The zero value holds nothing and
-// is bounded by nothing.
+// A hold is what one request or message has taken from the bounds. Use it in one goroutine at a
+// time; resolvers take turns through charges. The zero value holds nothing, and has no bounds.
 type hold struct {
 	peers.Hold
-	working int64    // of bytes: what carrying out the operation takes
-	waiting int64    // of bytes: a subscription's answer that isn't written yet
-	largest int64    // of bytes: the buffer of a subscription's largest answer
-	charges *charges // nil: resolvers take nothing
+	working int64    // bytes for the running operation
+	waiting int64    // bytes of a subscription's answer that isn't written yet
+	largest int64    // bytes of the buffer of a subscription's largest answer
+	charges *charges // nil: resolvers can't charge
 	ended   func()   // gives back a subscription of the caller's quota; nil: there is none
 }
 
-// holdOf returns a hold for a request's or WebSocket's peer.
+// holdOf returns a hold for the peer of a request or WebSocket.
 func (s Settings) holdOf(ctx context.Context) *hold {
-	return &hold{Hold: s.Peers.Hold(ctx, shown(access.FromContext(ctx)))}
+	return &hold{Hold: s.Peers.Hold(ctx, credentialOf(access.FromContext(ctx)))}
 }
 
-// shown returns what a caller shows.
-func shown(p access.Principal) peers.Shown {
+// credentialOf returns a caller's credential.
+func credentialOf(p access.Principal) peers.Credential {
 	if p.Grant != nil {
-		return peers.Shown{Token: p.ID, Grant: p.Grant.ID}
+		return peers.Credential{Token: p.ID, Grant: p.Grant.ID}
 	}
-	return peers.Shown{Token: p.ID}
+	return peers.Credential{Token: p.ID}
 }
 
-// subscribe counts an operation as a subscription from now on.
+// subscribe counts an operation as a subscription from now on. It returns QUOTA_EXCEEDED if there
+// is no room.
 func (s Settings) subscribe(ctx context.Context, h *hold) error {
 	if err := h.Subscribe(); err != nil || s.Subscribing == nil {
 		return err
@@ -65,19 +65,18 @@ func (s Settings) subscribe(ctx context.Context, h *hold) error {
 	return err
 }
 
-// execute takes what an operation's fields need, before it starts. Resolvers take what
-// they read by Charge, when they read it: an operation that waits for output holds no
-// memory for it.
+// execute charges the memory for an operation's fields before it starts. Resolvers charge memory
+// for what they read when they read it, so an operation that waits for output holds none for it.
 func (s Settings) execute(h *hold, op operation) error {
 	stats := extension.GetComplexityStats(graphql.WithOperationContext(context.Background(), op.context))
 	if stats == nil || s.Fields == nil || stats.Complexity <= freeFields {
 		return nil
 	}
-	return h.work(int64(s.Fields(op.context)-freeFields) * fieldBytes)
+	return h.growWork(int64(s.Fields(op.context)-freeFields) * fieldBytes)
 }
 
-// work takes n bytes of memory until there is an answer.
-func (h *hold) work(n int64) error {
+// growWork takes n bytes of memory until there is an answer.
+func (h *hold) growWork(n int64) error {
 	err := h.Grow(n)
 	if err == nil {
 		h.working += max(n, 0)
@@ -85,8 +84,8 @@ func (h *hold) work(n int64) error {
 	return err
 }
 
-// answered replaces the work's memory by the answer's, which is held until that is
-// written. It takes more only where the answer is larger than the work.
+// answered replaces the operation's memory by the answer's, which is held until the answer is
+// written. It takes more only if the answer is larger.
 func (h *hold) answered(kind ast.Operation, answer []byte) error {
 	work := h.working
 	left := work - max(int64(len(answer))-freeBody, 0)
@@ -99,8 +98,8 @@ func (h *hold) answered(kind ast.Operation, answer []byte) error {
 	return nil
 }
 
-// wait takes the memory of a subscription's answer above DefaultBudget, until again.
-func (h *hold) wait(answer []byte) error {
+// holdAnswer takes the memory of a subscription's answer above DefaultBudget, until releaseAnswer releases it.
+func (h *hold) holdAnswer(answer []byte) error {
 	more := int64(len(answer) - DefaultBudget)
 	err := h.Grow(more)
 	if err == nil {
@@ -109,9 +108,9 @@ func (h *hold) wait(answer []byte) error {
 	return err
 }
 
-// keep takes, until the subscription ends, the memory of the buffer in which gqlgen
-// writes each answer: twice the largest, above DefaultBudget.
-func (h *hold) keep(answer []byte) error {
+// holdBuffer takes the memory of the buffer in which gqlgen writes each answer, until the subscription
+// ends: twice the largest answer, above DefaultBudget.
+func (h *hold) holdBuffer(answer []byte) error {
 	more := int64(2*len(answer)-DefaultBudget) - h.largest
 	err := h.Grow(more)
 	if err == nil {
@@ -120,9 +119,9 @@ func (h *hold) keep(answer []byte) error {
 	return err
 }
 
-// again gives back what a subscription's last answer took: resolvers, and the answer,
-// which has been written.
-func (h *hold) again() {
+// releaseAnswer gives back what a subscription's last answer took: the charges of its resolvers, and the
+// written answer.
+func (h *hold) releaseAnswer() {
 	h.charges.mu.Lock()
 	defer h.charges.mu.Unlock()
 	charged := max(h.charges.bytes-freeBody, 0)
@@ -131,33 +130,33 @@ func (h *hold) again() {
 	h.waiting, h.charges.bytes = 0, 0
 }
 
-// withoutAnswer returns the error for an operation whose answer finds no memory. Nobody should repeat
-// a mutation that was carried out.
+// withoutAnswer returns the error for an operation whose answer doesn't fit in memory. For a
+// mutation it says that the mutation was carried out, so that no client repeats it.
 func withoutAnswer(kind ast.Operation, err error) error {
 	if kind != ast.Mutation {
 		return err
 	}
-	return runtime.Errorf(runtime.CodeLimitExceeded, "the mutation was carried out, but there is no memory for its answer (--body-memory): ask for the rest by smaller queries")
+	return runtime.Errorf(runtime.CodeLimitExceeded, "the mutation was carried out, but there is no memory for its answer (--body-memory): don't repeat it, query its result in smaller parts")
 }
 
-// charges are what an operation's resolvers take, which may do so at once.
+// charges are what an operation's resolvers take. They are safe for concurrent use.
 type charges struct {
 	mu    sync.Mutex
 	h     *hold // nil: it was released
-	bytes int64 // with those that are free
+	bytes int64 // including the free ones
 }
 
 type chargesKey struct{}
 
-// charging returns a context whose operation takes memory by Charge.
+// charging returns a context in which Charge takes memory for the operation.
 func (h *hold) charging(ctx context.Context) context.Context {
 	h.charges = &charges{h: h}
 	return context.WithValue(ctx, chargesKey{}, h.charges)
 }
 
-// Charge takes so many bytes of [peers.Bounds].Bodies for the operation of ctx, until it has
-// its answer. Where there are too few it returns QUOTA_EXCEEDED, for a mutation
-// LIMIT_EXCEEDED. Resolvers may call it at once.
+// Charge takes bytes of [peers.Bounds].Bodies for the operation of ctx, until it has its answer. If
+// too few are left, it returns QUOTA_EXCEEDED, for a mutation LIMIT_EXCEEDED. It is safe for
+// concurrent use.
 func Charge(ctx context.Context, bytes int64) error {
 	c, ok := ctx.Value(chargesKey{}).(*charges)
 	if !ok {
@@ -166,16 +165,16 @@ func Charge(ctx context.Context, bytes int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.h == nil {
-		return context.Canceled // nobody waits for the answer any more
+		return context.Canceled // the answer is no longer needed
 	}
-	if err := c.h.work(max(c.bytes+bytes-freeBody, 0) - max(c.bytes-freeBody, 0)); err != nil {
+	if err := c.h.growWork(max(c.bytes+bytes-freeBody, 0) - max(c.bytes-freeBody, 0)); err != nil {
 		return withoutAnswer(graphql.GetOperationContext(ctx).Operation.Operation, err)
 	}
 	c.bytes += bytes
 	return nil
 }
 
-// release gives back all.
+// release gives everything back.
 func (h *hold) release() {
 	if h.charges != nil {
 		h.charges.mu.Lock()
@@ -190,14 +189,14 @@ func (h *hold) release() {
 	h.working, h.waiting, h.largest = 0, 0, 0
 }
 
-// move returns another hold of all that h has, which has nothing any more.
+// move returns another hold with everything that h has. h is empty afterwards.
 func (h *hold) move() *hold {
 	moved := *h
 	*h = hold{}
 	return &moved
 }
 
-// decodeParams reads an operation.
+// decodeParams decodes an operation, and charges its memory.
 func (h *hold) decodeParams(ctx context.Context, text []byte) (*graphql.RawParams, error) {
 	if err := h.Expand(text); err != nil {
 		return nil, err
@@ -213,15 +212,15 @@ func (h *hold) decodeParams(ctx context.Context, text []byte) (*graphql.RawParam
 	return params, h.parse(params.Query)
 }
 
-// parse takes what a document needs beside its text.
+// parse charges the memory for a document's tokens.
 func (h *hold) parse(document string) error {
 	return h.Grow(int64(Tokens(document)-freeTokens) * tokenBytes)
 }
 
-// MaxTokens bounds a document; the executor refuses a longer one.
+// MaxTokens is the largest number of tokens of a document. The executor refuses a longer one.
 const MaxTokens = 20_000
 
-// Tokens returns how many tokens a document has, to its end, its first error or MaxTokens.
+// Tokens returns how many tokens a document has until its end, its first error or MaxTokens.
 func Tokens(document string) (n int) {
 	tokens := lexer.New(&ast.Source{Input: document})
 	for ; n < MaxTokens; n++ {
@@ -232,7 +231,8 @@ func Tokens(document string) (n int) {
 	return n
 }
 
-// statusOf returns the status for err: status, but this one if a bound of peers was reached.
+// statusOf returns bounded if err is about a bound of peers, otherwise status. For the former it
+// sets the header Retry-After.
 func statusOf(w http.ResponseWriter, err error, bounded, status int) int {
 	if runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
 		return status

@@ -25,8 +25,8 @@ const (
 	typeEvents   = "text/event-stream"
 )
 
-// accepted returns which of the offered media types a request likes best; the
-// first where it says nothing, "" if none will do.
+// accepted returns the offered media type that a request prefers: the first if it has no
+// preference, "" if it accepts none.
 func accepted(r *http.Request, offered ...string) string {
 	header := strings.Join(r.Header.Values("Accept"), ",")
 	if strings.TrimSpace(header) == "" {
@@ -53,6 +53,7 @@ func accepted(r *http.Request, offered ...string) string {
 	return best
 }
 
+// wantsEvents reports whether a request prefers server-sent events.
 func wantsEvents(r *http.Request) bool {
 	return strings.Contains(strings.Join(r.Header.Values("Accept"), ","), typeEvents) &&
 		accepted(r, typeJSON, typeResponse, typeEvents) == typeEvents
@@ -60,9 +61,9 @@ func wantsEvents(r *http.Request) bool {
 
 func isUpgrade(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
 
-// readBody reads a body of at most MaxBody bytes.
+// readBody reads a body of at most MaxBody bytes. With an error it returns the status.
 func (s Settings) readBody(w http.ResponseWriter, body *arriving.Body, h *hold) ([]byte, int, error) {
-	text, err := body.Whole(&h.Hold, s.MaxBody)
+	text, err := body.ReadAll(&h.Hold, s.MaxBody)
 	switch {
 	case err == nil:
 		return text, 0, nil
@@ -81,7 +82,7 @@ func (s Settings) readParams(w http.ResponseWriter, r *http.Request, body *arriv
 		return params, statusOf(w, err, http.StatusServiceUnavailable, http.StatusBadRequest), err
 	}
 	if kind, args, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != typeJSON {
-		// What a plain HTML form can send reaches the server from any page.
+		// A plain HTML form can send other types to the server from any page.
 		return nil, http.StatusUnsupportedMediaType, runtime.Errorf(runtime.CodeInvalidInput, "the Content-Type must be %s, or %s with files", typeJSON, typeMultipart)
 	} else if charset := args["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return nil, http.StatusUnsupportedMediaType, runtime.Errorf(runtime.CodeInvalidInput, "the charset must be utf-8")
@@ -94,11 +95,11 @@ func (s Settings) readParams(w http.ResponseWriter, r *http.Request, body *arriv
 	return params, statusOf(w, err, http.StatusServiceUnavailable, http.StatusBadRequest), err
 }
 
-// addressParams reads an operation from an address, which counts with the head.
+// addressParams reads an operation from an address. Its length is part of the request head's limit.
 func addressParams(r *http.Request, h *hold) (*graphql.RawParams, error) {
 	values := r.URL.Query()
 	if !values.Has("query") {
-		return nil, runtime.Errorf(runtime.CodeInvalidInput, "the address has no query: ask with ?query={…}, or by POST")
+		return nil, runtime.Errorf(runtime.CodeInvalidInput, "the address has no query: add ?query={…}, or send a POST")
 	}
 	params := &graphql.RawParams{Query: values.Get("query"), OperationName: values.Get("operationName")}
 	if _, err := peers.Values([]byte(params.Query)); err != nil {
@@ -121,7 +122,7 @@ func addressParams(r *http.Request, h *hold) (*graphql.RawParams, error) {
 	return params, h.parse(params.Query)
 }
 
-// refuse answers a request that is no operation.
+// refuse responds to a request without an operation.
 func (s Settings) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
 	kind := accepted(r, typeJSON, typeResponse)
 	if kind == "" {
@@ -144,14 +145,13 @@ func write(w http.ResponseWriter, kind string, status int, body []byte) {
 	_, _ = w.Write(body) // a client that left needs no answer
 }
 
-// serve answers a query or mutation. An operation that can't begin has status
-// 400, but 200 where plain JSON was asked for: older clients take anything else
-// for a broken server.
+// serve serves a query or mutation. An operation that can't begin gets status 400, or 200 if the
+// client accepts only plain JSON: older clients take any other status for a broken server.
 func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, read func(h *hold) (*graphql.RawParams, int, error)) {
 	ctx := r.Context()
 	kind := accepted(r, typeJSON, typeResponse)
 	if kind == "" {
-		s.refuse(w, r, http.StatusNotAcceptable, runtime.Errorf(runtime.CodeInvalidInput, "answers are %s, %s, or for subscriptions %s", typeJSON, typeResponse, typeEvents))
+		s.refuse(w, r, http.StatusNotAcceptable, runtime.Errorf(runtime.CodeInvalidInput, "the header Accept must allow %s, %s, or for subscriptions %s", typeJSON, typeResponse, typeEvents))
 		return
 	}
 	h := s.holdOf(ctx)
@@ -162,7 +162,7 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 	}
 	params, status, err := read(h)
 	if err != nil {
-		h.release() // what is refused is read on, for a while
+		h.release() // the rest of a refused body is read for a while
 		s.refuse(w, r, status, err)
 		return
 	}
@@ -194,7 +194,7 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 	}
 	next, ctx := exec.DispatchOperation(h.charging(ctx), op.context)
 	answered := s.orFailure(ctx, next(ctx))
-	sayRetry(w.Header(), answered.Errors)
+	setRetryAfter(w.Header(), answered.Errors)
 	body := response.Append(nil, answered)
 	if err := h.answered(op.kind(), body); err != nil {
 		h.release()
@@ -205,12 +205,12 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 	write(w, kind, http.StatusOK, body)
 }
 
-// RetryAfter is the extension of an error that says in how many seconds to try again, as the
-// header Retry-After does.
+// RetryAfter is the extension of an error with the seconds until a retry makes sense, as in the
+// header Retry-After.
 const RetryAfter = "retryAfter"
 
-// sayRetry sets the header to the longest of what errors say.
-func sayRetry(header http.Header, errs gqlerror.List) {
+// setRetryAfter sets the header Retry-After to the longest time of the errors.
+func setRetryAfter(header http.Header, errs gqlerror.List) {
 	longest := int64(0)
 	for _, err := range errs {
 		seconds, _ := err.Extensions[RetryAfter].(int64)
@@ -221,13 +221,12 @@ func sayRetry(header http.Header, errs gqlerror.List) {
 	}
 }
 
-// orFailure stands for an operation that answered nothing because its request
-// was cancelled.
+// orFailure returns r, or an error if r is nil because the request was cancelled.
 func (s Settings) orFailure(ctx context.Context, r *graphql.Response) *graphql.Response {
 	if r != nil {
 		return r
 	}
-	if why := signedOut(ctx); why != nil {
+	if why := callerEnded(ctx); why != nil {
 		return &graphql.Response{Errors: gqlerror.List{s.Present(ctx, why)}}
 	}
 	return &graphql.Response{Errors: gqlerror.List{{

@@ -84,7 +84,7 @@ func TestStatusAndTypeOfAnswers(t *testing.T) {
 	}
 }
 
-func TestEvents(t *testing.T) {
+func TestServerSentEvents(t *testing.T) {
 	b := newBed(t, Settings{})
 	three := "?query=" + url.QueryEscape("subscription three { x }")
 	next := func(n string) string {
@@ -134,7 +134,8 @@ func FuzzDecodeParams(f *testing.F) {
 	})
 }
 
-// TestOperationsAreReported of each transport, with the context of their request, but not what isn't one.
+// Each transport reports its operations with the context of their request. It doesn't report other
+// requests.
 func TestOperationsAreReported(t *testing.T) {
 	reported := make(chan string, 10)
 	b := newBed(t, Settings{Operation: func(ctx context.Context, kind, name string) {
@@ -155,7 +156,7 @@ func TestOperationsAreReported(t *testing.T) {
 	b.do(t, http.MethodGet, "?query="+url.QueryEscape("{ x }"), "")
 	want("query ")
 	post("{")
-	_, _, _ = b.askEvents(t, "subscription three { x }")
+	_, _, _ = b.getEvents(t, "subscription three { x }")
 	want("subscription three")
 	p := b.hello(t)
 	p.subscribe("1", "silent")

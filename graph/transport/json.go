@@ -12,7 +12,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// decode reads JSON with numbers as they stand there.
+// decode decodes JSON. Numbers keep their text.
 func decode(text []byte, into any) error {
 	if _, err := peers.Values(text); err != nil {
 		return err
@@ -20,7 +20,7 @@ func decode(text []byte, into any) error {
 	return unmarshal(text, into)
 }
 
-// unmarshal is decode for text that was checked.
+// unmarshal decodes text that Values has checked.
 func unmarshal(text []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
@@ -28,11 +28,12 @@ func unmarshal(text []byte, into any) error {
 		return malformed(err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return runtime.Errorf(runtime.CodeInvalidInput, "there is more than one value in the request")
+		return runtime.Errorf(runtime.CodeInvalidInput, "the request has more than one JSON value")
 	}
 	return nil
 }
 
+// malformed returns INVALID_INPUT for text that couldn't be decoded.
 func malformed(err error) error {
 	var kind *json.UnmarshalTypeError
 	if errors.As(err, &kind) {
@@ -45,7 +46,7 @@ func malformed(err error) error {
 	return runtime.Errorf(runtime.CodeInvalidInput, "the request isn't JSON: %s", err)
 }
 
-// decodeParams reads an operation from text that was checked.
+// decodeParams decodes an operation from text that Values has checked.
 func decodeParams(text []byte) (*graphql.RawParams, error) {
 	var params struct {
 		Query         *string        `json:"query"`

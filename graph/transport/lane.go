@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// errSlow says that a lane's reader took nothing for too long.
+// errSlow means that a lane's reader read nothing for too long.
 var errSlow = errors.New("slow reader")
 
-// An outbox is what waits to be written to one peer: a lane for each operation,
-// served in turn, so that one that floods can't hold up the others. Any number
-// may put in; one takes out.
+// An outbox holds what waits to be written to one peer: a lane for each operation. Lanes are served
+// in turn, so that one operation with much output can't delay the others. Any number of goroutines
+// may put; one takes.
 type outbox struct {
 	wake chan struct{} // capacity 1: there is something to take
 
-	mu    sync.Mutex // guards what follows, and the lanes
-	first [][]byte   // what goes before all lanes: acknowledgements, pings, pongs
+	mu    sync.Mutex // guards the fields below, and the lanes
+	first [][]byte   // go before all lanes: acknowledgements, pings, pongs
 	lanes []*lane    // those with something to send
 }
 
@@ -33,7 +33,7 @@ type lane struct {
 	bytes    int // in queue, and being written
 }
 
-// A parcel is a message on its way.
+// A parcel is a message that waits, or is being written.
 type parcel struct {
 	lane    *lane
 	kind    parcelKind
@@ -41,7 +41,7 @@ type parcel struct {
 	cursor  string
 }
 
-// size is what a parcel counts for: also one that says little takes memory.
+// size returns the bytes that a parcel counts for, including 64 for the parcel itself.
 func (p parcel) size() int { return len(p.payload) + 64 }
 
 type parcelKind int
@@ -53,12 +53,13 @@ const (
 	parcelComplete
 )
 
+// lane returns a new lane for an operation. It blocks its operation when budget bytes wait.
 func (b *outbox) lane(id string, budget int) *lane {
 	return &lane{box: b, budget: budget, envelope: newEnvelope(id), taken: make(chan struct{}, 1)}
 }
 
-// urgent puts a whole message before all others. Whoever sends more than a few
-// of these and reads none is not held: it reports false, and drops them.
+// urgent puts a whole message before all others. It never blocks. At most 64 wait, because a peer
+// can cause them without reading: urgent drops further ones and returns false.
 func (b *outbox) urgent(message []byte) bool {
 	const most = 64
 	b.mu.Lock()
@@ -71,9 +72,9 @@ func (b *outbox) urgent(message []byte) bool {
 	return true
 }
 
-// room waits until less than the budget waits in the lane. errSlow means that
-// nothing of it was taken for as long as patience.
-func (l *lane) room(ctx context.Context, patience time.Duration) error {
+// waitForRoom waits until the lane has less than its budget. It returns errSlow if nothing of the lane was
+// written for patience.
+func (l *lane) waitForRoom(ctx context.Context, patience time.Duration) error {
 	if l.free() {
 		return ctx.Err()
 	}
@@ -94,15 +95,16 @@ func (l *lane) room(ctx context.Context, patience time.Duration) error {
 	}
 }
 
+// free reports whether the lane has less than its budget.
 func (l *lane) free() bool {
 	l.box.mu.Lock()
 	defer l.box.mu.Unlock()
 	return l.bytes < l.budget
 }
 
-// below waits until fewer than so many bytes of the lane wait, or until ctx ends: the
-// writer cuts off a peer that takes nothing.
-func (l *lane) below(ctx context.Context, bytes int) {
+// waitBelow waits until the lane has fewer than bytes, or until ctx ends. The writer ends the
+// connection of a peer that reads nothing, so the wait has an end.
+func (l *lane) waitBelow(ctx context.Context, bytes int) {
 	for {
 		l.box.mu.Lock()
 		waiting := l.bytes
@@ -118,11 +120,12 @@ func (l *lane) below(ctx context.Context, bytes int) {
 	}
 }
 
-// push puts an answer into the lane; it never blocks.
+// push puts an answer into the lane. It never blocks.
 func (l *lane) push(m Message) {
 	l.put(parcel{kind: parcelNext, payload: m.Payload, cursor: m.Cursor})
 }
 
+// put adds a parcel to the lane. It never blocks.
 func (l *lane) put(p parcel) {
 	p.lane = l
 	l.box.mu.Lock()
@@ -135,23 +138,22 @@ func (l *lane) put(p parcel) {
 	hint(l.box.wake)
 }
 
-// drop forgets what waits in the lane: its reader doesn't want it any more.
+// drop removes what waits in the lane, because its reader no longer needs it.
 func (l *lane) drop() {
 	l.box.mu.Lock()
 	defer l.box.mu.Unlock()
 	for _, p := range l.queue {
 		l.bytes -= p.size()
 	}
-	l.queue = nil // next skips the empty lane
+	l.queue = nil // take skips the empty lane
 	hint(l.taken)
 }
 
-// batchBytes is how much is written at once.
+// batchBytes is the approximate size of one write.
 const batchBytes = 64 << 10
 
-// take moves to batch what is to be written next: all that is urgent, and from
-// each lane in turn one message, while that is little. Nothing is an empty
-// batch.
+// take appends to batch what is written next: all urgent messages, and one message from each lane
+// in turn until there are batchBytes. An empty batch means that nothing waits.
 func (b *outbox) take(batch []parcel) []parcel {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -179,7 +181,7 @@ func (b *outbox) take(batch []parcel) []parcel {
 	return batch
 }
 
-// wrote says that a batch is with the peer, or lost with it.
+// wrote frees the room of a batch after its write, whether or not it succeeded.
 func (b *outbox) wrote(batch []parcel) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -191,6 +193,7 @@ func (b *outbox) wrote(batch []parcel) {
 	}
 }
 
+// hint sends without blocking: a pending hint is enough.
 func hint(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -18,33 +18,31 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// PreflightHeaders are those of which a multipart request must have one: what a
-// form can send reaches a server from any page, but with a header that forms
-// can't have the browser asks the server first. The names are those that Apollo
-// and other clients send.
+// PreflightHeaders are headers of which a multipart request must have one. A form can send
+// multipart requests to a server from any page. But it can't set these headers without the browser
+// asking the server first. Apollo and other clients send them.
 var PreflightHeaders = []string{"GraphQL-Require-Preflight", "Apollo-Require-Preflight", "X-Apollo-Operation-Name"}
 
-// Multipart answers mutations that upload files, as the GraphQL multipart
-// request specification has it. The parts operations and map are read first,
-// then the mutation runs while its files arrive: nothing is held of them but a
-// buffer, and they come as fast as whoever gets them reads.
+// Multipart serves mutations that upload files, by the GraphQL multipart request specification. It
+// reads the parts operations and map, then runs the mutation while the files arrive. It holds only
+// one buffer of them, and reads them as fast as the resolver does.
 type Multipart struct{ Settings }
 
 const typeMultipart = "multipart/form-data"
 
-// Supports reports whether it is for this transport.
+// Supports reports whether a request is for this transport.
 func (Multipart) Supports(r *http.Request) bool {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	return r.Method == http.MethodPost && !isUpgrade(r) && err == nil && kind == typeMultipart
 }
 
-// Do answers.
+// Do serves a request.
 func (t Multipart) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
 	body := arriving.New(w, r, t.Silence)
 	t.serve(afterwards{w, body}, r, exec, func(h *hold) (*graphql.RawParams, int, error) { return t.read(w, r, body, h) })
 }
 
-// afterwards reads the rest of a body before an answer is written.
+// afterwards reads the rest of a body before a response is written.
 type afterwards struct {
 	http.ResponseWriter
 	body *arriving.Body
@@ -52,11 +50,11 @@ type afterwards struct {
 
 // WriteHeader implements http.ResponseWriter.
 func (w afterwards) WriteHeader(status int) {
-	w.body.Rest()
+	w.body.Drain()
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// read reads what comes before the files.
+// read reads the parts before the files.
 func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *arriving.Body, h *hold) (*graphql.RawParams, int, error) {
 	if !slices.ContainsFunc(PreflightHeaders, func(name string) bool { return r.Header.Get(name) != "" }) {
 		return nil, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden,
@@ -66,15 +64,15 @@ func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *arriving.B
 	if args["boundary"] == "" {
 		return nil, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput, "the Content-Type has no boundary")
 	}
-	body.Until(time.Now().Add(arriving.MaxTime))
-	defer body.Until(time.Time{})
+	body.SetEnd(time.Now().Add(arriving.MaxTime))
+	defer body.SetEnd(time.Time{})
 	parts := multipart.NewReader(body.Buffered(), args["boundary"])
 	operations, status, err := t.field(w, body, parts, h, "operations", t.MaxBody)
 	if err != nil {
 		return nil, status, err
 	}
 	if strings.HasPrefix(strings.TrimLeft(string(operations[:min(len(operations), 64)]), " \t\r\n"), "[") {
-		return nil, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput, "operations must be one operation: batches aren't taken")
+		return nil, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput, "operations must be one operation: lists of operations aren't supported")
 	}
 	params, err := h.decodeParams(r.Context(), operations)
 	if err != nil {
@@ -87,14 +85,14 @@ func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *arriving.B
 	return params, http.StatusBadRequest, place(params, text, &files{body: body, parts: parts, named: map[string]bool{}, opened: map[string]bool{}})
 }
 
-// field reads the next part, which must have this name and at most so many bytes.
+// field reads the next part, which must have this name and at most most bytes.
 func (t Multipart) field(w http.ResponseWriter, body *arriving.Body, parts *multipart.Reader, h *hold, name string, most int64) ([]byte, int, error) {
 	part, err := parts.NextRawPart()
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, http.StatusBadRequest, body.BrokenOff(err)
 	}
 	if err != nil || part.FormName() != name {
-		return nil, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput, "the parts must be operations, map, and then the files: %s isn't where it belongs", name)
+		return nil, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput, "the parts must be operations, map, then the files, in this order: %s is in the wrong place", name)
 	}
 	text, err := h.Read(part, -1, most)
 	switch {
@@ -106,14 +104,14 @@ func (t Multipart) field(w http.ResponseWriter, body *arriving.Body, parts *mult
 	return text, 0, nil
 }
 
-// Bounds of the part map.
+// The limits of the part map.
 const (
 	maxMap       = 256 << 10 // bytes: decoding takes a multiple that isn't counted
 	maxFiles     = 100       // of a request
-	maxPathBytes = 1000      // of where a file goes
+	maxPathBytes = 1000      // of a path of the map
 )
 
-// place puts an Upload wherever the map wants a file.
+// place puts an Upload at each path of the map.
 func place(params *graphql.RawParams, text []byte, all *files) error {
 	var wanted map[string][]string
 	if err := decode(text, &wanted); err != nil {
@@ -125,18 +123,18 @@ func place(params *graphql.RawParams, text []byte, all *files) error {
 	for key, paths := range wanted {
 		all.named[key] = false
 		for _, path := range paths {
-			if len(path) > maxPathBytes { // to split it could take a multiple of it
+			if len(path) > maxPathBytes { // splitting it could take a multiple of it
 				return runtime.Errorf(runtime.CodeInvalidInput, "map has a path of %d bytes: it must be at most %d", len(path), maxPathBytes)
 			}
 			if !put(params.Variables, strings.Split(path, "."), Upload{all, key}) {
-				return runtime.Errorf(runtime.CodeInvalidInput, "map names %q, which isn't a null below variables of operations", path)
+				return runtime.Errorf(runtime.CodeInvalidInput, "map has the path %q, but operations has no null there below variables", path)
 			}
 		}
 	}
 	return nil
 }
 
-// put replaces the null at a path that begins with "variables".
+// put replaces the null at a path that begins with "variables". It reports whether there was one.
 func put(variables map[string]any, path []string, file Upload) bool {
 	if len(path) < 2 || path[0] != "variables" {
 		return false

@@ -25,13 +25,13 @@ const (
 	formEnd = "\r\n--cut--\r\n"
 )
 
-// A sender sends a multipart request byte by byte as it likes.
+// A sender sends a multipart request in pieces.
 type sender struct {
 	net.Conn
 	answers *bufio.Reader
 }
 
-// sender sends the request's head, and what comes first with it.
+// sender sends the request's head, and the first pieces with it.
 func (b *bed) sender(t *testing.T, size int, header string, first ...string) *sender {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(b.url, "http://"))
@@ -53,7 +53,7 @@ func (s *sender) send(t *testing.T, text string) {
 	}
 }
 
-// want reads the answer, and whether the connection ends with it.
+// want checks the response, and whether the connection ends with it.
 func (s *sender) want(t *testing.T, status int, text string, ends bool) {
 	t.Helper()
 	_ = s.SetReadDeadline(time.Now().Add(wait.Limit))
@@ -73,12 +73,12 @@ func (s *sender) want(t *testing.T, status int, text string, ends bool) {
 	}
 	if _, err := s.answers.ReadByte(); err == nil {
 		t.Error("more came")
-	} else if late, ok := err.(net.Error); ok && late.Timeout() { //nolint:errorlint // a connection's own
+	} else if late, ok := err.(net.Error); ok && late.Timeout() { //nolint:errorlint // the connection's own error
 		t.Error("the connection stays open")
 	}
 }
 
-func TestUploadsArriveAsTheyLike(t *testing.T) {
+func TestUploadsArriveInAnyPieces(t *testing.T) {
 	b := newBed(t, Settings{Silence: wait.Limit})
 	content := strings.Repeat("\r\n--cu\x00", 10)
 	size := len(formStart) + len(content) + len(formEnd)
@@ -96,7 +96,7 @@ func TestUploadsArriveAsTheyLike(t *testing.T) {
 	}
 }
 
-func TestUploadsThatStall(t *testing.T) {
+func TestStalledUploadsAreAborted(t *testing.T) {
 	b := newBed(t, Settings{Silence: time.Second})
 	for name, sent := range map[string]string{
 		"nothing": "", "operations": formStart[:20], "map": formStart[:140], "file": formStart + "some", "end": formStart + "some" + formEnd[:5],
@@ -106,13 +106,13 @@ func TestUploadsThatStall(t *testing.T) {
 			if strings.HasPrefix(sent, formStart) {
 				status = 200 // the mutation had begun
 			}
-			s := b.sender(t, 100_000, preflight, sent) // at once: what came is no silence
-			s.want(t, status, "nothing of the request came for 1s", true)
+			s := b.sender(t, 100_000, preflight, sent) // in one piece: what has arrived is no silence
+			s.want(t, status, "no data of the request arrived for 1s", true)
 		})
 	}
 }
 
-func TestUploadsThatAreCut(t *testing.T) {
+func TestIncompleteUploadsFail(t *testing.T) {
 	b := newBed(t, Settings{})
 	for _, sent := range []string{formStart[:20], formStart[:140], formStart + "some", formStart + "some" + formEnd[:5]} {
 		s := b.sender(t, len(sent), preflight) // the body ends, the form doesn't
@@ -124,9 +124,9 @@ func TestUploadsThatAreCut(t *testing.T) {
 	}
 }
 
-// A client that is sending reads no answer: the server takes the rest first, if
-// there isn't too much of it.
-func TestRefusedUploadsGetTheirAnswer(t *testing.T) {
+// A client that is sending reads no response. So the server reads the rest first, unless it is too
+// long.
+func TestRefusedUploadsGetTheirResponse(t *testing.T) {
 	b := newBed(t, Settings{Silence: time.Minute})
 	body := formStart + strings.Repeat("x", 5<<20) + formEnd
 	s := b.sender(t, len(body), "") // without the header
@@ -141,15 +141,14 @@ func TestRefusedUploadsGetTheirAnswer(t *testing.T) {
 	s = b.sender(t, len(body), "Expect: 100-continue\r\n")
 	s.want(t, 403, "GraphQL-Require-Preflight", true)
 
-	s = b.sender(t, 1<<40, "") // and its connection ends, however much comes
+	s = b.sender(t, 1<<40, "") // its connection ends, however much arrives
 	piece := strings.Repeat("x", 1<<20)
 	for err := error(nil); err == nil; {
 		_, err = io.WriteString(s, piece)
 	}
 }
 
-// FuzzForm reads what is before the files: nothing but a null of the variables
-// becomes a file, whatever comes.
+// FuzzForm reads the parts before the files. Only a null of the variables may become a file.
 func FuzzForm(f *testing.F) {
 	f.Add(formStart+"x"+formEnd, "a.b")
 	f.Add(formStart, "variables.file")

@@ -8,17 +8,16 @@ import (
 	"github.com/rockpool/rockpool/graph/transport/arriving"
 )
 
-// POST answers queries and mutations in a JSON body; see Multipart for files. No
-// other type of body is taken: what a form can send reaches a server from any page, without the
-// browser asking first.
+// POST serves queries and mutations in a JSON body; see Multipart for files. It refuses other types
+// of body, since a form can send them to a server from any page, without the browser asking first.
 type POST struct{ Settings }
 
-// Supports reports whether it is for this transport.
+// Supports reports whether a request is for this transport.
 func (POST) Supports(r *http.Request) bool {
 	return r.Method == http.MethodPost && !isUpgrade(r)
 }
 
-// Do answers.
+// Do serves a request.
 func (t POST) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
 	body := arriving.New(w, r, t.Silence)
 	t.serve(afterwards{w, body}, r, exec, func(h *hold) (*graphql.RawParams, int, error) { return t.readParams(w, r, body, h) })

@@ -18,13 +18,12 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// SSE carries one operation of any kind as server-sent events: the distinct
-// connections mode of GraphQL over SSE. Events have the cursor as their id, and
-// a client that comes back with Last-Event-ID goes on after it.
+// SSE carries one operation of any kind as server-sent events: the distinct connections mode of
+// GraphQL over SSE. An event's id is its cursor. A client that reconnects with Last-Event-ID
+// continues after it.
 type SSE struct{ Settings }
 
-// Supports reports whether it is for this transport. It goes before POST and
-// GET.
+// Supports reports whether a request is for this transport. It is tried before POST and GET.
 func (SSE) Supports(r *http.Request) bool {
 	return (r.Method == http.MethodPost || r.Method == http.MethodGet) && !isUpgrade(r) && wantsEvents(r)
 }
@@ -33,7 +32,7 @@ func (SSE) Supports(r *http.Request) bool {
 func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
 	body := arriving.New(w, r, t.Silence)
 	if r.Method == http.MethodGet && r.ContentLength != 0 {
-		body.Rest() // else its deadline would end the events
+		body.Drain() // otherwise its deadline would end the events
 	}
 	refusing := afterwards{w, body}
 	h := t.holdOf(r.Context())
@@ -44,7 +43,7 @@ func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecut
 	}
 	params, status, err := t.readParams(w, r, body, h)
 	if err != nil {
-		h.release() // what is refused is read on, for a while
+		h.release() // the rest of a refused body is read for a while
 		t.refuse(refusing, r, status, err)
 		return
 	}
@@ -70,7 +69,7 @@ func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecut
 	header := w.Header()
 	header.Set("Content-Type", typeEvents+"; charset=utf-8")
 	header.Set("Cache-Control", "no-store")
-	header.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	header.Set("X-Accel-Buffering", "no") // otherwise nginx would buffer events
 	header.Set("X-Content-Type-Options", "nosniff")
 	out := &events{w: w, control: http.NewResponseController(w), patience: t.Patience}
 	if conn := socket.Of(r.Context()); conn != nil {
@@ -82,8 +81,8 @@ func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecut
 	t.serve(r, op, h, refused, out)
 }
 
-// serve runs the operation in a goroutine of its own: this one writes, and
-// stays with a peer that takes nothing, while the operation can end.
+// serve runs the operation in another goroutine. This one writes. So the operation can end while a
+// write waits for a peer that reads nothing.
 func (t SSE) serve(r *http.Request, op operation, h *hold, refused *graphql.Response, out *events) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -100,7 +99,7 @@ func (t SSE) serve(r *http.Request, op operation, h *hold, refused *graphql.Resp
 		}
 		ctx, stream := t.open(ctx, op, h, r.Header.Get("Last-Event-ID"))
 		defer stream.Close()
-		if err := t.pump(ctx, stream, l, h, op.kind() != ast.Subscription); err != nil && (ctx.Err() == nil || signedOut(ctx) != nil) {
+		if err := t.pump(ctx, stream, l, h, op.kind() != ast.Subscription); err != nil && (ctx.Err() == nil || callerEnded(ctx) != nil) {
 			l.push(Message{Payload: response.Append(nil, &graphql.Response{Errors: gqlerror.List{t.Present(ctx, err)}})})
 		}
 	})
@@ -129,11 +128,12 @@ func (t SSE) serve(r *http.Request, op operation, h *hold, refused *graphql.Resp
 				return
 			}
 		case <-ctx.Done():
-			// Its token ended: the operation is to end with that, while the peer may still hear it.
-			if cause := signedOut(ctx); cause != nil {
+			// The caller's token ended. The operation ends with that error, while the peer may
+			// still get it.
+			if cause := callerEnded(ctx); cause != nil {
 				last := response.Append(nil, &graphql.Response{Errors: gqlerror.List{t.Present(context.WithoutCancel(ctx), cause)}})
 				if out.parcel(parcel{kind: parcelNext, payload: last}) == nil {
-					_ = out.parcel(parcel{kind: parcelComplete}) // a peer that left needs no word
+					_ = out.parcel(parcel{kind: parcelComplete}) // a peer that left needs no answer
 				}
 			}
 			return
@@ -141,7 +141,7 @@ func (t SSE) serve(r *http.Request, op operation, h *hold, refused *graphql.Resp
 	}
 }
 
-// events is the one writer of a response. Each piece has its own deadline.
+// events is the only writer of a response. Each piece has its own deadline.
 type events struct {
 	w        http.ResponseWriter
 	control  *http.ResponseController
@@ -159,16 +159,17 @@ func (e *events) parcel(p parcel) error {
 		e.scratch = append(e.scratch, "event: complete\ndata: \n\n"...)
 		return e.write(e.scratch)
 	}
-	e.scratch = append(e.scratch, "event: next\ndata: "...) // a payload is one line: strings hold no line end
+	e.scratch = append(e.scratch, "event: next\ndata: "...) // a payload is one line: JSON strings contain no line end
 	return e.write(e.scratch, p.payload, []byte("\n\n"))
 }
 
-// write writes texts as they are, for a copy of an answer would take as much again.
+// write writes texts without joining them, since a copy of an answer would take as much memory
+// again.
 func (e *events) write(texts ...[]byte) error {
 	for _, text := range texts {
 		for len(text) > 0 {
 			piece := text[:min(len(text), socket.WritePiece)]
-			// A writer that can't have a deadline is a test's.
+			// Writers without deadlines exist only in tests.
 			_ = e.control.SetWriteDeadline(time.Now().Add(e.patience))
 			if _, err := e.w.Write(piece); err != nil {
 				return err

@@ -22,8 +22,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// vanish makes a socket drop all that comes: no acknowledgement, no reset. So
-// is a peer whose cable was pulled.
+// vanish makes a socket drop everything that arrives, without an acknowledgement or a reset, like a
+// peer whose cable was pulled.
 func vanish(t *testing.T, conn net.Conn) {
 	t.Helper()
 	raw, err := conn.(*net.TCPConn).SyscallConn()
@@ -39,9 +39,9 @@ func vanish(t *testing.T, conn net.Conn) {
 	}
 }
 
-// Nothing is printed, and nothing closes the connection: only asking helps.
+// Nothing is printed, and nothing closes the connection. Only a ping finds a vanished peer.
 func TestVanishedPeersAreForgotten(t *testing.T) {
-	need.Sandboxes(t) // and root: where many filters are in use, a kernel refuses one of a plain user
+	need.Sandboxes(t) // needs root: if many filters are in use, a kernel refuses one of a plain user
 	b := newBed(t, Settings{Keepalive: 50 * time.Millisecond, Patience: time.Hour})
 	t.Run("WebSocket", func(t *testing.T) {
 		conn := b.raw(t, 0)
@@ -59,13 +59,13 @@ func TestVanishedPeersAreForgotten(t *testing.T) {
 	})
 }
 
-// Its kernel answers, so it might only be slow; but not for ever.
-func TestPeersThatAnswerNoPingAreCutOff(t *testing.T) {
-	b := newBed(t, Settings{Keepalive: 10 * time.Millisecond, Patience: 3 * time.Second}) // in which the ping is written, also on a busy machine
+// The peer's kernel responds, so the peer may be slow; but only for Patience.
+func TestPeersWithoutPongAreDisconnected(t *testing.T) {
+	b := newBed(t, Settings{Keepalive: 10 * time.Millisecond, Patience: 3 * time.Second}) // the ping is written in this time, also on a busy machine
 	conn := b.raw(t, 0)
 	_, _ = conn.Write(masked(initMessage))
 	_, _ = conn.Write(masked(`{"id":"1","type":"subscribe","payload":{"query":"subscription silent { x }"}}`))
-	got, _ := io.ReadAll(conn) // it reads, and says nothing
+	got, _ := io.ReadAll(conn) // it reads, and sends nothing
 	if !strings.Contains(string(got), `{"type":"ping"}`) {
 		t.Errorf("got %q", got)
 	}
@@ -76,14 +76,14 @@ func TestPeersThatAnswerPingsStay(t *testing.T) {
 	b := newBed(t, Settings{Keepalive: 20 * time.Millisecond, Patience: time.Hour})
 	p := b.hello(t)
 	p.subscribe("1", "silent")
-	for range 10 { // each but the first says that the pong before was heard
+	for range 10 { // each ping but the first shows that the last pong was read
 		p.want(`{"type":"ping"}`)
 		p.send(`{"type":"pong"}`)
 	}
 }
 
-// A thousand take nothing of a flood. They hold no more than their budget, and one
-// that reads waits for none of them.
+// A thousand peers read nothing of a flood. They hold at most their budget, and a peer that reads
+// waits for none of them.
 func TestStalledReadersStayInTheirBudget(t *testing.T) {
 	const stalled = 1000
 	b := newBed(t, Settings{SlowAfter: time.Hour, Patience: time.Hour, Keepalive: time.Hour})
@@ -129,10 +129,10 @@ func TestOperationsOfSlowReadersEnd(t *testing.T) {
 	_, _ = conn.Write(masked(initMessage))
 	_, _ = conn.Write(masked(floodMessage))
 	wait.For(t, "the operation began", func() bool { return b.begun.Load() == 1 })
-	b.idle(t) // though nobody has read that
+	b.idle(t) // although nobody has read that
 
-	// A client that reads on gets the reason, and where to resume.
-	// The server's kernel asks ever more rarely whether so small a buffer has room.
+	// A client that reads again gets the reason and the cursor. The server's kernel probes ever
+	// more rarely whether so small a buffer has room.
 	_ = conn.SetReadDeadline(time.Now().Add(wait.Limit))
 	last := untilError(t, bufio.NewReader(conn))
 	var failure struct {
@@ -152,8 +152,8 @@ func TestOperationsOfSlowReadersEnd(t *testing.T) {
 	}
 }
 
-// untilError returns the first error message, and checks that the cursor in it
-// is that of the last event before.
+// untilError returns the first error message. It checks that the error's cursor is that of the last
+// event before.
 func untilError(t *testing.T, reader *bufio.Reader) string {
 	t.Helper()
 	last := ""
@@ -197,14 +197,14 @@ func readUint(t *testing.T, reader io.Reader, size int) (n uint64) {
 	return n
 }
 
-// Also answers that come at once are held only so far for a client that reads none:
-// then no more requests are read.
+// Responses wait only up to a limit for a client that doesn't read them. Then the server reads no
+// more requests.
 func TestUnreadResponsesStallTheConnection(t *testing.T) {
 	b := newBed(t, Settings{MaxOperations: 4})
 	conn := b.raw(t, 0)
 	_, _ = conn.Write(masked(initMessage))
 	name := strings.Repeat("q", 60_000)
-	const all = 1000 // 60 MB of answers: no kernel holds them
+	const all = 1000 // 60 MB of responses: no kernel holds them
 	var sent atomic.Int64
 	written := make(chan error, 1)
 	go func() {
@@ -228,14 +228,14 @@ func TestUnreadResponsesStallTheConnection(t *testing.T) {
 	if sent.Load() == all {
 		t.Fatal("every request was read")
 	}
-	// It was held up, not sent away: it reads, and all its requests are read.
+	// The client was delayed, not disconnected: when it reads, all its requests are served.
 	go func() { _, _ = io.Copy(io.Discard, conn) }() // until the test's end
 	if err := wait.Receive(t, written, "all are sent"); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestPeersThatTakeNothingAreCutOff(t *testing.T) {
+func TestPeersThatReadNothingAreDisconnected(t *testing.T) {
 	b := newBed(t, Settings{SlowAfter: time.Hour, Patience: 100 * time.Millisecond, Keepalive: time.Hour})
 	t.Run("WebSocket", func(t *testing.T) {
 		conn := b.raw(t, 4<<10)
@@ -251,7 +251,7 @@ func TestPeersThatTakeNothingAreCutOff(t *testing.T) {
 	})
 }
 
-func TestOneLaneCannotHoldUpAnother(t *testing.T) {
+func TestOneLaneDoesNotDelayAnother(t *testing.T) {
 	box := newOutbox()
 	flood, quiet := box.lane("a", 10), box.lane("b", 10)
 	for range 100 {
@@ -270,38 +270,38 @@ func TestOneLaneCannotHoldUpAnother(t *testing.T) {
 	}
 }
 
-func TestRoom(t *testing.T) {
+func TestRoomWaitsForProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		box := newOutbox()
 		l := box.lane("1", 10)
 		began := time.Now()
 		l.push(Message{Payload: []byte("0123456789")})
 		go func() {
-			for range 3 { // progress, but never room: another one is always pushed
+			for range 3 { // progress, but no room: another message is always pushed
 				time.Sleep(50 * time.Second)
 				l.push(Message{Payload: []byte("0123456789")})
 				box.wrote(box.take(nil)[:1])
 			}
 		}()
-		if err := l.room(t.Context(), time.Minute); err != errSlow || time.Since(began) != 210*time.Second {
+		if err := l.waitForRoom(t.Context(), time.Minute); err != errSlow || time.Since(began) != 210*time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := l.room(ctx, time.Minute); err != context.Canceled {
+		if err := l.waitForRoom(ctx, time.Minute); err != context.Canceled {
 			t.Errorf("%v", err)
 		}
 		other := box.lane("2", 10)
 		other.push(Message{Payload: []byte("0123456789")})
 		other.drop()
-		if err := other.room(t.Context(), time.Minute); err != nil {
+		if err := other.waitForRoom(t.Context(), time.Minute); err != nil {
 			t.Errorf("%v", err)
 		}
 		synctest.Wait()
 	})
 }
 
-// events opens a subscription over SSE, by hand.
+// events opens a subscription over SSE on a raw connection.
 func (b *bed) events(t *testing.T, name string, readBuffer int) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(b.url, "http://"))

@@ -12,22 +12,22 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A subscriber is an operation that runs.
+// A subscriber is a running operation of a WebSocket.
 type subscriber struct {
 	lane   *lane
 	cancel context.CancelFunc
 }
 
-// refused answers a message that there is no memory for: the operation that it was
-// to begin fails, if its id came first. Else the WebSocket ends.
-func (c *connection) refused(id string, why error) error {
+// refuseMessage responds to a message that doesn't fit in memory. If the message's id came first, the
+// operation fails. Otherwise the WebSocket ends.
+func (c *connection) refuseMessage(id string, why error) error {
 	if c.acting == nil || id == "" {
 		return closing{closeTryLater, why.Error()}
 	}
 	return c.subscribe(c.acting, message{ID: &id}, &hold{}, why)
 }
 
-// subscribe begins an operation, or one that has failed already.
+// subscribe begins an operation. If failed isn't nil, it responds with that error instead.
 func (c *connection) subscribe(ctx context.Context, m message, h *hold, failed error) error {
 	switch {
 	case c.acting == nil:
@@ -59,9 +59,9 @@ func (c *connection) subscribe(ctx context.Context, m message, h *hold, failed e
 	if err != nil {
 		cancel()
 		c.forget(id, s)
-		return c.sayRefused(ctx, s.lane.envelope, err)
+		return c.refuseOperation(ctx, s.lane.envelope, err)
 	}
-	// From a peer that asks much and reads nothing, nothing more is read.
+	// If a peer starts many operations and reads nothing, nothing more is read from it.
 	select {
 	case c.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -71,30 +71,30 @@ func (c *connection) subscribe(ctx context.Context, m message, h *hold, failed e
 	h = h.move()
 	c.running.Go(func() {
 		defer func() { <-c.slots }()
-		defer h.release() // once the answer is written
+		defer h.release() // when the answer is written
 		defer cancel()
 		last := c.operate(running, s.lane, params, h)
-		if c.forget(id, s) { // else the client has completed it
+		if c.forget(id, s) { // otherwise the client has completed it
 			s.lane.put(last)
 		}
-		s.lane.below(ctx, 1) // also after a complete: the writer may have what it dropped
+		s.lane.waitBelow(ctx, 1) // also after a complete: the writer may still have what was dropped
 	})
 	return nil
 }
 
-// sayRefused answers an operation that doesn't begin. What is refused costs no goroutine;
-// the next message is read only when little of this waits for the peer to read.
-func (c *connection) sayRefused(ctx context.Context, of envelope, err error) error {
+// refuseOperation responds to an operation that doesn't begin. A refusal needs no goroutine. The next
+// message is read only while few of these responses wait for the peer.
+func (c *connection) refuseOperation(ctx context.Context, of envelope, err error) error {
 	payload := c.failed(ctx, err).payload
 	text := make([]byte, 0, len(of.err)+len(payload)+1)
 	text = append(append(append(text, of.err...), payload...), '}')
 	c.refusals.put(parcel{kind: parcelRaw, payload: socket.Frame(socket.OpText, text)})
-	c.refusals.below(ctx, c.Budget)
+	c.refusals.waitBelow(ctx, c.Budget)
 	return nil
 }
 
-// remember takes an id, unless an operation has it. full reports that the WebSocket
-// had as many operations before as it may have.
+// remember reserves an id. there reports that an operation has the id already. full reports that
+// the WebSocket has as many operations as allowed.
 func (c *connection) remember(id string, s *subscriber) (there, full bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,7 +105,7 @@ func (c *connection) remember(id string, s *subscriber) (there, full bool) {
 	return there, full
 }
 
-// operate runs an operation, and returns what is to be said last.
+// operate runs an operation, and returns its last message.
 func (c *connection) operate(ctx context.Context, l *lane, params *graphql.RawParams, h *hold) parcel {
 	ctx = graphql.StartOperationTrace(ctx)
 	op, refused := c.prepare(ctx, c.exec, params, c.header)
@@ -128,12 +128,12 @@ func (c *connection) operate(ctx context.Context, l *lane, params *graphql.RawPa
 	return parcel{kind: parcelComplete}
 }
 
-// failed returns an operation's last word.
+// failed returns the last message of a failed operation.
 func (c *connection) failed(ctx context.Context, err error) parcel {
 	return parcel{kind: parcelError, payload: response.AppendErrors(nil, gqlerror.List{c.Present(ctx, err)})}
 }
 
-// forget reports whether s was there. Then its id is free again.
+// forget frees the id of s. It reports false if s had no id any longer.
 func (c *connection) forget(id string, s *subscriber) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,8 +144,8 @@ func (c *connection) forget(id string, s *subscriber) bool {
 	return true
 }
 
-// complete ends an operation that the client doesn't want any more. One that
-// isn't there has ended by itself.
+// complete ends an operation that the client completed. An unknown id is no error, because the
+// operation may have ended already.
 func (c *connection) complete(id string) {
 	c.mu.Lock()
 	s := c.lanes[id]

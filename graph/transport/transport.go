@@ -1,12 +1,11 @@
-// Package transport carries GraphQL operations over HTTP: POST, GET, multipart
-// requests with files, server-sent events in the distinct connections mode of
-// GraphQL over SSE, and WebSockets with the subprotocol graphql-transport-ws.
-// Each is a graphql.Transport. Package peers bounds what they take together.
+// Package transport carries GraphQL operations over HTTP: POST, GET, multipart requests with files,
+// server-sent events in the distinct connections mode of GraphQL over SSE, and WebSockets with the
+// subprotocol graphql-transport-ws. Each is a graphql.Transport. Package peers limits what they use
+// together.
 //
-// What they guarantee: no peer makes the server hold more than a fixed number
-// of bytes, operations and goroutines, whatever it sends and however slowly it
-// reads; a peer that vanished is forgotten within the keepalive; and when Do
-// returns, every goroutine that served the request has ended.
+// They guarantee: A peer can't make the server hold more than a fixed number of bytes, operations
+// and goroutines, whatever it sends and however slowly it reads. A vanished peer is forgotten
+// within two keepalives. When Do returns, every goroutine that served the request has ended.
 package transport
 
 import (
@@ -29,61 +28,60 @@ import (
 
 // A Message is one answer of an operation, ready to be sent.
 type Message struct {
-	Payload []byte // a GraphQL response as JSON; many watchers may share it, so nobody changes it
-	Cursor  string // resumes after it; "" where nothing can be resumed
+	Payload []byte // a GraphQL response as JSON; it is shared between watchers: don't change it
+	Cursor  string // resume after it; "": it can't be resumed
 }
 
-// A Stream is an operation's answers. It is for one goroutine.
+// A Stream returns an operation's answers. Use it in one goroutine.
 type Stream interface {
-	// Next waits for the next answer; io.EOF is the end. Another error is
-	// presented to the client, and ends the operation. ctx is the operation's: it has
-	// gqlgen's operation context, and Charge takes memory by it.
+	// Next waits for the next answer. io.EOF is the end. Any other error is presented to the
+	// client, and ends the operation. ctx is the operation's: it has gqlgen's operation context,
+	// and Charge takes memory for it.
 	Next(ctx context.Context) (Message, error)
 	Close()
 }
 
-// A Source opens subscriptions that have a faster way than the executor's; nil
-// without an error means that this one has none. A client that resumes by a
-// header gives the cursor as after, which goes before the operation's own. ctx is
-// as for Stream.Next.
+// A Source opens subscriptions faster than the executor. It returns nil without an error for a
+// subscription that it doesn't know. The cursor after is from a header with which a client resumes. It
+// has precedence over the operation's own. ctx is as for Stream.Next.
 type Source func(ctx context.Context, op *graphql.OperationContext, after string) (Stream, error)
 
-// Settings are what all transports share. The zero value of each bound is its
-// default; see the constants.
+// Settings are shared by all transports. Zero is replaced by the default; see the constants.
 type Settings struct {
 	Source  Source                                               // may be nil
-	Present func(ctx context.Context, err error) *gqlerror.Error // the one way out for errors
+	Present func(ctx context.Context, err error) *gqlerror.Error // converts all errors
 	Recover func(ctx context.Context, panicked any) error
-	// Admit returns the context in which a WebSocket acts, or why it isn't served, by the
-	// payload of connection_init. That context's end with UNAUTHENTICATED ends the WebSocket.
-	// Nil: all are served. The callers of other transports are in their request's context.
+	// Admit authenticates a WebSocket by the payload of connection_init. It returns the context in
+	// which the WebSocket acts, or a refusal. If that context ends with UNAUTHENTICATED, the
+	// WebSocket ends. Nil: all are served. For other transports, the request's context has the
+	// caller.
 	Admit func(ctx context.Context, payload map[string]any) (acting context.Context, refusal string)
-	// Subscribing takes a subscription of the caller's quota, until done is called. Nil:
-	// there is none.
+	// Subscribing takes a subscription from the caller's quota until done is called. Nil: there is
+	// no quota.
 	Subscribing func(ctx context.Context) (done func(), err error)
-	// Operation is called with each operation that is about to run: its type ("query", "mutation" or
-	// "subscription"), and its name; "": it has none. ctx has the values of its request's context. Nil: nothing is called.
+	// Operation is called with each operation before it runs: its type ("query", "mutation" or
+	// "subscription") and its name; "": it has none. ctx has the values of its request's context.
+	// Nil: nothing is called.
 	Operation func(ctx context.Context, kind, name string)
-	// Peers bounds what each peer, and all together, may take. Nil: nothing is bounded
-	// beyond one request and one WebSocket.
+	// Peers limits what each peer, and all together, may use. Nil: only the limits of one request
+	// and one WebSocket apply.
 	Peers *peers.Peers
-	// Fields returns how many fields an operation's answer may have. Nil: they aren't
-	// counted.
+	// Fields returns how many fields an operation's answer may have. Nil: they aren't counted.
 	Fields func(op *graphql.OperationContext) int
 
 	MaxBody       int64         // bytes of a body, and of a WebSocket's message
-	MaxOperations int           // on one WebSocket at a time
-	Budget        int           // bytes that may wait for a subscription's reader; one message more at most
-	SlowAfter     time.Duration // without a byte of its budget coming free a subscription that can be resumed ends
-	Patience      time.Duration // a peer that takes nothing at all for so long is cut off
+	MaxOperations int           // concurrent ones of one WebSocket
+	Budget        int           // bytes that may wait for a subscription's reader; one more message at most
+	SlowAfter     time.Duration // if no byte of its budget becomes free for so long, a resumable subscription ends
+	Patience      time.Duration // a peer that reads nothing for so long is disconnected
 	InitTimeout   time.Duration // for connection_init
-	Keepalive     time.Duration // a quiet peer is asked for a sign after it, and forgotten after twice of it
-	Silence       time.Duration // an upload of which nothing comes for so long is given up; below the agent's 60 s
+	Keepalive     time.Duration // a quiet peer is pinged after it, and disconnected after twice this
+	Silence       time.Duration // an upload of which nothing arrives for so long is aborted; below the agent's 60 s
 }
 
 // The defaults of Settings.
 const (
-	DefaultMaxBody       = peers.DefaultBody // fits the files of an exercise many times over
+	DefaultMaxBody       = peers.DefaultBody // several times the files of an exercise
 	DefaultMaxOperations = 100
 	DefaultBudget        = 64 << 10
 	DefaultSlowAfter     = 30 * time.Second
@@ -92,7 +90,7 @@ const (
 	DefaultKeepalive     = 12 * time.Second
 )
 
-// WithDefaults fills in what is zero.
+// WithDefaults returns s with the defaults for zero values.
 func (s Settings) WithDefaults() Settings {
 	s.MaxBody = cmp.Or(s.MaxBody, DefaultMaxBody)
 	s.MaxOperations = cmp.Or(s.MaxOperations, DefaultMaxOperations)
@@ -105,14 +103,14 @@ func (s Settings) WithDefaults() Settings {
 	return s
 }
 
-// An operation is one that was parsed and validated.
+// An operation is parsed and validated.
 type operation struct {
 	exec    graphql.GraphExecutor
 	context *graphql.OperationContext
 }
 
-// prepare parses and validates. refused, if not nil, is what the client gets
-// instead of an operation.
+// prepare parses and validates an operation. If refused isn't nil, the client gets it instead of an
+// operation.
 func (s Settings) prepare(ctx context.Context, exec graphql.GraphExecutor, params *graphql.RawParams, header http.Header) (op operation, refused *graphql.Response) {
 	now := graphql.Now()
 	params.Headers, params.ReadTime = header, graphql.TraceTiming{Start: now, End: now}
@@ -128,9 +126,8 @@ func (s Settings) prepare(ctx context.Context, exec graphql.GraphExecutor, param
 
 func (o operation) kind() ast.Operation { return o.context.Operation.Operation }
 
-// open starts an operation. It returns its stream, and the context that the stream's
-// Next must be called with. An error of the source becomes a stream's only answer, as
-// one of a resolver does.
+// open starts an operation. It returns its stream, and the context for the stream's Next. An error
+// of the source becomes the stream's only answer, as an error of a resolver does.
 func (s Settings) open(ctx context.Context, op operation, h *hold, after string) (context.Context, Stream) {
 	ctx = h.charging(ctx)
 	if op.kind() == ast.Subscription && s.Source != nil {
@@ -147,7 +144,7 @@ func (s Settings) open(ctx context.Context, op operation, h *hold, after string)
 	return ctx, responses{next, op.kind(), h}
 }
 
-// responses are what the executor answers.
+// responses are the executor's answers.
 type responses struct {
 	next graphql.ResponseHandler
 	kind ast.Operation
@@ -161,14 +158,14 @@ func (r responses) Next(ctx context.Context) (Message, error) {
 	}
 	answer := response.Append(nil, answered)
 	if r.kind == ast.Subscription {
-		return Message{Payload: answer}, r.h.keep(answer)
+		return Message{Payload: answer}, r.h.holdBuffer(answer)
 	}
 	return Message{Payload: answer}, r.h.answered(r.kind, answer)
 }
 
 func (responses) Close() {}
 
-// once has one answer.
+// once is a stream with one answer.
 type once struct{ message Message }
 
 func (o *once) Next(context.Context) (Message, error) {
@@ -182,11 +179,12 @@ func (o *once) Next(context.Context) (Message, error) {
 
 func (*once) Close() {}
 
-// pump sends a stream's answers to a lane until the end (nil), or until ctx
-// ends. It waits for room before it asks for the next, so that the newest is
-// sent where only that counts. Another error is the operation's last word. once says
-// that there is one answer: then it doesn't wait until that is written. For a
-// subscription it gives back one answer's memory before it asks for the next.
+// pump moves a stream's answers to a lane. It returns nil at the stream's end, and the operation's
+// error otherwise. It waits for room before it requests the next answer, so that streams of states
+// send the newest.
+//
+// once means that there is only one answer: pump then returns before the answer is written. For a
+// subscription it releases one answer's memory before it requests the next.
 func (s Settings) pump(ctx context.Context, stream Stream, lane *lane, h *hold, once bool) (err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
@@ -197,26 +195,26 @@ func (s Settings) pump(ctx context.Context, stream Stream, lane *lane, h *hold, 
 	for {
 		patience := s.SlowAfter
 		if cursor == "" {
-			patience = s.Patience // it couldn't go on after an end
+			patience = s.Patience // it couldn't resume
 		}
-		if err := lane.room(ctx, patience); err != nil {
+		if err := lane.waitForRoom(ctx, patience); err != nil {
 			if errors.Is(err, errSlow) {
 				return slowConsumer(cursor)
 			}
-			return cmp.Or(signedOut(ctx), err)
+			return cmp.Or(callerEnded(ctx), err)
 		}
 		if !once {
-			h.again()
+			h.releaseAnswer()
 		}
 		message, err := stream.Next(ctx)
 		if errors.Is(err, io.EOF) {
-			return signedOut(ctx)
+			return callerEnded(ctx)
 		}
 		if err != nil {
-			return cmp.Or(signedOut(ctx), err)
+			return cmp.Or(callerEnded(ctx), err)
 		}
 		if !once {
-			if err := h.wait(message.Payload); err != nil {
+			if err := h.holdAnswer(message.Payload); err != nil {
 				return err
 			}
 		}
@@ -228,9 +226,9 @@ func (s Settings) pump(ctx context.Context, stream Stream, lane *lane, h *hold, 
 	}
 }
 
-// signedOut returns why an operation ends whose caller's token or grant has ended: what that
-// does to the operation, an end or a cancellation, says less. Nil: the caller is still known.
-func signedOut(ctx context.Context) error {
+// callerEnded returns why an operation ended, if it ended because its caller's token or grant did.
+// The operation's own error would be less clear. Nil: the caller's token or grant is valid.
+func callerEnded(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
 	}
@@ -240,13 +238,13 @@ func signedOut(ctx context.Context) error {
 	return nil
 }
 
-// slowConsumer is the error for a reader that fell behind; the cursor is that
-// of the last event before it.
+// slowConsumer returns the error for a reader that fell behind. cursor is that of the last event
+// before it.
 func slowConsumer(cursor string) error {
-	err := &gqlerror.Error{Message: "you read too slowly, and what you watch goes on without you: subscribe again with this cursor as after"}
+	err := &gqlerror.Error{Message: "the subscriber read too slowly, so its subscription was ended: subscribe again with this cursor as after"}
 	err.Extensions = map[string]any{"code": runtime.CodeSlowConsumer, "retryable": true}
 	if cursor == "" {
-		err.Message = "you read too slowly, and what you watch goes on without you: subscribe again"
+		err.Message = "the subscriber read too slowly, so its subscription was ended: subscribe again"
 	} else {
 		err.Extensions["cursor"] = cursor
 	}

@@ -12,22 +12,20 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// An Upload is a file that comes with a multipart request: GraphQL's scalar of
-// the same name. It is read while it arrives, so each can be opened once, and in
-// the order in which the files come.
+// An Upload is a file of a multipart request: GraphQL's scalar of the same name. It is read while
+// it arrives. So open each Upload once, and in the order in which the files arrive.
 type Upload struct {
 	files *files
 	key   string // the name of its part
 }
 
-// Open returns the file's bytes. They are valid until another Upload of the
-// request is opened.
+// Open returns the file's bytes. They are valid until another Upload of the request is opened.
 func (u Upload) Open() (io.Reader, error) { return u.files.open(u.key) }
 
-// MarshalUpload is for gqlgen. An Upload is never in an answer.
+// MarshalUpload is for gqlgen. An Upload is never in a response.
 func MarshalUpload(Upload) graphql.Marshaler { return graphql.Null }
 
-// UnmarshalUpload takes what Multipart put among the variables.
+// UnmarshalUpload returns what Multipart put into the variables.
 func UnmarshalUpload(v any) (Upload, error) {
 	if u, ok := v.(Upload); ok && u.files != nil {
 		return u, nil
@@ -36,17 +34,16 @@ func UnmarshalUpload(v any) (Upload, error) {
 		"see https://github.com/jaydenseric/graphql-multipart-request-spec")
 }
 
-// files are the file parts of a multipart request, of which one is read at a
-// time.
+// files are the file parts of a multipart request. One is read at a time.
 type files struct {
-	mu     sync.Mutex // guards what follows; a mutation's fields come one after the other
+	mu     sync.Mutex // guards the fields below; a mutation's fields run one after the other
 	body   *arriving.Body
 	parts  *multipart.Reader
-	named  map[string]bool // whether the part of this name has come
+	named  map[string]bool // whether the part of this name has arrived
 	opened map[string]bool
 }
 
-// open goes on to the part of this name. Those before it are passed over.
+// open moves to the part of this name, and skips those before it.
 func (f *files) open(key string) (io.Reader, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -19,10 +19,10 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Subprotocol is the one that WebSockets speak: that of npm graphql-ws.
+// Subprotocol is the WebSockets' subprotocol: that of npm graphql-ws.
 const Subprotocol = "graphql-transport-ws"
 
-// The codes that the subprotocol closes a WebSocket with.
+// The codes with which the subprotocol closes a WebSocket.
 const (
 	closeBadRequest   websocket.StatusCode = 4400
 	closeUnauthorized websocket.StatusCode = 4401
@@ -32,23 +32,23 @@ const (
 	closeTooManyInits websocket.StatusCode = 4429
 	closeTryLater                          = websocket.StatusTryAgainLater
 	closeGoingAway                         = websocket.StatusGoingAway
-	closeAbnormally                        = websocket.StatusCode(0) // without a word: nobody hears it
+	closeAbnormally                        = websocket.StatusCode(0) // without a close frame, which nobody would get
 	maxReason                              = 120                     // bytes, of 123 that a close frame has
 	initLimit                              = 64 << 10                // bytes of a message before the acknowledgement
-	closeTime                              = time.Second             // for the peer's answer to a close
+	closeTime                              = time.Second             // for the peer's response to a close
 )
 
-// WebSocket carries operations of all three kinds, any number at a time up to
-// a cap. Compression is off.
+// WebSocket carries operations of all three kinds, up to MaxOperations concurrently. It doesn't use
+// compression.
 type WebSocket struct{ Settings }
 
-// Supports reports whether it is for this transport.
+// Supports reports whether a request is for this transport.
 func (WebSocket) Supports(r *http.Request) bool {
 	return strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
 }
 
-// Do serves a WebSocket until it ends. Cancelling the request's context ends it
-// with 1001.
+// Do serves a WebSocket until it ends. When the request's context ends, the WebSocket ends with
+// 1001.
 func (t WebSocket) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
 	if !hasToken(r.Header.Values("Sec-WebSocket-Protocol"), Subprotocol) {
 		t.refuse(w, r, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput,
@@ -61,7 +61,7 @@ func (t WebSocket) Do(w http.ResponseWriter, r *http.Request, exec graphql.Graph
 	ws, err := websocket.Accept(hijack, r, &websocket.AcceptOptions{
 		Subprotocols:    []string{Subprotocol},
 		CompressionMode: websocket.CompressionDisabled,
-		// Origins were checked before this is reached.
+		// Origins are checked before.
 		InsecureSkipVerify: true,
 		OnPingReceived: func(_ context.Context, payload []byte) bool {
 			c.out.urgent(socket.Frame(socket.OpPong, payload)) // it waits for a message that is being written
@@ -69,7 +69,7 @@ func (t WebSocket) Do(w http.ResponseWriter, r *http.Request, exec graphql.Graph
 		},
 	})
 	if err != nil {
-		return // Accept has answered
+		return // Accept has responded
 	}
 	ws.SetReadLimit(initLimit)
 	c.ws, c.conn = ws, hijack.Conn
@@ -89,8 +89,8 @@ func hasToken(values []string, want string) bool {
 	return false
 }
 
-// A connection is one WebSocket. Three kinds of goroutines share it: one reads,
-// one writes, and each operation has its own.
+// A connection is one WebSocket. It has one goroutine that reads, one that writes, and one for each
+// operation.
 type connection struct {
 	Settings
 	exec    graphql.GraphExecutor
@@ -99,9 +99,9 @@ type connection struct {
 	conn    *socket.Conn
 	out     *outbox
 	running sync.WaitGroup  // operations, which the reader starts
-	inits   chan struct{}   // closed with connection_init
-	acting  context.Context // the reader's: in which operations run; nil before the acknowledgement
-	slots   chan struct{}   // holds one for each operation that isn't wholly written
+	inits   chan struct{}   // closed by connection_init
+	acting  context.Context // the reader's: the context of operations; nil before the acknowledgement
+	slots   chan struct{}   // one for each operation that isn't wholly written
 
 	end      context.CancelCauseFunc // ends the connection
 	refusals *lane                   // of operations that didn't begin
@@ -110,7 +110,7 @@ type connection struct {
 	lanes map[string]*subscriber
 }
 
-// A closing is why a connection ends, and how the peer is told.
+// A closing is the reason why a connection ends, with the close frame's code.
 type closing struct {
 	code   websocket.StatusCode
 	reason string
@@ -118,6 +118,8 @@ type closing struct {
 
 func (c closing) Error() string { return c.reason }
 
+// serve runs the connection until it ends. It starts the reader, the writer and keep, and returns
+// when they and all operations have ended. The first of them to end gives the reason.
 func (c *connection) serve(parent context.Context) {
 	ctx, end := context.WithCancelCause(parent)
 	defer end(nil)
@@ -125,23 +127,23 @@ func (c *connection) serve(parent context.Context) {
 	var others sync.WaitGroup
 	others.Go(func() { c.write(ctx, end) })
 	others.Go(func() { end(c.keep(ctx)) })
-	// The reader waits for the peer, whatever happens here.
+	// The reader ends only when the peer does.
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
 		end(c.read(ctx, end))
 	}()
 	<-ctx.Done()
-	c.conn.Hurry(closeTime)
+	c.conn.LimitWrites(closeTime)
 	others.Wait()
-	c.sayWhy(context.Cause(ctx), read)
+	c.sendClose(context.Cause(ctx), read)
 	_ = c.ws.CloseNow()
 	<-read
 	c.running.Wait()
 }
 
-// sayWhy sends the close frame, and gives the peer a moment to answer.
-func (c *connection) sayWhy(cause error, read <-chan struct{}) {
+// sendClose sends the close frame, and waits closeTime for the peer's response.
+func (c *connection) sendClose(cause error, read <-chan struct{}) {
 	why := closing{closeGoingAway, "the server is stopping"}
 	errors.As(cause, &why)
 	if why.code == closeAbnormally {
@@ -156,11 +158,11 @@ func (c *connection) sayWhy(cause error, read <-chan struct{}) {
 	<-read
 }
 
-// read takes in messages until there are no more, and returns why. What comes
-// after the end of ctx, or after a mistake, is dropped: an unread message would
-// make the kernel take the close frame back.
+// read processes messages until there are no more, and returns the reason. After the end of ctx, or
+// after a mistake of the peer, it drops them: an unread message would make the kernel discard the
+// close frame.
 func (c *connection) read(ctx context.Context, end context.CancelCauseFunc) error {
-	reading := context.WithoutCancel(ctx) // else the library would close at once
+	reading := context.WithoutCancel(ctx) // otherwise the library would close immediately
 	left := closing{code: closeAbnormally, reason: "the peer left"}
 	late := time.AfterFunc(arriving.MaxTime, func() { end(left) }) // runs while a message arrives
 	defer late.Stop()
@@ -179,7 +181,7 @@ func (c *connection) read(ctx context.Context, end context.CancelCauseFunc) erro
 		}
 		h := c.holdOf(c.operating(ctx))
 		late.Reset(arriving.MaxTime)
-		text, err := h.Read(reader, -1, 2*c.MaxBody) // the library ends it at MaxBody, and says why
+		text, err := h.Read(reader, -1, 2*c.MaxBody) // the library ends it at MaxBody, with the reason
 		refused := runtime.CodeOf(err) == runtime.CodeQuotaExceeded
 		switch {
 		case err == nil:
@@ -187,10 +189,10 @@ func (c *connection) read(ctx context.Context, end context.CancelCauseFunc) erro
 			err = c.handle(ctx, text, h)
 		case refused:
 			h.release()
-			err = c.refused(idOf(text), err)
+			err = c.refuseMessage(idOf(text), err)
 		default:
 			h.release()
-			return left // the library told it if the message was too long
+			return left // the library reported it if the message was too long
 		}
 		if err != nil {
 			end(err)
@@ -203,14 +205,14 @@ func (c *connection) read(ctx context.Context, end context.CancelCauseFunc) erro
 	}
 }
 
-// A message is one of the subprotocol's.
+// A message is one of the subprotocol's messages.
 type message struct {
 	ID      *string         `json:"id"`
 	Type    string          `json:"type"`
 	Payload json.RawMessage `json:"payload"`
 }
 
-// idOf returns a message's id from its beginning; "" if it isn't in there.
+// idOf returns the id in the beginning of a message; "": the beginning has none.
 func idOf(begun []byte) string {
 	tokens := json.NewDecoder(bytes.NewReader(begun[:min(len(begun), freeBody)]))
 	if start, err := tokens.Token(); err != nil || start != json.Delim('{') {
@@ -231,7 +233,7 @@ func idOf(begun []byte) string {
 	return ""
 }
 
-// handle does what a message asks for. It is done with h then.
+// handle processes a message. Afterwards h isn't used.
 func (c *connection) handle(ctx context.Context, text []byte, h *hold) error {
 	defer h.release()
 	if ctx.Err() != nil {
@@ -268,6 +270,7 @@ func (c *connection) operating(ctx context.Context) context.Context {
 	return ctx
 }
 
+// init processes connection_init: it authenticates the WebSocket, and acknowledges.
 func (c *connection) init(ctx context.Context, m message, h *hold) error {
 	if c.acting != nil {
 		return closing{closeTooManyInits, "Too many initialisation requests"}
@@ -287,7 +290,7 @@ func (c *connection) init(ctx context.Context, m message, h *hold) error {
 		}
 		c.acting = acting
 		context.AfterFunc(acting, func() {
-			if cause := signedOut(acting); cause != nil {
+			if cause := callerEnded(acting); cause != nil {
 				c.end(closing{closeForbidden, cause.Error()})
 			}
 		})
@@ -298,7 +301,7 @@ func (c *connection) init(ctx context.Context, m message, h *hold) error {
 	return nil
 }
 
-// keep returns when the peer is gone, or has not begun in time.
+// keep returns when the peer has vanished, or hasn't sent connection_init in time.
 func (c *connection) keep(ctx context.Context) error {
 	timer := time.NewTimer(c.InitTimeout)
 	defer timer.Stop()
@@ -309,7 +312,7 @@ func (c *connection) keep(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	var asked time.Time // zero: not since something was heard
+	var asked time.Time // zero: no ping since the last read
 	for {
 		quiet := c.conn.Quiet()
 		if time.Since(asked) > quiet {
@@ -334,8 +337,8 @@ func (c *connection) keep(ctx context.Context) error {
 	}
 }
 
-// gone judges a peer that didn't answer a ping. One whose kernel answers may
-// have much to read before: it has as long as a slow reader has.
+// gone decides about a peer that didn't answer a ping. If its kernel still responds, the peer may
+// have much to read first: it gets the time of a slow reader.
 func (c *connection) gone(quiet time.Duration) bool {
 	vanished, known := socket.Vanished(c.conn.Carrier)
 	return vanished || !known || quiet > c.Patience

@@ -106,7 +106,7 @@ func TestOperationsOfAllKinds(t *testing.T) {
 	}
 }
 
-func TestOperationsAreCapped(t *testing.T) {
+func TestOperationsOfAWebSocketAreLimited(t *testing.T) {
 	b := newBed(t, Settings{MaxOperations: 2})
 	p := b.hello(t)
 	p.subscribe("1", "silent")
@@ -122,7 +122,7 @@ func TestOperationsAreCapped(t *testing.T) {
 	}
 }
 
-func TestStoppingSaysSo(t *testing.T) {
+func TestStoppingClosesWebSocketsWithGoingAway(t *testing.T) {
 	why := make(chan error, 1)
 	t.Run("served", func(t *testing.T) {
 		b := newBed(t, Settings{})
@@ -140,7 +140,7 @@ func TestStoppingSaysSo(t *testing.T) {
 	}
 }
 
-// raw is a WebSocket client by hand, for what a library doesn't do.
+// raw is a WebSocket client on a raw connection, for what a library doesn't do.
 func (b *bed) raw(t testing.TB, readBuffer int) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(b.url, "http://"))
@@ -168,7 +168,7 @@ func (b *bed) raw(t testing.TB, readBuffer int) net.Conn {
 	return conn
 }
 
-// masked is a client's frame.
+// masked returns a client's frame.
 func masked(text string) []byte {
 	out := []byte{socket.OpText}
 	if len(text) < 126 {
@@ -210,7 +210,7 @@ func TestOneCloseFrameIsSent(t *testing.T) {
 		if op != socket.OpClose {
 			continue // the acknowledgement
 		}
-		answer := append([]byte{socket.OpClose, 0x80 | 2, 0, 0, 0, 0}, payload[:2]...) // as browsers answer it
+		answer := append([]byte{socket.OpClose, 0x80 | 2, 0, 0, 0, 0}, payload[:2]...) // as browsers respond
 		if _, err := conn.Write(answer); err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +221,7 @@ func TestOneCloseFrameIsSent(t *testing.T) {
 	}
 }
 
-func TestMessagesOneByteAtATime(t *testing.T) {
+func TestMessagesMayArriveByteByByte(t *testing.T) {
 	b := newBed(t, Settings{})
 	conn := b.raw(t, 0)
 	for _, one := range append(masked(initMessage), masked(`{"id":"1","type":"subscribe","payload":{"query":"query q { x }"}}`)...) {

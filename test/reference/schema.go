@@ -14,8 +14,18 @@ func (b *Book) operation(kind string) func(*ast.FieldDefinition) string {
 		for _, a := range f.Arguments {
 			t.add(code(a.Name), b.typeLink(a.Type), prose(flat(a.Description)))
 		}
-		return fmt.Sprintf("### %s %s\n\n%s\n\nReturns %s.\n\n%s", kind, f.Name, wrap(prose(flat(f.Description)), 100), b.typeLink(f.Type), t)
+		return fmt.Sprintf("### %s %s\n\n%s\n\nReturns %s.\n\n%s", kind, f.Name, paragraphs("", f.Description), b.typeLink(f.Type), t)
 	}
+}
+
+// paragraphs returns the paragraphs of a description as wrapped Markdown, after a prefix in Markdown.
+func paragraphs(prefix, text string) string {
+	var out []string
+	for paragraph := range strings.SplitSeq(text, "\n\n") {
+		out = append(out, wrap(prefix+prose(flat(paragraph)), 100))
+		prefix = ""
+	}
+	return strings.Join(out, "\n\n")
 }
 
 func flat(text string) string { return strings.Join(strings.Fields(text), " ") }
@@ -36,7 +46,7 @@ func (b *Book) definition(d *ast.Definition) string {
 	for _, name := range d.Interfaces {
 		kinds = append(kinds, "implements [`"+name+"`](#"+strings.ToLower(name)+")")
 	}
-	head := fmt.Sprintf("### %s\n\n%s\n\n", d.Name, wrap(strings.Join(kinds, ", ")+". "+prose(flat(d.Description)), 100))
+	head := fmt.Sprintf("### %s\n\n%s\n\n", d.Name, paragraphs(strings.Join(kinds, ", ")+". ", d.Description))
 	if d.Kind == ast.Enum {
 		return head + enumTable(d)
 	}

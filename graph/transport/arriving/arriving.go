@@ -1,6 +1,6 @@
-// Package arriving reads the bodies of requests while they come. It bounds how long a client may send nothing, and how long
-// a whole body may take. A body that is refused is read on for a while: then the client gets its answer, and the connection
-// doesn't stay.
+// Package arriving reads the bodies of requests while they arrive. It limits how long a client may
+// send nothing, and how long a whole body may take. The rest of a refused body is read for a while,
+// so that the client gets the response and the connection ends.
 package arriving
 
 import (
@@ -16,31 +16,33 @@ import (
 )
 
 const (
-	// DefaultSilence is how long a client may send nothing of a body. It is below the agent's 60 s.
+	// DefaultSilence is how long a client may send nothing of a body. It is below the agent's 60
+	// s.
 	DefaultSilence = 30 * time.Second
-	// MaxTime is how long a body, or a WebSocket's message, may take to arrive.
+	// MaxTime is the longest time that a body, or a message of a WebSocket, may take to arrive.
 	MaxTime = 5 * time.Minute
-	// restTime is how long a body is read that nobody wants any more. A client that is
-	// still sending doesn't read. Closing the connection then would discard the answer.
+	// restTime is how long the rest of an unneeded body is read. A client that is still sending
+	// doesn't read: if the connection closed then, the response would be lost.
 	restTime = 5 * time.Second
 )
 
-// A Body is one that is read while it comes. A peer that sends nothing for
-// silence is given up; else it may take its time. It is for one goroutine at a time.
+// A Body is a request's body, read while it arrives. A peer that sends nothing for silence loses
+// its connection; otherwise there is no limit unless SetEnd sets one. Use it in one goroutine at a
+// time.
 type Body struct {
 	body    io.Reader
-	size    int64 // as announced; -1: it isn't
+	size    int64 // as announced; -1: unknown
 	control *http.ResponseController
 	header  http.Header
 	silence time.Duration
-	end     time.Time // of all that is read; zero: none
-	set     time.Time // when the connection's deadline was set; zero: it has none
+	end     time.Time // of all reads; zero: none
+	set     time.Time // when the connection's deadline was last set; zero: it has none
 	err     error     // of the last read
 	http1   bool
-	asks    bool // the peer sends nothing before the first read
+	asks    bool // the peer sends nothing before the first read (Expect: 100-continue)
 }
 
-// New returns the body of a request that w answers.
+// New returns the body of the request that w responds to.
 func New(w http.ResponseWriter, r *http.Request, silence time.Duration) *Body {
 	return &Body{body: r.Body, size: r.ContentLength, control: http.NewResponseController(w), header: w.Header(), silence: silence, http1: r.ProtoMajor < 2, asks: r.Header.Get("Expect") != ""}
 }
@@ -49,8 +51,7 @@ type readFunc func(p []byte) (int, error)
 
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
-// Buffered returns a reader for multipart, which reads little at a time, and not
-// all the time.
+// Buffered returns a reader for package multipart, which reads in small pieces, with pauses.
 func (b *Body) Buffered() *bufio.Reader {
 	return bufio.NewReaderSize(readFunc(func(p []byte) (int, error) {
 		defer b.pause()
@@ -58,18 +59,20 @@ func (b *Body) Buffered() *bufio.Reader {
 	}), 64<<10)
 }
 
-// Until bounds all that is read from now on. Zero: it isn't bounded.
-func (b *Body) Until(end time.Time) { b.end = end }
+// SetEnd sets a limit for all later reads. Zero: no limit.
+func (b *Body) SetEnd(end time.Time) { b.end = end }
 
-// Whole reads all of the body, at most limit bytes, within MaxTime. It takes memory of h as bytes arrive; see
-// [peers.Hold.Read]. It returns peers.ErrTooLong, without reading if the announced length is over limit;
-// QUOTA_EXCEEDED; LIMIT_EXCEEDED for a body that is late; or INVALID_INPUT for one that broke off.
-func (b *Body) Whole(h *peers.Hold, limit int64) ([]byte, error) {
+// ReadAll reads the whole body, at most limit bytes, within MaxTime. It takes memory from h as bytes
+// arrive; see [peers.Hold.Read].
+//
+// Errors: peers.ErrTooLong, without reading if the announced length is over limit; QUOTA_EXCEEDED;
+// LIMIT_EXCEEDED for a late body; INVALID_INPUT for an incomplete one.
+func (b *Body) ReadAll(h *peers.Hold, limit int64) ([]byte, error) {
 	if b.size > limit {
-		b.err = peers.ErrTooLong // what follows would have to be read
+		b.err = peers.ErrTooLong // the rest would have to be read
 		return nil, b.err
 	}
-	b.Until(time.Now().Add(MaxTime))
+	b.SetEnd(time.Now().Add(MaxTime))
 	text, err := h.Read(b, b.size, limit)
 	switch {
 	case err == nil:
@@ -81,38 +84,39 @@ func (b *Body) Whole(h *peers.Hold, limit int64) ([]byte, error) {
 	return nil, b.broken(err, "the body broke off")
 }
 
-// Read reads from the peer.
+// Read implements io.Reader.
 func (b *Body) Read(p []byte) (int, error) {
 	b.asks = false
-	// A deadline for each read would cost more than the reads of a small body.
+	// Setting a deadline for each read would cost more than the reads of a small body.
 	if now := time.Now(); now.Sub(b.set) >= min(time.Second, b.silence/4) {
 		deadline := now.Add(b.silence)
 		if !b.end.IsZero() && b.end.Before(deadline) {
 			deadline = b.end
 		}
-		_ = b.control.SetReadDeadline(deadline) // a writer without deadlines is a test's
+		_ = b.control.SetReadDeadline(deadline) // writers without deadlines exist only in tests
 		b.set = now
 	}
 	n, err := b.body.Read(p)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = runtime.Errorf(runtime.CodeLimitExceeded, "nothing of the request came for %s, or it (with files: its beginning) took longer than %s: send it again", b.silence, MaxTime)
+		err = runtime.Errorf(runtime.CodeLimitExceeded, "no data of the request arrived for %s, or it (with files: the part before them) took longer than %s: send it again", b.silence, MaxTime)
 	}
 	b.err = err
 	return n, err
 }
 
-// pause says that nothing is read for a while: a deadline would end the connection.
+// pause removes the deadline while nothing is read: it would end the connection.
 func (b *Body) pause() {
 	_ = b.control.SetReadDeadline(time.Time{})
 	b.set = time.Time{}
 }
 
-// BrokenOff is the error for a request whose parts can't be read on.
+// BrokenOff returns the error for a request whose next part can't be read.
 func (b *Body) BrokenOff(err error) error {
 	return b.broken(err, "the request broke off, or isn't multipart/form-data as its boundary says")
 }
 
-// broken is the error for a body that can't be read on; message, unless err or that of the last read says more.
+// broken returns the error for a body that can't be read: that of err or of the last read if it has
+// a code, otherwise message.
 func (b *Body) broken(err error, message string) error {
 	var typed *runtime.Error
 	if errors.As(b.err, &typed) || errors.As(err, &typed) {
@@ -121,30 +125,30 @@ func (b *Body) broken(err error, message string) error {
 	return runtime.Wrap(runtime.CodeInvalidInput, err, "%s", message)
 }
 
-// BoundUnread gives a body that next doesn't read restTime to arrive: net/http waits
-// for it without end, before and after the answer. A Body sets deadlines of its own.
+// BoundUnread limits the time for a body that next doesn't read to restTime. net/http waits for
+// such a body without a limit, before and after the response. A Body sets its own deadlines.
 func BoundUnread(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 { // -1: of unknown length
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(restTime)) // a writer without deadlines is a test's
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(restTime)) // writers without deadlines exist only in tests
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// Rest reads the rest of the body, for a while, so that the client gets the
-// answer that is written next. What takes longer costs the connection.
-func (b *Body) Rest() {
+// Drain reads the rest of the body for at most restTime, so that the client gets the response that
+// is written next. If the rest takes longer, the connection ends.
+func (b *Body) Drain() {
 	if b.err == nil && !b.asks {
 		b.end = time.Now().Add(min(restTime, b.silence))
 		b.set = time.Time{}
-		_, _ = io.Copy(io.Discard, readFunc(b.Read)) // b.err says how it went
+		_, _ = io.Copy(io.Discard, readFunc(b.Read)) // b.err has the result
 	}
 	if !errors.Is(b.err, io.EOF) {
 		if b.http1 { // in HTTP/2 it would close the connection of the client's other requests
 			b.header.Set("Connection", "close")
 		}
-		_ = b.control.SetReadDeadline(time.Now()) // else the server would read on, without end
+		_ = b.control.SetReadDeadline(time.Now()) // otherwise the server would read without a limit
 	} else if !b.set.IsZero() {
 		b.pause()
 	}

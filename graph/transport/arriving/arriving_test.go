@@ -16,14 +16,13 @@ import (
 	"github.com/rockpool/rockpool/test/pipes"
 )
 
-// TestBodiesThatNobodyReadsAreGivenUp: the answer of a handler that reads none comes
-// within restTime, and the connection ends, however the body was announced. A
-// connection whose body came goes on.
-func TestBodiesThatNobodyReadsAreGivenUp(t *testing.T) {
+// If a handler doesn't read the body, its response comes within restTime, and the connection ends,
+// however the body was announced. If the body has arrived, the connection stays.
+func TestUnreadBodiesEndTheConnection(t *testing.T) {
 	const idle = 2 * restTime
 	for name, test := range map[string]struct {
 		head, body      string
-		answered, ended time.Duration // since it was sent
+		answered, ended time.Duration // since the request was sent
 	}{
 		"nothing came":             {"Content-Length: 10\r\n\r\n", "", restTime, restTime},
 		"a part came":              {"Content-Length: 10\r\n\r\n", "abc", restTime, restTime},
@@ -71,10 +70,10 @@ func TestBodiesThatNobodyReadsAreGivenUp(t *testing.T) {
 	}
 }
 
-// An endless is a body of which something comes again and again.
+// An endless is a body with regular pieces and no end.
 type endless struct {
 	http.ResponseWriter
-	late  time.Time // when the reader's patience ends
+	late  time.Time // when the reader's time ends
 	reads int
 }
 
@@ -92,8 +91,8 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A body may take its time as long as something comes: here a piece every 100 ms,
-// with a silence of 101 ms, until a bound for the whole.
+// A slow body is read as long as something arrives: here a piece every 100 ms, with a silence of
+// 101 ms, until a limit for the whole body.
 func TestSlowBodiesAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &endless{ResponseWriter: httptest.NewRecorder()}
@@ -103,7 +102,7 @@ func TestSlowBodiesAreRead(t *testing.T) {
 				t.Fatalf("after %d pieces: %v", e.reads, err)
 			}
 		}
-		a.Until(time.Now().Add(time.Second))
+		a.SetEnd(time.Now().Add(time.Second))
 		for e.reads = 0; a.err == nil; {
 			_, _ = a.Read(make([]byte, 1))
 		}
@@ -113,12 +112,12 @@ func TestSlowBodiesAreRead(t *testing.T) {
 	})
 }
 
-// TestTheRestIsReadForAWhile counts pieces that come every 100 ms.
-func TestTheRestIsReadForAWhile(t *testing.T) {
+// Rest reads for restTime: the test counts pieces that arrive every 100 ms.
+func TestRestIsReadForALimitedTime(t *testing.T) {
 	for silence, pieces := range map[time.Duration]int{time.Second: 10, time.Minute: 50} {
 		synctest.Test(t, func(t *testing.T) {
 			e := &endless{ResponseWriter: httptest.NewRecorder()}
-			New(e, httptest.NewRequest("POST", "/", e), silence).Rest()
+			New(e, httptest.NewRequest("POST", "/", e), silence).Drain()
 			if e.reads != pieces || e.Header().Get("Connection") != "close" {
 				t.Errorf("%d pieces were read, %v", e.reads, e.Header())
 			}
@@ -126,17 +125,17 @@ func TestTheRestIsReadForAWhile(t *testing.T) {
 	}
 }
 
-// TestARefusedBodyClosesNoHTTP2Connection: that carries other requests, too.
-func TestARefusedBodyClosesNoHTTP2Connection(t *testing.T) {
+// A refused body doesn't close an HTTP/2 connection, since that carries other requests.
+func TestRefusedBodiesKeepHTTP2Connections(t *testing.T) {
 	for major, want := range map[int]string{1: "close", 2: ""} {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest("POST", "/", nil)
 		r.ProtoMajor, r.ContentLength = major, 10
 		b := New(w, r, time.Minute)
-		if _, err := b.Whole(new(peers.Hold), 1); err == nil {
+		if _, err := b.ReadAll(new(peers.Hold), 1); err == nil {
 			t.Error("it is read")
 		}
-		b.Rest()
+		b.Drain()
 		if got := w.Header().Get("Connection"); got != want {
 			t.Errorf("HTTP/%d: %q", major, got)
 		}

@@ -1,5 +1,5 @@
-// Package framing ends connections at requests that a proxy may frame otherwise than
-// net/http, or whose heads have too many fields.
+// Package framing ends connections at requests that a proxy may delimit differently from net/http,
+// and at requests with too many header fields.
 package framing
 
 import (
@@ -13,31 +13,30 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Reader follows the requests of one connection by their bytes, as net/http does,
-// and ends it at a request with both Content-Length and Transfer-Encoding, or with
-// Transfer-Encoding in HTTP/1.0. A proxy may see another end of such a request than
-// net/http, which takes it and forgets that there were both: what a client sends
-// after it could then be answered to another client (RFC 9112, sections 6.1 and 11.2).
+// A Reader follows the requests on one connection by their bytes, as net/http does. It ends the
+// connection at a request with both Content-Length and Transfer-Encoding, or with Transfer-Encoding
+// in HTTP/1.0. net/http accepts such a request and forgets that it had both. A proxy may see its
+// end elsewhere. The bytes that a client sends after it could then be answered to another client
+// (RFC 9112, sections 6.1 and 11.2).
 //
-// It also ends a head of more than maxFields fields: of many short ones net/http makes
-// 15 times the memory of their text.
+// It also ends a head with more than maxFields fields: for many short fields, net/http uses 15
+// times the memory of their text.
 //
-// It gives net/http such a head without the rest, with a header field of its own, which
-// [Refuse] answers. So the client gets its answer in its turn, after those
-// to the requests before.
+// It gives net/http the beginning of such a head with a header field of its own, which [Refuse]
+// responds to. So the client gets this response in its turn, after those to earlier requests.
 type Reader struct {
 	Refused func(why Reason) // required; called once
 
 	state  state
-	line   []byte // of a head, or about a chunk, that hasn't ended; its start and end where cut
-	cut    bool   // the middle of line is lost
+	line   []byte // of an unfinished line of a head, or about a chunk; its start and end if cut
+	cut    bool   // the middle of line is dropped
 	coded  bool   // the head has Transfer-Encoding
 	sized  bool   // the head has Content-Length
-	modern bool   // the request is of HTTP/1.1
-	fields int    // of the head
-	left   int64  // bytes of the body, or of the chunk
+	modern bool   // the request is HTTP/1.1
+	fields int    // number of the head's fields
+	left   int64  // remaining bytes of the body, or of the chunk
 
-	instead []byte // is read from now on, and then the end
+	instead []byte // is read from now on, then the end
 	over    bool
 }
 
@@ -46,7 +45,7 @@ type Reason string
 
 // The reasons.
 const (
-	Lengths Reason = "FRAMING" // its length was sent twice
+	Lengths Reason = "FRAMING" // it has two lengths
 	Fields  Reason = "FIELDS"  // it has too many header fields
 )
 
@@ -61,20 +60,19 @@ const (
 	inChunk
 	inChunkEnd
 	inTrailer
-	off // it isn't HTTP any more
+	off // the connection no longer speaks HTTP
 )
 
 const header = "Rockpool-Framing"
 
-// ending ends a head that is refused, for a reason.
+// ending ends a refused head, with the reason.
 const ending = header + ": %s\r\nConnection: close\r\n\r\n"
 
-// maxFields is how many fields a head may have.
+// maxFields is the largest number of fields in a head.
 const maxFields = 100
 
-// Refuse answers requests whose head a Reader has ended, by refuse. The
-// connection ends then. It refuses a request of HTTP/2, which no Reader follows, for its
-// number of fields alone.
+// Refuse responds to requests whose head a Reader has ended, by calling refuse. The connection ends
+// then. A request of HTTP/2, which no Reader follows, is refused only for too many fields.
 func Refuse(refuse func(w http.ResponseWriter, status int, err *runtime.Error), next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		why, refused := r.Header[header]
@@ -98,6 +96,7 @@ func Refuse(refuse func(w http.ResponseWriter, status int, err *runtime.Error), 
 	})
 }
 
+// count returns the number of a head's fields.
 func count(header http.Header) (fields int) {
 	for _, values := range header {
 		fields += len(values)
@@ -105,10 +104,10 @@ func count(header http.Header) (fields int) {
 	return fields
 }
 
-// Off says that what comes isn't HTTP any more.
+// Off ends the checks, because the connection no longer speaks HTTP.
 func (f *Reader) Off() { f.state = off }
 
-// Read reads from the peer.
+// Read reads from conn.
 func (f *Reader) Read(conn net.Conn, p []byte) (int, error) {
 	if f.over {
 		n := copy(p, f.instead)
@@ -127,8 +126,8 @@ func (f *Reader) Read(conn net.Conn, p []byte) (int, error) {
 	return n, err
 }
 
-// scan goes on with what was read, and returns how much of it may be given away.
-// After that the connection is over.
+// scan processes what was read, and returns how many of the bytes net/http may get. If that isn't
+// all, the connection ends after them.
 func (f *Reader) scan(p []byte) int {
 	for at := 0; at < len(p); {
 		switch f.state {
@@ -172,11 +171,12 @@ func (f *Reader) scan(p []byte) int {
 	return len(p)
 }
 
-// Of a longer line the first and the last longLine bytes are kept, if it comes in
-// several reads and is longer than both. A field's name, and the size of a chunk, are
-// in the first, the version in the last.
+// longLine is the number of first and of last bytes that are kept of a line that arrives in several
+// reads and is longer than both. The first bytes contain a field's name or a chunk's size, the last
+// ones the version.
 const longLine = 128
 
+// keep adds a part to the unfinished line. Of a long line it keeps only the start and the end.
 func (f *Reader) keep(part []byte) {
 	f.line = append(f.line, part...)
 	if len(f.line) > 2*longLine {
@@ -185,7 +185,7 @@ func (f *Reader) keep(part []byte) {
 	}
 }
 
-// end takes in a line without its '\n'. It reports whether the connection may go on.
+// end processes a line without its '\n'. It reports whether the connection continues.
 func (f *Reader) end(line []byte) bool {
 	line, crlf := bytes.CutSuffix(line, []byte("\r"))
 	switch f.state {
@@ -224,9 +224,9 @@ func (f *Reader) end(line []byte) bool {
 	return true
 }
 
-// field takes in a line of the head. One that goes on with the line before (obs-fold)
-// counts for itself, too: somebody may take it so. A long line is refused where its
-// middle could say how long the body is.
+// field processes a line of the head. A line that continues the one before (obs-fold) is also
+// checked as a field, since a proxy may read it so. A long line is refused if its middle could
+// contain a length of the body.
 func (f *Reader) field(line []byte) bool {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	if f.fields++; f.fields > maxFields {
@@ -252,6 +252,7 @@ func (f *Reader) field(line []byte) bool {
 	return true
 }
 
+// refuse ends the connection at this request, and gives net/http the end of its head.
 func (f *Reader) refuse(why Reason) bool {
 	f.Refused(why)
 	f.instead = fmt.Appendf(nil, ending, why)

@@ -19,7 +19,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A refusals counts them.
+// A refusals counts refused requests.
 type refusals struct{ lengths, fields atomic.Int64 }
 
 func (r *refusals) count(why Reason) {
@@ -30,7 +30,7 @@ func (r *refusals) count(why Reason) {
 	}
 }
 
-// A listener's connections are read by Readers.
+// A listener gives its connections to Readers.
 type listener struct {
 	net.Listener
 	refused *refusals
@@ -50,8 +50,8 @@ func (c *conn) Read(p []byte) (int, error) { return c.reader.Read(c.Conn, p) }
 
 func (c *conn) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite() }
 
-// framed serves through Readers, and answers each request with its path and how long
-// its body was.
+// framed serves through Readers. It responds to each request with its path and the length of its
+// body.
 func framed(t testing.TB) (address string, refused *refusals) {
 	t.Helper()
 	refused = &refusals{}
@@ -66,9 +66,9 @@ func framed(t testing.TB) (address string, refused *refusals) {
 	return server.Listener.Addr().String(), refused
 }
 
-// ask sends bytes in pieces of this size, 0: at once, and returns the answers until
-// the server ends the connection, or has answered so many.
-func ask(t *testing.T, address, text string, piece, answers int) (got []string, ended bool) {
+// exchange sends text in pieces of this size; 0: in one piece. It returns the responses until the server
+// ends the connection, or until there are enough.
+func exchange(t *testing.T, address, text string, piece, answers int) (got []string, ended bool) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -80,7 +80,7 @@ func ask(t *testing.T, address, text string, piece, answers int) (got []string, 
 	}
 	for at := 0; at < len(text); at += piece {
 		if _, err := io.WriteString(conn, text[at:min(at+piece, len(text))]); err != nil {
-			break // it was ended before
+			break // the server has ended it
 		}
 	}
 	in := bufio.NewReader(conn)
@@ -90,8 +90,8 @@ func ask(t *testing.T, address, text string, piece, answers int) (got []string, 
 			return got, true
 		}
 		body, err := io.ReadAll(response.Body)
-		// An answer of net/http's own has no length. It ends with the connection, which is
-		// reset where more was sent.
+		// net/http's own responses have no length. They end with the connection, which is reset
+		// if more was sent.
 		if err != nil && (response.ContentLength >= 0 || !errors.Is(err, syscall.ECONNRESET)) {
 			t.Fatal(err)
 		}
@@ -110,20 +110,20 @@ const (
 	chunked = "Transfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
 )
 
-// hidden are 85 bytes that are the body of one request, or the beginning of another.
+// hidden is 85 bytes that are the body of one request, or the beginning of another.
 const hidden = "POST /hidden HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000000\r\nX-Filler: yyyyyyyyyyy\r\n\r\n"
 
 func at(path string) string { return fmt.Sprintf(post, path) }
 
-// TestRequestsWithTwoLengthsAreRefused sends them over a real connection, at once and
-// byte by byte. The answer is 400, and nothing after it is answered.
+// Requests with two lengths are sent over a real connection, in one piece and byte by byte. The
+// response is 400, and nothing after them is answered.
 func TestRequestsWithTwoLengthsAreRefused(t *testing.T) {
 	address, counted := framed(t)
 	after := at("smuggled") + sized
 	refused := int64(0)
 	for name, test := range map[string]struct {
 		text string
-		want []string // "" ends it
+		want []string // "": the connection ends
 	}{
 		"length first":            {at("a") + "Content-Length: 5\r\n" + chunked + after, []string{"400"}},
 		"encoding first":          {at("a") + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n" + after, []string{"400"}},
@@ -150,7 +150,7 @@ func TestRequestsWithTwoLengthsAreRefused(t *testing.T) {
 		"names that only contain": {at("a") + "X-Content-Length: 5\r\n" + chunked, []string{"200 /a 5 <nil>"}},
 	} {
 		for _, piece := range []int{0, 1, 7} {
-			got, ended := ask(t, address, test.text, piece, len(test.want))
+			got, ended := exchange(t, address, test.text, piece, len(test.want))
 			if strings.Join(got, ", ") != strings.Join(test.want, ", ") {
 				t.Errorf("%s, pieces of %d: %q, not %q", name, piece, got, test.want)
 			}
@@ -166,7 +166,7 @@ func TestRequestsWithTwoLengthsAreRefused(t *testing.T) {
 	}
 }
 
-// TestHeadsWithManyFieldsAreRefused: each field of a few bytes takes hundreds in
+// Heads with many fields are refused, because each field of a few bytes takes hundreds of bytes in
 // net/http's map.
 func TestHeadsWithManyFieldsAreRefused(t *testing.T) {
 	address, counted := framed(t)
@@ -178,7 +178,7 @@ func TestHeadsWithManyFieldsAreRefused(t *testing.T) {
 		return text
 	}
 	text := "GET /a HTTP/1.1\r\n" + fields(maxFields) + "\r\n" + "GET /b HTTP/1.1\r\n" + fields(maxFields+1) + "\r\n"
-	got, ended := ask(t, address, text, 0, 2)
+	got, ended := exchange(t, address, text, 0, 2)
 	if want := []string{"200 /a 0 <nil>", "431"}; !slices.Equal(got, want) || !ended {
 		t.Errorf("%q, not %q; the connection has ended: %v", got, want, ended)
 	}
@@ -187,9 +187,9 @@ func TestHeadsWithManyFieldsAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzFramingFollowsNetHTTP: of what framing lets through, net/http takes no request
-// with both fields, and framing finds the end of each where net/http does, however
-// the bytes are split.
+// FuzzFramingFollowsNetHTTP checks two things, however the bytes are split. net/http accepts no
+// request with both fields after framing. Framing finds the end of each request where net/http
+// does.
 func FuzzFramingFollowsNetHTTP(f *testing.F) {
 	for _, text := range []string{
 		at("a") + sized + at("b") + chunked + "GET / HTTP/1.1\r\nHost: x\r\n\r\n", at("a") + "Content-Length: 5\r\n" + chunked,
@@ -239,7 +239,7 @@ func FuzzFramingFollowsNetHTTP(f *testing.F) {
 	})
 }
 
-// split scans text in pieces of random sizes, and returns how much may be given away.
+// split scans text in pieces of random sizes. It returns how many bytes net/http may get.
 func (f *Reader) split(text []byte, seed uint64) (given int) {
 	sizes := rand.New(rand.NewPCG(seed, 0))
 	for at := 0; at < len(text) && !f.over; {
@@ -250,7 +250,7 @@ func (f *Reader) split(text []byte, seed uint64) (given int) {
 	return given
 }
 
-// BenchmarkFraming is what following a request of 1 KiB takes by itself.
+// BenchmarkFraming measures a Reader with a request of 1 KiB.
 func BenchmarkFraming(b *testing.B) {
 	text := []byte(fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nAccept: */*\r\nUser-Agent: bench\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", 1<<10, strings.Repeat("x", 1<<10)))
 	f := &Reader{Refused: func(Reason) {}}

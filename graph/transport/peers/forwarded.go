@@ -11,12 +11,12 @@ import (
 	"github.com/rockpool/rockpool/graph/transport/socket"
 )
 
-// A client is where a request comes from: the peer of its connection, or whom a trusted proxy
-// names.
+// A client is the origin of a request: the peer of its connection, or the client that a trusted
+// proxy names.
 type client struct {
-	address   netip.Addr // zero: a Unix socket's
-	peer      *caller    // nil: nothing is bounded
-	encrypted bool       // a trusted proxy says so
+	address   netip.Addr // zero: on a Unix socket
+	peer      *caller    // nil: it has no bounds
+	encrypted bool       // by the report of a trusted proxy
 }
 
 type clientKey struct{}
@@ -26,11 +26,13 @@ func clientOf(ctx context.Context) (client, bool) {
 	return of, ok
 }
 
-// Handler serves requests with next, each for the client that it comes from. The client of a
-// connection from a trusted proxy is the one that X-Forwarded-For names: the last there that
-// isn't a trusted proxy itself. Nobody else's headers are believed. Each request beyond the
-// first that an HTTP/2 connection carries at a time counts as a connection; one too many gets
-// 429 without a body.
+// Handler serves requests with next, each for the client that it comes from.
+//
+// On a connection from a trusted proxy, the client is the last address in X-Forwarded-For that
+// isn't a trusted proxy's. The headers of other peers are ignored.
+//
+// Each concurrent request of an HTTP/2 connection after the first counts as a connection. A request
+// beyond the limit gets 429 without a body.
 func (p *Peers) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		of, ok := socket.Of(r.Context()).(*conn)
@@ -42,18 +44,18 @@ func (p *Peers) Handler(next http.Handler) http.Handler {
 		if of.peer.trusted {
 			from.encrypted = forwardedByTLS(r.Header)
 			from.address = p.forwarded(from.address, r.Header.Values("X-Forwarded-For"))
-			from.peer = p.known(from.address)
-			defer p.forget(from.peer)
+			from.peer = p.holdPeer(from.address)
+			defer p.releasePeer(from.peer)
 		}
 		if of.streams.Add(1) > 1 {
-			if err := p.take(from.peer); err != nil {
+			if err := p.acquireConnection(from.peer); err != nil {
 				of.streams.Add(-1)
 				w.Header().Set("Retry-After", RetryAfter)
-				w.Header().Set("Content-Length", "0") // a body could wait for the client
+				w.Header().Set("Content-Length", "0") // the response to a body could wait for the client
 				w.WriteHeader(http.StatusTooManyRequests)
 				return
 			}
-			defer p.give(from.peer)
+			defer p.releaseConnection(from.peer)
 		}
 		defer of.streams.Add(-1)
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), clientKey{}, from)))
@@ -72,7 +74,7 @@ func (p *Peers) forwarded(proxy netip.Addr, headers []string) netip.Addr {
 		}
 		address, ok := forwardedAddress(strings.TrimSpace(text))
 		if !ok {
-			return from // it is no address: the proxy that passed it on is the best name
+			return from // it is no address: the proxy that passed it on is the best known client
 		}
 		if from = address; !p.trusts(from) {
 			return from
@@ -81,7 +83,7 @@ func (p *Peers) forwarded(proxy netip.Addr, headers []string) netip.Addr {
 	return from
 }
 
-// forwardedAddress reads an address with or without a port.
+// forwardedAddress parses an address with or without a port.
 func forwardedAddress(text string) (netip.Addr, bool) {
 	if withPort, err := netip.ParseAddrPort(text); err == nil {
 		return plain(withPort.Addr()), true
@@ -90,16 +92,17 @@ func forwardedAddress(text string) (netip.Addr, bool) {
 	return plain(address), err == nil
 }
 
-// forwardedByTLS reports whether a client's request came to its proxy by TLS, as the nearest
-// proxy says.
+// forwardedByTLS reports whether a client's request came to its proxy by TLS, as the nearest proxy
+// reports.
 func forwardedByTLS(header http.Header) bool {
 	all := strings.Join(header.Values("X-Forwarded-Proto"), ",")
 	return strings.EqualFold(strings.TrimSpace(all[strings.LastIndexByte(all, ',')+1:]), "https")
 }
 
+// plain returns an address without a zone. An IPv4 address in an IPv6 one becomes IPv4.
 func plain(address netip.Addr) netip.Addr { return address.Unmap().WithZone("") }
 
-// addressOf returns that of a connection's other end; zero for a Unix socket.
+// addressOf returns the address of a connection's peer; zero for a Unix socket.
 func addressOf(address net.Addr) netip.Addr {
 	tcp, ok := address.(*net.TCPAddr)
 	if !ok {
@@ -108,13 +111,14 @@ func addressOf(address net.Addr) netip.Addr {
 	return plain(tcp.AddrPort().Addr())
 }
 
+// trusts reports whether an address is a trusted proxy's.
 func (p *Peers) trusts(address netip.Addr) bool {
 	return slices.ContainsFunc(p.proxies, func(network netip.Prefix) bool { return network.Contains(address) })
 }
 
-// ClientAddress returns the address that the request of ctx comes from: that of its
-// connection's peer or, where this is a trusted proxy, of the client that the proxy names. It is
-// zero for a Unix socket, and where the server lacks [socket.ConnContext].
+// ClientAddress returns the address that the request of ctx comes from: that of its connection's
+// peer or, if that is a trusted proxy, of the client that the proxy names. It is zero for a Unix
+// socket, and if the server lacks [socket.ConnContext].
 func ClientAddress(ctx context.Context) netip.Addr {
 	if from, ok := clientOf(ctx); ok {
 		return from.address
@@ -125,8 +129,8 @@ func ClientAddress(ctx context.Context) netip.Addr {
 	return netip.Addr{}
 }
 
-// Encrypted reports whether a request came by TLS: to this server, or to a trusted proxy that
-// says so.
+// Encrypted reports whether a request came by TLS, to this server or to a trusted proxy that
+// reports it.
 func Encrypted(r *http.Request) bool {
 	from, _ := clientOf(r.Context())
 	return r.TLS != nil || from.encrypted

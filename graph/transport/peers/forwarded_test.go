@@ -99,16 +99,16 @@ func TestOnlyTrustedProxiesNameClients(t *testing.T) {
 	}
 }
 
-// TestClientsOfAProxyAreBoundedEach: what one client of a proxy takes leaves the others theirs, and
-// the proxy has as many connections as it wants.
-func TestClientsOfAProxyAreBoundedEach(t *testing.T) {
+// A client of a proxy takes nothing from the limits of the others. The proxy's connections have no
+// limit.
+func TestEachClientOfAProxyIsBounded(t *testing.T) {
 	p := New(Bounds{Connections: 1, Operations: 1, PeerBodies: 10}, netip.MustParsePrefix("10.0.0.1/32"))
 	one, other := accept(t, p, "10.0.0.1:1"), accept(t, p, "10.0.0.1:2")
 	defer one.Close()
 	defer other.Close()
 	by := func(client string) http.Header { return http.Header{"X-Forwarded-For": {client}} }
 	serve(p, one, by("198.51.100.7"), func(r *http.Request) {
-		first := p.Hold(r.Context(), Shown{})
+		first := p.Hold(r.Context(), Credential{})
 		defer first.Release()
 		if err := first.Operate(); err != nil {
 			t.Fatal(err)
@@ -117,7 +117,7 @@ func TestClientsOfAProxyAreBoundedEach(t *testing.T) {
 			t.Fatal(err)
 		}
 		serve(p, other, by("198.51.100.7"), func(r *http.Request) {
-			second := p.Hold(r.Context(), Shown{})
+			second := p.Hold(r.Context(), Credential{})
 			defer second.Release()
 			if err := second.Operate(); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
 				t.Errorf("a second operation: %v", err)
@@ -127,7 +127,7 @@ func TestClientsOfAProxyAreBoundedEach(t *testing.T) {
 			}
 		})
 		serve(p, other, by("198.51.100.8"), func(r *http.Request) {
-			second := p.Hold(r.Context(), Shown{})
+			second := p.Hold(r.Context(), Credential{})
 			defer second.Release()
 			if err := second.Operate(); err != nil {
 				t.Errorf("another client: %v", err)
@@ -136,7 +136,7 @@ func TestClientsOfAProxyAreBoundedEach(t *testing.T) {
 	})
 }
 
-// TestFurtherRequestsOfAConnectionCountAsConnections: HTTP/2 carries many at a time.
+// HTTP/2 carries concurrent requests, so further ones count as connections.
 func TestFurtherRequestsOfAConnectionCountAsConnections(t *testing.T) {
 	p := New(Bounds{Connections: 2})
 	conn := accept(t, p, "192.0.2.1:1")

@@ -10,54 +10,55 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Decoding takes up to five times the text for a moment. What is above largeBody
-// waits for a turn, and those whose turn it is have at most this together: an
-// eighth of the budget, or one body of the default size.
+// Decoding temporarily takes up to five times the text. So bodies above largeBody wait for their
+// turn. Together they have at most an eighth of the budget (decodeShare), or one body of the
+// default size.
 const (
 	largeBody   = 1 << 20
 	decodeShare = 8
 )
 
-// DefaultBody is how many bytes a body may have by default.
+// DefaultBody is the default limit of a body, in bytes.
 const DefaultBody = 32 << 20
 
-// FreeBody is how many bytes of each request and answer aren't counted: the number of operations bounds them.
+// FreeBody is the number of bytes of each request and answer that aren't counted. The limit of
+// concurrent operations covers them.
 const FreeBody = 16 << 10
 
-// ErrTooLong says that a body has more bytes than it may.
+// ErrTooLong means that a body is longer than its limit.
 var ErrTooLong = errors.New("too long")
 
-// A Hold is what one request or message has taken of the bounds. It is for one
-// goroutine at a time. The zero value holds nothing and is bounded by nothing.
+// A Hold is what one request or message has taken from the bounds. Use it in one goroutine at a
+// time. The zero value holds nothing, and has no bounds.
 type Hold struct {
-	peers *Peers
-	peer  *caller
-	shown Shown
-	token *token // of whom it counts; nil: nothing yet
-	owner *token // whose memory it takes, and among whose grants it counts; nil: nobody's yet
-	bytes int64
-	one   func(t *takings) *budget // operation or subscription; nil: neither yet
+	peers      *Peers
+	peer       *caller
+	credential Credential
+	token      *token // for its operation; nil: not taken yet
+	owner      *token // for its memory, and for all grants of the token; nil: not taken yet
+	bytes      int64
+	one        func(t *counters) *budget // operation or subscription; nil: neither yet
 }
 
-func operations(t *takings) *budget    { return &t.operations }
-func subscriptions(t *takings) *budget { return &t.subscriptions }
+func operations(t *counters) *budget    { return &t.operations }
+func subscriptions(t *counters) *budget { return &t.subscriptions }
 
-// Shown is the token or grant of a request. The holders of a grant share its bounds of operations
-// and subscriptions. These are separate from the bounds of the token that made it, since a platform
-// hands a grant to each of its users. All grants of one token together have 16 times as much. Their
-// memory counts as the token's.
-type Shown struct {
-	Token string // the id of the token, or of the token that made the grant; "": the caller shows none
-	Grant string // the grant's id; "": the caller shows no grant
+// A Credential is the token or the grant of a request. All holders of a grant share the
+// grant's bounds of operations and subscriptions. These are separate from the bounds of the token
+// that made it, since a platform gives a grant to each of its users. All grants of one token
+// together have 16 times as much. Their memory counts as the token's.
+type Credential struct {
+	Token string // the id of the token, or of the token that made the grant; "": none
+	Grant string // the grant's id; "": none
 }
 
-// Hold returns one for the peer of a request or WebSocket, whose context is ctx, and for what it
-// shows.
-func (p *Peers) Hold(ctx context.Context, shown Shown) Hold {
+// Hold returns a Hold for the peer of a request or WebSocket, whose context is ctx, and for its
+// credential.
+func (p *Peers) Hold(ctx context.Context, credential Credential) Hold {
 	if p == nil {
 		return Hold{}
 	}
-	h := Hold{peers: p, shown: shown}
+	h := Hold{peers: p, credential: credential}
 	if from, ok := clientOf(ctx); ok {
 		h.peer = from.peer
 	} else if of, ok := socket.Of(ctx).(*conn); ok {
@@ -66,104 +67,109 @@ func (p *Peers) Hold(ctx context.Context, shown Shown) Hold {
 	return h
 }
 
-// Keep keeps the peer of a WebSocket, whose context is ctx, known until forget:
-// operations may end later than their connection.
+// Keep keeps the peer of a WebSocket, whose context is ctx, known until forget is called.
+// Operations may end later than their connection.
 func (p *Peers) Keep(ctx context.Context) (forget func()) {
-	of := p.Hold(ctx, Shown{}).peer
+	of := p.Hold(ctx, Credential{}).peer
 	if of == nil {
 		return func() {}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	of.holders++
-	return func() { p.forget(of) }
+	return func() { p.releasePeer(of) }
 }
 
-// Operate counts an operation.
+// Operate counts an operation. It returns QUOTA_EXCEEDED if a bound is reached.
 func (h *Hold) Operate() error {
 	return h.count(operations, PeerOperations, TokenOperations, GrantOperations)
 }
 
-// Subscribe counts it as a subscription from now on.
+// Subscribe counts it as a subscription from now on. It returns QUOTA_EXCEEDED if a bound is
+// reached.
 func (h *Hold) Subscribe() error {
 	return h.count(subscriptions, PeerSubscriptions, TokenSubscriptions, GrantSubscriptions)
 }
 
-func (h *Hold) count(what func(t *takings) *budget, ofPeer, ofToken, ofGrants Bound) error {
+// count counts h as one of a kind with each of its counters, or with none if a bound is reached. If
+// h counted as another kind, it no longer does.
+func (h *Hold) count(kind func(t *counters) *budget, ofPeer, ofToken, ofGrants Bound) error {
 	if h.peers == nil {
 		return nil
 	}
 	if h.token == nil {
-		h.token = h.peers.held(h.shown)
+		h.token = h.peers.holdToken(h.credential)
 	}
 	if h.owner == nil {
-		h.owner = h.peers.held(Shown{Token: h.shown.Token})
+		h.owner = h.peers.holdToken(Credential{Token: h.credential.Token})
 	}
 	refusals := [...]Bound{ofPeer, ofToken, ofGrants}
 	counted := h.counted()
 	for i, of := range counted {
-		if of == nil || what(of).take(1) {
+		if of == nil || kind(of).acquire(1) {
 			continue
 		}
 		for _, taken := range counted[:i] {
 			if taken != nil {
-				what(taken).give(1)
+				kind(taken).release(1)
 			}
 		}
 		return h.peers.refuse(refusals[i])
 	}
-	what(&h.peers.all).take(1) // which isn't bounded
+	kind(&h.peers.all).acquire(1) // this one has no bound
 	h.uncount()
-	h.one = what
+	h.one = kind
 	return nil
 }
 
-// counted are the takings in which it counts: of the peer, of what it shows, and of all grants of its token. nil: none.
-func (h *Hold) counted() (of [3]*takings) {
+// counted returns the counters in which it counts: of the peer, of the credential, and of all grants
+// of its token; nil: none.
+func (h *Hold) counted() (of [3]*counters) {
 	if h.peer != nil {
-		of[0] = &h.peer.takings
+		of[0] = &h.peer.counters
 	}
-	of[1] = &h.token.takings
-	if h.shown.Grant != "" {
+	of[1] = &h.token.counters
+	if h.credential.Grant != "" {
 		of[2] = &h.owner.grants
 	}
 	return of
 }
 
+// uncount ends what count counted.
 func (h *Hold) uncount() {
 	if h.one == nil {
 		return
 	}
-	h.one(&h.peers.all).give(1)
+	h.one(&h.peers.all).release(1)
 	for _, of := range h.counted() {
 		if of != nil {
-			h.one(of).give(1)
+			h.one(of).release(1)
 		}
 	}
 	h.one = nil
 }
 
-// Grow takes n bytes of memory more.
+// Grow takes n more bytes of memory. It returns QUOTA_EXCEEDED if a bound is reached.
 func (h *Hold) Grow(n int64) error {
 	if h.peers == nil || n <= 0 {
 		return nil
 	}
-	if h.peer != nil && !h.peer.bodies.take(n) {
+	if h.peer != nil && !h.peer.bodies.acquire(n) {
 		return h.peers.refuse(PeerBodies)
 	}
 	if h.owner == nil {
-		h.owner = h.peers.held(Shown{Token: h.shown.Token})
+		h.owner = h.peers.holdToken(Credential{Token: h.credential.Token})
 	}
-	if !h.owner.bodies.take(n) {
+	if !h.owner.bodies.acquire(n) {
 		if h.peer != nil {
-			h.peer.bodies.give(n)
+			h.peer.bodies.release(n)
 		}
 		return h.peers.refuse(TokenBodies)
 	}
-	if !h.peers.bodies.take(n) {
-		h.owner.bodies.give(n)
+	if !h.peers.bodies.acquire(n) {
+		h.owner.bodies.release(n)
 		if h.peer != nil {
-			h.peer.bodies.give(n)
+			h.peer.bodies.release(n)
 		}
 		return h.peers.refuse(Bodies)
 	}
@@ -171,49 +177,51 @@ func (h *Hold) Grow(n int64) error {
 	return nil
 }
 
-// Room returns how many bytes of memory more it could take if nothing else held any: Grow refuses more for ever.
+// Room returns how many more bytes the Hold could take if nothing else held any. Grow always
+// refuses more.
 func (h *Hold) Room() int64 {
 	if h.peers == nil {
 		return math.MaxInt64
 	}
-	bounds := []int64{h.peers.bodies.most}
+	bounds := []int64{h.peers.bodies.limit}
 	if h.peer != nil {
-		bounds = append(bounds, h.peer.bodies.most)
+		bounds = append(bounds, h.peer.bodies.limit)
 	}
-	if h.shown.Token != "" {
+	if h.credential.Token != "" {
 		bounds = append(bounds, h.peers.bounds.TokenBodies)
 	}
 	room := int64(math.MaxInt64)
 	for _, most := range bounds {
-		if most > 0 { // 0: any
+		if most > 0 { // 0: no limit
 			room = min(room, most-h.bytes)
 		}
 	}
 	return room
 }
 
-// Shrink gives n bytes back.
+// Shrink gives n bytes of memory back.
 func (h *Hold) Shrink(n int64) {
 	if h.peers == nil || n <= 0 {
 		return
 	}
-	h.peers.bodies.give(n)
-	h.owner.bodies.give(n)
+	h.peers.bodies.release(n)
+	h.owner.bodies.release(n)
 	if h.peer != nil {
-		h.peer.bodies.give(n)
+		h.peer.bodies.release(n)
 	}
 	h.bytes -= n
 }
 
-// Read reads a body of at most limit bytes. Its sender announced size bytes, or -1 for none. Read takes memory as
-// bytes arrive, at most twice as much as has arrived: a body of which nothing arrives holds none. It returns what
-// has arrived, also with an error: ErrTooLong, QUOTA_EXCEEDED for a bound of memory, or what from returned.
+// Read reads a body of at most limit bytes. Its sender announced size bytes, or -1 for none. Read
+// takes memory as bytes arrive, at most twice as much as has arrived: a body of which nothing
+// arrives holds none. It returns what has arrived, also with an error: ErrTooLong, QUOTA_EXCEEDED
+// for a bound of memory, or the error of from.
 func (h *Hold) Read(from io.Reader, size, limit int64) ([]byte, error) {
 	most := limit
 	if size >= 0 {
 		most = min(size, limit)
 	}
-	most++ // to see the end, or that there is more
+	most++ // to find the end, or that there is more
 	first := int64(1 << 10)
 	if size >= 0 {
 		first = FreeBody
@@ -242,22 +250,23 @@ func (h *Hold) Read(from io.Reader, size, limit int64) ([]byte, error) {
 	}
 }
 
-// ReleaseMemory gives back its memory. What it counts as goes on.
+// ReleaseMemory gives the memory back. The operation still counts.
 func (h *Hold) ReleaseMemory() { h.Shrink(h.bytes) }
 
-// Release gives back all.
+// Release gives everything back.
 func (h *Hold) Release() {
 	h.uncount()
 	h.ReleaseMemory()
 	for _, of := range []**token{&h.token, &h.owner} {
 		if *of != nil {
-			h.peers.leave(*of)
+			h.peers.releaseToken(*of)
 			*of = nil
 		}
 	}
 }
 
-// Turn does what takes several times size bytes for a moment.
+// Turn calls do, which temporarily takes several times size bytes, when its turn comes. It returns
+// the error of do, or CLUSTER_UNAVAILABLE if ctx ends before.
 func (h *Hold) Turn(ctx context.Context, size int, do func() error) error {
 	if h.peers == nil || size <= largeBody {
 		return do()
@@ -270,5 +279,5 @@ func (h *Hold) Turn(ctx context.Context, size int, do func() error) error {
 	return do()
 }
 
-// RetryAfter says, in seconds, when to try again what had no room.
+// RetryAfter is the header's value for a refused request, in seconds.
 const RetryAfter = "2"

@@ -6,19 +6,19 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Bounds of JSON that comes in: what is decoded takes up to 56 times the memory
-// of its text.
+// The limits of JSON in requests. Decoded JSON takes up to 56 times the memory of its text.
 const (
 	maxDepth  = 100     // nested arrays and objects
 	MaxValues = 100_000 // in all of them
 
-	// ValueBytes of memory are counted for each value, beside its text: an object in an object takes most. It is
-	// measured: see TestDecodingTakesWhatIsCounted.
+	// ValueBytes is the memory for each value in addition to its text. An object in an object
+	// takes most. It is measured: see TestDecodingTakesTheCountedMemory.
 	ValueBytes = 352
 )
 
-// Values returns how many values a JSON text has at most. It returns INVALID_INPUT for text that isn't UTF-8, and
-// LIMIT_EXCEEDED for text that would take much to decode. It finds no other errors.
+// Values returns an upper bound of the number of values in a JSON text. It returns INVALID_INPUT
+// for text that isn't UTF-8, and LIMIT_EXCEEDED for text that would take too much memory to decode.
+// It finds no other errors.
 func Values(text []byte) (values int, err error) {
 	if !utf8.Valid(text) {
 		return 0, runtime.Errorf(runtime.CodeInvalidInput, "the request isn't valid UTF-8")
@@ -53,8 +53,8 @@ func Values(text []byte) (values int, err error) {
 	return values, nil
 }
 
-// Expand takes what the values of JSON texts need beside the texts, when they are decoded into maps and slices. It
-// returns the errors of Values, or QUOTA_EXCEEDED.
+// Expand takes the memory for the values of JSON texts that are decoded into maps and slices,
+// without the texts themselves. It returns the errors of Values, or QUOTA_EXCEEDED.
 func (h *Hold) Expand(texts ...[]byte) error {
 	all := 0
 	for _, text := range texts {

@@ -17,39 +17,37 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Listen returns a listener whose connections are bounded by these Peers, and
-// never carry a request whose length was sent twice, or that has too many fields; see
-// [framing.Reader].
+// Listen returns a listener with these Peers' bounds for its connections. The connections never
+// carry a request with two lengths or too many fields; see [framing.Reader].
 func (p *Peers) Listen(of net.Listener) *Listener {
 	return &Listener{Listener: of, peers: p, turns: make(chan struct{}, maxRefusing), RefuseTime: refuseTime}
 }
 
-// A Listener bounds its connections; see [Peers.Listen]. Wait for it when nobody calls
-// Accept any more.
+// A Listener bounds its connections; see [Peers.Listen]. Call Wait after the last Accept.
 type Listener struct {
 	net.Listener
 	peers    *Peers
-	turns    chan struct{} // holds one for each connection that is being refused
+	turns    chan struct{} // one for each connection that is being refused
 	refusing sync.WaitGroup
 
-	RefuseTime time.Duration // of one that is refused, to hear why
+	RefuseTime time.Duration // for each refused connection, to send it the reason
 }
 
-// Refusing connections: so many at a time hear why, for so long.
+// The limits of refusing: how many connections concurrently get the reason, and for how long.
 const (
 	maxRefusing = 64
 	refuseTime  = time.Second
 )
 
-// Accept returns the next connection that isn't refused.
+// Accept returns the next connection within the bounds.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		accepted, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		of := l.peers.known(addressOf(accepted.RemoteAddr()))
-		refused := l.peers.take(of)
+		of := l.peers.holdPeer(addressOf(accepted.RemoteAddr()))
+		refused := l.peers.acquireConnection(of)
 		if refused == nil {
 			c := &conn{Conn: accepted, peers: l.peers, peer: of}
 			c.framing.Refused = func(why framing.Reason) {
@@ -61,12 +59,12 @@ func (l *Listener) Accept() (net.Conn, error) {
 			}
 			return c, nil
 		}
-		l.peers.forget(of) // before the peer hears of it
+		l.peers.releasePeer(of) // before the peer gets the response
 		l.refuse(accepted, refused)
 	}
 }
 
-// refuse answers whatever comes with err.
+// refuse responds with err to whatever the peer sends.
 func (l *Listener) refuse(conn net.Conn, err error) {
 	select {
 	case l.turns <- struct{}{}:
@@ -76,7 +74,7 @@ func (l *Listener) refuse(conn net.Conn, err error) {
 	}
 	encrypted, isEncrypted := socket.Within[interface{ OnlyHTTP1() }](conn)
 	if isEncrypted {
-		encrypted.OnlyHTTP1() // which the answer is in
+		encrypted.OnlyHTTP1() // the response is HTTP/1
 	}
 	code := runtime.CodeOf(err)
 	body := response.Append(nil, &graphql.Response{Errors: gqlerror.List{{
@@ -85,18 +83,18 @@ func (l *Listener) refuse(conn net.Conn, err error) {
 	l.refusing.Go(func() {
 		defer func() { <-l.turns }()
 		_ = conn.SetDeadline(time.Now().Add(l.RefuseTime))
-		if isEncrypted { // the end of a handshake would bring an answer before the request
+		if isEncrypted { // otherwise the end of the handshake would come with a response before the request
 			_, _ = conn.Read(make([]byte, 512))
 		}
 		_, _ = fmt.Fprintf(conn, "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: %d\r\nRetry-After: %s\r\nConnection: close\r\n\r\n%s",
 			len(body), RetryAfter, body)
 		_ = closeWrite(conn)             // it is closed anyway
-		_, _ = io.Copy(io.Discard, conn) // what was sent and isn't read would take the answer along
+		_, _ = io.Copy(io.Discard, conn) // unread bytes would make the kernel discard the response
 		_ = conn.Close()
 	})
 }
 
-// Wait waits for the connections that are being refused, for RefuseTime at most.
+// Wait waits for the connections that are being refused, at most RefuseTime.
 func (l *Listener) Wait() { l.refusing.Wait() }
 
 // A conn is a connection that counts for its peer until it is closed.
@@ -106,30 +104,31 @@ type conn struct {
 	peer    *caller
 	framing framing.Reader
 	begun   bool         // something was read
-	streams atomic.Int64 // requests that it carries now
+	streams atomic.Int64 // concurrent requests
 	closed  atomic.Bool
 }
 
 // Unwrap returns the connection itself; see [socket.Within].
 func (c *conn) Unwrap() net.Conn { return c.Conn }
 
-// Read reads.
+// Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	if !c.begun {
 		c.begun = true
 		if encrypted, ok := socket.Within[interface{ HTTP2() bool }](c.Conn); ok && encrypted.HTTP2() {
-			c.framing.Off() // frames say once how long a body is
+			c.framing.Off() // frames of HTTP/2 have one length of a body
 		}
 	}
 	return c.framing.Read(c.Conn, p)
 }
 
-// Hijacked says that what comes isn't HTTP any more.
+// Hijacked ends the checks of framing, because the connection no longer speaks HTTP.
 func (c *conn) Hijacked() { c.framing.Off() }
 
-// CloseWrite lets net/http send its last answer to a peer that is still sending.
+// CloseWrite lets net/http send its last response to a peer that is still sending.
 func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
 
+// closeWrite closes the sending side of a connection, if it can.
 func closeWrite(conn net.Conn) error {
 	if closer, ok := socket.Within[interface{ CloseWrite() error }](conn); ok {
 		return closer.CloseWrite()
@@ -137,12 +136,12 @@ func closeWrite(conn net.Conn) error {
 	return nil
 }
 
-// Close closes the connection.
+// Close implements net.Conn.
 func (c *conn) Close() error {
 	err := c.Conn.Close()
 	if !c.closed.Swap(true) {
-		c.peers.give(c.peer)
-		c.peers.forget(c.peer)
+		c.peers.releaseConnection(c.peer)
+		c.peers.releasePeer(c.peer)
 	}
 	return err
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/rockpool/rockpool/test/pipes"
 )
 
-// TestRefusingDoesNotHoldUpClosing: a peer that doesn't hear its refusal, which takes
-// the time that it has, is waited for by Wait alone.
-func TestRefusingDoesNotHoldUpClosing(t *testing.T) {
+// Only Wait waits for a peer that doesn't read its refusal.
+func TestRefusalsDoNotDelayClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from := make(pipes.Listener)
 		listener := New(Bounds{Connections: 1}).Listen(from)
@@ -38,7 +37,7 @@ func TestRefusingDoesNotHoldUpClosing(t *testing.T) {
 		if err := listener.Close(); err != nil || time.Since(began) != 0 {
 			t.Errorf("closing took %v: %v", time.Since(began), err)
 		}
-		close(from) // nobody accepts any more
+		close(from) // nothing accepts connections any longer
 		listener.Wait()
 		if took := time.Since(began); took != refuseTime {
 			t.Errorf("waiting took %v", took)

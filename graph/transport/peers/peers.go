@@ -1,5 +1,6 @@
-// Package peers bounds what each peer, each token and all peers together take at a time:
-// connections, operations, subscriptions and memory.
+// Package peers limits what each peer, each token and all peers together use concurrently:
+// connections, operations, subscriptions and memory. It refuses what exceeds a limit; nothing
+// waits.
 package peers
 
 import (
@@ -15,24 +16,23 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Bounds are what a peer, a token and all peers together may take at a time. 0
-// doesn't bound.
+// Bounds are what a peer, a token and all peers together may use concurrently. 0 means no limit.
 type Bounds struct {
 	AllConnections     int   // of all peers
 	Connections        int   // of one peer
 	Operations         int   // of one peer: requests that are read or answered
 	Subscriptions      int   // of one peer
-	TokenOperations    int   // of all who show the same token or the same grant, or none
-	TokenSubscriptions int   // likewise
-	TokenBodies        int64 // of Bodies, what all who show the same token or a grant of it may have; those who show none may have all
-	Bodies             int64 // bytes of memory for all bodies, messages and answers beyond what is free of each
-	PeerBodies         int64 // of these, what one peer may have
+	TokenOperations    int   // of all callers with the same token or the same grant, or without one
+	TokenSubscriptions int   // of the same callers
+	TokenBodies        int64 // the part of Bodies for all callers with the same token or a grant of it; callers without one may have all
+	Bodies             int64 // bytes of memory for all bodies, messages and answers, without the free bytes of each
+	PeerBodies         int64 // the part of Bodies for one peer
 }
 
-// A Bound is one of them, as metrics name it.
+// A Bound is one of the limits. String returns its name in metrics.
 type Bound int
 
-// The bounds, and what else is refused for the peer's sake.
+// The limits, and other reasons to refuse a peer.
 const (
 	Connections Bound = iota
 	PeerConnections
@@ -45,43 +45,44 @@ const (
 	GrantOperations
 	GrantSubscriptions
 	Bodies
-	Framing // a request whose length was sent twice; see package framing
+	Framing // a request with two lengths; see package framing
 	Fields  // a request with too many header fields
-	bounds  // how many there are
+	bounds  // their number
 )
 
 var boundNames = [bounds]string{"CONNECTIONS", "PEER_CONNECTIONS", "PEER_OPERATIONS", "PEER_SUBSCRIPTIONS", "PEER_BODIES", "TOKEN_OPERATIONS", "TOKEN_SUBSCRIPTIONS", "TOKEN_BODIES", "GRANT_OPERATIONS", "GRANT_SUBSCRIPTIONS", "BODIES", "FRAMING", "FIELDS"}
 
 func (b Bound) String() string { return boundNames[b] }
 
-// refusals say what was reached, by which setting, and what to do.
+// refusals are the messages for the limits: which one, by which setting, and what to do.
 var refusals = [bounds]string{
-	Connections:        "the server has as many connections as it may have (--connections): try again later",
-	PeerConnections:    "this address has as many connections as one may have (--peer-connections): close some",
-	PeerOperations:     "this address has as many operations at once as one may have (--peer-operations): try again when some have ended",
-	PeerSubscriptions:  "this address has as many subscriptions as one may have (--peer-subscriptions): end some",
-	PeerBodies:         "this address has as much memory for requests and answers as one may have (half of --body-memory, or what one of the largest takes): try again when some have ended",
+	Connections:        "the server has reached its limit of connections (--connections): try again later",
+	PeerConnections:    "this address has reached the limit of connections (--peer-connections): close some",
+	PeerOperations:     "this address has reached the limit of concurrent operations (--peer-operations): try again when some have ended",
+	PeerSubscriptions:  "this address has reached the limit of subscriptions (--peer-subscriptions): end some",
+	PeerBodies:         "this address has reached the limit of memory for requests and answers (half of --body-memory, or enough for one of the largest): try again when some have ended",
 	TokenOperations:    "callers with this token or grant, or all callers without one, have reached the limit of concurrent operations (--token-operations): try again when some have ended",
 	TokenSubscriptions: "callers with this token or grant, or all callers without one, have reached the limit of subscriptions (--token-subscriptions): end some",
 	TokenBodies:        "all callers with this token and its grants have reached the limit of memory for requests and answers (three quarters of --body-memory): try again when some have ended",
 	GrantOperations:    "all grants of one token have reached the limit of concurrent operations (16 times --token-operations): try again when some have ended",
 	GrantSubscriptions: "all grants of one token have reached the limit of subscriptions (16 times --token-subscriptions): end some",
-	Bodies:             "all callers together have as much memory for requests and answers as they may have (--body-memory): try again later",
+	Bodies:             "all callers together have reached the limit of memory for requests and answers (--body-memory): try again later",
 }
 
 func (b Bound) refusal() error { return runtime.Errorf(runtime.CodeQuotaExceeded, "%s", refusals[b]) }
 
-// A budget is how much of something may be held at a time. It doesn't queue: what
-// has no room is refused. All may use it at once, without waiting for each other.
+// A budget limits an amount that is held concurrently. It has no queue: what doesn't fit is
+// refused. It is safe for concurrent use, and never blocks.
 type budget struct {
-	most int64 // 0: any
-	used atomic.Int64
+	limit int64 // 0: no limit
+	used  atomic.Int64
 }
 
-func (b *budget) take(n int64) bool {
+// acquire takes n, or returns false and takes nothing.
+func (b *budget) acquire(n int64) bool {
 	for {
 		used := b.used.Load()
-		if b.most > 0 && used+n > b.most {
+		if b.limit > 0 && used+n > b.limit {
 			return false
 		}
 		if b.used.CompareAndSwap(used, used+n) {
@@ -90,53 +91,53 @@ func (b *budget) take(n int64) bool {
 	}
 }
 
-func (b *budget) give(n int64) { b.used.Add(-n) }
+func (b *budget) release(n int64) { b.used.Add(-n) }
 
-// Peers know what each peer has, and bound it. A peer is an IPv4 address or an
-// IPv6 network of 64 bits, which one machine can have all to itself. The callers of
-// a Unix socket are one peer, and so are all who come through one proxy that isn't
-// trusted; see [Peers.Handler]. A nil Peers bounds nothing.
+// Peers counts what each peer has, and limits it. A peer is an IPv4 address, or an IPv6 network of
+// 64 bits, which one machine can have entirely. All callers of a Unix socket are one peer. So are
+// all callers through one proxy that isn't trusted; see [Peers.Handler]. A nil Peers has no limits.
+// It is safe for concurrent use.
 type Peers struct {
 	bounds  Bounds
 	proxies []netip.Prefix
-	all     takings // of all, which aren't bounded together
+	all     counters // of all, which have no common limit
 	bodies  budget
-	turns   *semaphore.Weighted // of those who decode much
+	turns   *semaphore.Weighted // of those who decode large bodies
 	most    int64               // of turns
 
 	refused     [bounds]atomic.Int64
 	connections budget
 
-	mu     sync.Mutex // guards what follows, and the holders of each
+	mu     sync.Mutex // guards the fields below, and the holders of each
 	peers  map[netip.Addr]*caller
-	tokens map[Shown]*token
+	tokens map[Credential]*token
 }
 
-// grantShare is how many times the bounds of one grant all grants of a token have together: a token makes any
-// number of grants.
+// grantShare is how many times the limits of one grant all grants of a token have together. A token
+// can make any number of grants.
 const grantShare = 16
 
 // A token counts what all callers with the same token or grant use. It exists as long as they use
 // something.
 type token struct {
-	takings
-	grants  takings // of all grants that the token made
-	name    Shown
+	counters
+	grants  counters // of all grants that the token made
+	name    Credential
 	bodies  budget
 	holders int
 }
 
-// held returns what those have who show something, and holds it until leave.
-func (p *Peers) held(name Shown) *token {
+// holdToken returns the token with a credential, and holds it until releaseToken is called.
+func (p *Peers) holdToken(name Credential) *token {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	of := p.tokens[name]
 	if of == nil {
 		of = &token{name: name}
-		of.operations.most, of.subscriptions.most = int64(p.bounds.TokenOperations), int64(p.bounds.TokenSubscriptions)
-		of.grants.operations.most, of.grants.subscriptions.most = grantShare*of.operations.most, grantShare*of.subscriptions.most
+		of.operations.limit, of.subscriptions.limit = int64(p.bounds.TokenOperations), int64(p.bounds.TokenSubscriptions)
+		of.grants.operations.limit, of.grants.subscriptions.limit = grantShare*of.operations.limit, grantShare*of.subscriptions.limit
 		if name.Token != "" {
-			of.bodies.most = p.bounds.TokenBodies
+			of.bodies.limit = p.bounds.TokenBodies
 		}
 		p.tokens[name] = of
 	}
@@ -144,7 +145,8 @@ func (p *Peers) held(name Shown) *token {
 	return of
 }
 
-func (p *Peers) leave(of *token) {
+// releaseToken ends a hold of holdToken. The last one forgets the token.
+func (p *Peers) releaseToken(of *token) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if of.holders--; of.holders == 0 {
@@ -152,31 +154,31 @@ func (p *Peers) leave(of *token) {
 	}
 }
 
-// takings are what a peer has, or all who show a token or a grant.
-type takings struct{ operations, subscriptions budget }
+// counters are what a peer has, or all callers with the same token or grant.
+type counters struct{ operations, subscriptions budget }
 
-// A caller is one peer. It is known as long as something of it is there.
+// A caller is one peer. It exists as long as it holds something.
 type caller struct {
-	takings
+	counters
 	address     netip.Addr
 	name        string // see Name
-	trusted     bool   // it is a proxy, whose connections aren't bounded
+	trusted     bool   // it is a proxy, whose connections aren't limited
 	connections budget
 	bodies      budget
-	holders     int // connections, and what keeps it known
+	holders     int // connections, and Keep
 }
 
-// New returns one that knows nobody, and trusts proxies at these addresses.
+// New returns Peers that trust proxies at these addresses.
 func New(b Bounds, proxies ...netip.Prefix) *Peers {
-	p := &Peers{bounds: b, proxies: proxies, bodies: budget{most: b.Bodies}, connections: budget{most: int64(b.AllConnections)}, peers: map[netip.Addr]*caller{}, tokens: map[Shown]*token{}}
+	p := &Peers{bounds: b, proxies: proxies, bodies: budget{limit: b.Bodies}, connections: budget{limit: int64(b.AllConnections)}, peers: map[netip.Addr]*caller{}, tokens: map[Credential]*token{}}
 	p.most = max(b.Bodies/decodeShare, DefaultBody)
 	p.turns = semaphore.NewWeighted(p.most)
 	return p
 }
 
-// known returns the peer of an address, and holds it until forget. An IPv6 proxy isn't the
-// same as others in its network.
-func (p *Peers) known(address netip.Addr) *caller {
+// holdPeer returns the peer of an address, and holds it until releasePeer is called. A trusted IPv6 proxy
+// isn't the same peer as others in its network.
+func (p *Peers) holdPeer(address netip.Addr) *caller {
 	key, trusted := identity(address), p.trusts(address)
 	if trusted {
 		key = address
@@ -185,18 +187,19 @@ func (p *Peers) known(address netip.Addr) *caller {
 	defer p.mu.Unlock()
 	of := p.peers[key]
 	if of == nil {
-		of = &caller{address: key, name: peerName(key), trusted: trusted, connections: budget{most: int64(p.bounds.Connections)}, bodies: budget{most: p.bounds.PeerBodies}}
+		of = &caller{address: key, name: peerName(key), trusted: trusted, connections: budget{limit: int64(p.bounds.Connections)}, bodies: budget{limit: p.bounds.PeerBodies}}
 		if trusted {
-			of.connections.most = 0
+			of.connections.limit = 0
 		}
-		of.operations.most, of.subscriptions.most = int64(p.bounds.Operations), int64(p.bounds.Subscriptions)
+		of.operations.limit, of.subscriptions.limit = int64(p.bounds.Operations), int64(p.bounds.Subscriptions)
 		p.peers[key] = of
 	}
 	of.holders++
 	return of
 }
 
-func (p *Peers) forget(of *caller) {
+// releasePeer ends a hold of holdPeer. The last one forgets the peer.
+func (p *Peers) releasePeer(of *caller) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if of.holders--; of.holders == 0 {
@@ -204,37 +207,37 @@ func (p *Peers) forget(of *caller) {
 	}
 }
 
-// take counts a connection of a peer, or what is bounded as one.
-func (p *Peers) take(of *caller) error {
+// acquireConnection counts a connection of a peer, or what counts as one.
+func (p *Peers) acquireConnection(of *caller) error {
 	switch {
-	case !of.connections.take(1):
+	case !of.connections.acquire(1):
 		return p.refuse(PeerConnections)
-	case !p.connections.take(1):
-		of.connections.give(1)
+	case !p.connections.acquire(1):
+		of.connections.release(1)
 		return p.refuse(Connections)
 	}
 	return nil
 }
 
-func (p *Peers) give(of *caller) {
-	of.connections.give(1)
-	p.connections.give(1)
+func (p *Peers) releaseConnection(of *caller) {
+	of.connections.release(1)
+	p.connections.release(1)
 }
 
-// identity returns what a peer is known by; that of a Unix socket is zero.
+// identity returns the address or network that identifies a peer; zero for a Unix socket.
 func identity(ip netip.Addr) netip.Addr {
 	if ip.Is4() {
 		return ip
 	}
 	network, err := ip.Prefix(64)
-	if err != nil { // it is no address
+	if err != nil { // it isn't an address
 		return netip.Addr{}
 	}
 	return network.Addr()
 }
 
-// Name returns what tells the peer of a request from others; "" where the server
-// lacks [socket.ConnContext].
+// Name returns a name that identifies the peer of a request; "" if the server lacks
+// [socket.ConnContext].
 func Name(ctx context.Context) string {
 	if from, ok := clientOf(ctx); ok {
 		return from.peer.name
@@ -250,7 +253,7 @@ func Name(ctx context.Context) string {
 
 func peerName(identity netip.Addr) string { return "peer " + identity.String() }
 
-// A Usage is what peers have together now, and how often they were refused more.
+// A Usage is what all peers use now, and how often each limit refused one.
 type Usage struct {
 	Peers         int
 	Connections   int64
@@ -261,19 +264,19 @@ type Usage struct {
 	Refused       map[Bound]int64
 }
 
-// Usage is safe for concurrent use, and waits for nothing.
+// Usage returns the present usage. It is safe for concurrent use, and never blocks for long.
 func (p *Peers) Usage() Usage {
 	p.mu.Lock()
 	known := len(p.peers)
 	p.mu.Unlock()
-	u := Usage{Peers: known, Connections: p.connections.used.Load(), Operations: p.all.operations.used.Load(), Subscriptions: p.all.subscriptions.used.Load(), BodyBytes: p.bodies.used.Load(), BodyLimit: p.bodies.most, Refused: map[Bound]int64{}}
+	u := Usage{Peers: known, Connections: p.connections.used.Load(), Operations: p.all.operations.used.Load(), Subscriptions: p.all.subscriptions.used.Load(), BodyBytes: p.bodies.used.Load(), BodyLimit: p.bodies.limit, Refused: map[Bound]int64{}}
 	for b := range bounds {
 		u.Refused[b] = p.refused[b].Load()
 	}
 	return u
 }
 
-// refuse counts a refusal, and returns it.
+// refuse counts a refusal, and returns its error.
 func (p *Peers) refuse(b Bound) error {
 	p.refused[b].Add(1)
 	return b.refusal()

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// TestPeersAreAddressesAndNetworks: what one machine can have all of is one peer.
+// A network that one machine can have entirely is one peer.
 func TestPeersAreAddressesAndNetworks(t *testing.T) {
 	for _, test := range []struct {
 		a, b net.Addr
@@ -33,33 +33,32 @@ func TestPeersAreAddressesAndNetworks(t *testing.T) {
 	}
 }
 
-// TestBudgetsAreNeverExceeded with many who take and give at once.
+// Goroutines take and give concurrently, and the budget's limit always holds.
 func TestBudgetsAreNeverExceeded(t *testing.T) {
-	b := budget{most: 10}
+	b := budget{limit: 10}
 	var all sync.WaitGroup
 	for n := range int64(8) {
 		all.Go(func() {
 			for range 10_000 {
-				if b.take(n) {
-					if used := b.used.Load(); used > b.most || used < 0 {
+				if b.acquire(n) {
+					if used := b.used.Load(); used > b.limit || used < 0 {
 						t.Errorf("%d are taken", used)
 					}
-					b.give(n)
+					b.release(n)
 				}
 			}
 		})
 	}
 	all.Wait()
-	if b.used.Load() != 0 || !b.take(10) || b.take(1) {
+	if b.used.Load() != 0 || !b.acquire(10) || b.acquire(1) {
 		t.Errorf("%d are taken", b.used.Load())
 	}
 }
 
-// TestLargeBodiesAreDecodedInTurn: those that wait don't wait for a peer, and leave
-// when they are cancelled.
-func TestLargeBodiesAreDecodedInTurn(t *testing.T) {
+// Waiting bodies don't wait for a peer, and stop waiting when they are cancelled.
+func TestLargeBodiesAreDecodedInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := New(Bounds{Bodies: 1 << 20}).Hold(t.Context(), Shown{})
+		h := New(Bounds{Bodies: 1 << 20}).Hold(t.Context(), Credential{})
 		var running sync.WaitGroup
 		atOnce, most := 0, 0
 		for range 3 {
@@ -75,7 +74,7 @@ func TestLargeBodiesAreDecodedInTurn(t *testing.T) {
 		}
 		synctest.Wait()
 		if err := h.Turn(t.Context(), largeBody, func() error { return nil }); err != nil {
-			t.Error(err) // it is small, and needs none
+			t.Error(err) // it is small, and needs no turn
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
@@ -89,9 +88,8 @@ func TestLargeBodiesAreDecodedInTurn(t *testing.T) {
 	})
 }
 
-// TestGrantsHaveSeparateBounds: operations and subscriptions are those of a grant's holders, and memory is the
-// token's.
-func TestGrantsHaveSeparateBounds(t *testing.T) {
+// A grant has separate limits of operations and subscriptions. Its memory counts as the token's.
+func TestGrantsHaveSeparateLimits(t *testing.T) {
 	p := New(Bounds{TokenOperations: 1, TokenSubscriptions: 1, TokenBodies: 10})
 	t.Cleanup(func() { // after all have been released
 		if len(p.tokens) > 0 {
@@ -99,7 +97,7 @@ func TestGrantsHaveSeparateBounds(t *testing.T) {
 		}
 	})
 	hold := func(grant string) *Hold {
-		h := p.Hold(t.Context(), Shown{Token: "t", Grant: grant})
+		h := p.Hold(t.Context(), Credential{Token: "t", Grant: grant})
 		t.Cleanup(h.Release)
 		return &h
 	}
@@ -108,7 +106,7 @@ func TestGrantsHaveSeparateBounds(t *testing.T) {
 		if err := errors.Join(operation.Operate(), operation.Grow(10), subscription.Subscribe()); err != nil {
 			t.Errorf("%q: %v", grant, err)
 		}
-		operation.ReleaseMemory() // it counts on
+		operation.ReleaseMemory() // it still counts
 		if hold(grant).Operate() == nil || hold(grant).Subscribe() == nil {
 			t.Errorf("%q has more than its bound", grant)
 		}
@@ -119,16 +117,16 @@ func TestGrantsHaveSeparateBounds(t *testing.T) {
 	if hold("b").Grow(1) == nil || hold("").Grow(1) == nil {
 		t.Error("grants of one token have more memory than the token")
 	}
-	other := p.Hold(t.Context(), Shown{Token: "other"})
+	other := p.Hold(t.Context(), Credential{Token: "other"})
 	t.Cleanup(other.Release)
 	if err := other.Grow(10); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestGrantsOfATokenHaveAJointBound: who makes many grants has 16 times what one caller has. Other tokens' grants and the
-// token itself keep theirs.
-func TestGrantsOfATokenHaveAJointBound(t *testing.T) {
+// All grants of one token together have 16 times the limits of one caller. The grants of other
+// tokens, and the token itself, keep theirs.
+func TestGrantsOfATokenShareALimit(t *testing.T) {
 	p := New(Bounds{TokenOperations: 2, TokenSubscriptions: 1})
 	for _, count := range []struct {
 		most    int
@@ -137,7 +135,7 @@ func TestGrantsOfATokenHaveAJointBound(t *testing.T) {
 	}{{32, (*Hold).Operate, GrantOperations}, {16, (*Hold).Subscribe, GrantSubscriptions}} {
 		var holds []*Hold
 		take := func(token, grant string) error {
-			h := p.Hold(t.Context(), Shown{Token: token, Grant: grant})
+			h := p.Hold(t.Context(), Credential{Token: token, Grant: grant})
 			holds = append(holds, &h)
 			return count.take(&h)
 		}
@@ -165,8 +163,8 @@ func TestGrantsOfATokenHaveAJointBound(t *testing.T) {
 	}
 }
 
-// TestRoomIsWhatGrowTakes of each bound, whatever others hold.
-func TestRoomIsWhatGrowTakes(t *testing.T) {
+// Room returns what Grow accepts for each limit, whatever others hold.
+func TestRoomIsWhatGrowAccepts(t *testing.T) {
 	for _, test := range []struct {
 		all, ofToken, ofPeer int64
 		token                string
@@ -175,9 +173,9 @@ func TestRoomIsWhatGrowTakes(t *testing.T) {
 		{30, 20, 10, "t", 10}, {30, 10, 20, "t", 10}, {10, 20, 30, "t", 10}, {30, 10, 20, "", 20}, {30, 20, 0, "t", 20}, {0, 0, 0, "t", math.MaxInt64},
 	} {
 		p := New(Bounds{Bodies: test.all, TokenBodies: test.ofToken})
-		peer := &caller{bodies: budget{most: test.ofPeer}}
+		peer := &caller{bodies: budget{limit: test.ofPeer}}
 		hold := func() *Hold {
-			h := p.Hold(context.WithValue(t.Context(), clientKey{}, client{peer: peer}), Shown{Token: test.token})
+			h := p.Hold(context.WithValue(t.Context(), clientKey{}, client{peer: peer}), Credential{Token: test.token})
 			t.Cleanup(h.Release)
 			return &h
 		}

@@ -13,11 +13,11 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// maxErrors is how many errors an answer holds.
+// maxErrors is the largest number of errors in a response.
 const maxErrors = 20
 
-// Append appends a response as JSON. What failed before it began has no
-// data; the data of an operation is there already, and is not looked at again.
+// Append appends a response as JSON. An operation that failed before it began has no data. The data
+// of any other is JSON already, and is copied unchanged.
 func Append(to []byte, r *graphql.Response) []byte {
 	to = append(to, '{')
 	if len(r.Errors) > 0 {
@@ -37,16 +37,16 @@ func Append(to []byte, r *graphql.Response) []byte {
 	return append(to, '}')
 }
 
-// AppendErrors appends errors as JSON, the first maxErrors of them.
+// AppendErrors appends the first maxErrors errors as JSON.
 func AppendErrors(to []byte, errs gqlerror.List) []byte {
 	if left := len(errs) - maxErrors; left > 0 {
 		errs = append(errs[:maxErrors:maxErrors], &gqlerror.Error{
-			Message:    fmt.Sprintf("and %d errors more", left),
+			Message:    fmt.Sprintf("and %d more errors", left),
 			Extensions: map[string]any{"code": runtime.CodeLimitExceeded, "retryable": false},
 		})
 	}
 	text, err := json.Marshal(errs)
-	if err != nil { // an extension that JSON can't hold
+	if err != nil { // an extension that JSON can't represent
 		text = []byte(`[{"message":"the server failed","extensions":{"code":"INTERNAL","retryable":true}}]`)
 	}
 	return append(to, text...)
@@ -54,8 +54,8 @@ func AppendErrors(to []byte, errs gqlerror.List) []byte {
 
 const hex = "0123456789abcdef"
 
-// AppendString appends text as a JSON string, with U+FFFD for each byte that
-// isn't part of a character.
+// AppendString appends text as a JSON string. It replaces each byte that isn't part of a UTF-8
+// character with U+FFFD.
 func AppendString(to, text []byte) []byte {
 	to = append(to, '"')
 	start := 0
@@ -99,7 +99,7 @@ func AppendString(to, text []byte) []byte {
 	return append(append(to, text[start:]...), '"')
 }
 
-// StringBytes returns how many bytes AppendString writes at most.
+// StringBytes returns the largest number of bytes that AppendString writes for text.
 func StringBytes(text []byte) int64 {
 	n, valid := 2+len(text), utf8.Valid(text)
 	for _, c := range text {
@@ -117,10 +117,9 @@ func StringBytes(text []byte) int64 {
 	return int64(n)
 }
 
-// plain reports whether eight bytes stand in a JSON string as they are, which
-// most output does: ASCII without control characters, quotes and backslashes.
-// The subtractions borrow into a byte's highest bit if it is less than what it
-// is looked at for.
+// plain reports whether eight bytes need no escaping in a JSON string, as most output does: ASCII
+// without control characters, quotes and backslashes. Each subtraction borrows into a byte's
+// highest bit if the byte is below the searched value.
 func plain(eight uint64) bool {
 	const each, high = 0x0101010101010101, 0x8080808080808080
 	quotes, backslashes := eight^each*'"', eight^each*'\\'

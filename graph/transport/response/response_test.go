@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// TestPlain has every byte at every place among plain ones.
-func TestPlain(t *testing.T) {
+// Each byte is tested at each place among plain ones.
+func TestPlainFindsEveryEscapedByte(t *testing.T) {
 	for place := range 8 {
 		for value := range 256 {
 			text := bytes.Repeat([]byte("~"), 8)
@@ -26,7 +26,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// BenchmarkAppendString is a chunk of text in lines.
+// BenchmarkAppendString measures a chunk of text in lines.
 func BenchmarkAppendString(b *testing.B) {
 	text := bytes.Repeat([]byte("0123456789 0123456789 0123456789 0123456789 0123456789 0123456789\n"), 500)
 	to := make([]byte, 0, 2*len(text))
@@ -50,7 +50,7 @@ func FuzzAppendString(f *testing.F) {
 			t.Fatalf("%q became %q: %v", in, text, err)
 		}
 		var want strings.Builder
-		for _, r := range string(in) { // one U+FFFD for each byte that is none
+		for _, r := range string(in) { // one U+FFFD for each invalid byte
 			want.WriteRune(r)
 		}
 		if back != want.String() {

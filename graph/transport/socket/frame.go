@@ -2,7 +2,8 @@ package socket
 
 import "encoding/binary"
 
-// What frames of a WebSocket begin with as a server sends them (RFC 6455, section 5.2): whole, and without a mask.
+// The first byte of a WebSocket's frames from a server (RFC 6455, section 5.2): whole messages,
+// without a mask.
 const (
 	OpText  = 0x81
 	OpClose = 0x88
@@ -15,7 +16,7 @@ func Frame(op byte, payload []byte) []byte {
 	return append(AppendHeader(nil, op, len(payload)), payload...)
 }
 
-// AppendHeader appends what stands before a frame's payload of this size.
+// AppendHeader appends the header of a frame with a payload of this size.
 func AppendHeader(to []byte, op byte, size int) []byte {
 	switch {
 	case size < 126:

@@ -1,5 +1,5 @@
-// Package socket guards connections: a write to a peer that reads nothing fails, and
-// Vanished reports whether the peer's kernel still answers.
+// Package socket guards connections: a write to a peer that reads nothing fails, and Vanished
+// reports whether the peer's kernel still responds.
 package socket
 
 import (
@@ -18,30 +18,29 @@ import (
 
 type connKey struct{}
 
-// ConnContext is for http.Server: it makes a request's connection known by [Of].
+// ConnContext is for http.Server: it makes a request's connection available through [Of].
 func ConnContext(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, conn)
 }
 
-// Of returns the connection of a request; nil where the server lacks ConnContext.
+// Of returns the connection of a request; nil if the server lacks ConnContext.
 func Of(ctx context.Context) net.Conn {
 	conn, _ := ctx.Value(connKey{}).(net.Conn)
 	return conn
 }
 
-// TCP returns the TCP connection that conn is, or only adds deadlines to;
-// nil if it isn't plain TCP.
+// TCP returns the TCP connection that conn is, or to which conn only adds deadlines; nil if it
+// isn't plain TCP.
 func TCP(conn net.Conn) *net.TCPConn {
 	tcp, _ := Within[*net.TCPConn](conn)
 	return tcp
 }
 
-// An encrypted connection changes what is written to the one below it: tls.Conn, for
-// example.
+// An encrypted connection changes what is written to the one below it: tls.Conn, for example.
 type encrypted interface{ NetConn() net.Conn }
 
-// Carrier returns the TCP connection that carries conn, encrypted or not; nil if none does.
-// Nothing may be read from it or written to it.
+// Carrier returns the TCP connection that carries conn, encrypted or not; nil if none does. Don't
+// read from it or write to it.
 func Carrier(conn net.Conn) *net.TCPConn {
 	for {
 		if tcp := TCP(conn); tcp != nil {
@@ -55,7 +54,7 @@ func Carrier(conn net.Conn) *net.TCPConn {
 	}
 }
 
-// Within returns the first of conn and the connections that it wraps that is a T.
+// Within returns the first T among conn and the connections that it wraps.
 func Within[T any](conn net.Conn) (is T, ok bool) {
 	for {
 		if is, ok = conn.(T); ok {
@@ -69,13 +68,12 @@ func Within[T any](conn net.Conn) (is T, ok bool) {
 	}
 }
 
-// unanswered is how often the kernel asks again before a peer counts as
-// vanished: within 1.4 s on a fast network.
+// unanswered is how many unanswered retransmissions mean that a peer vanished: within 1.4 s on a
+// fast network.
 const unanswered = 3
 
-// Vanished reports whether the peer's kernel answers no more: what was sent,
-// or the question whether it has room again, was repeated in vain. known is
-// false where that can't be told.
+// Vanished reports whether the peer's kernel no longer responds: it confirmed neither repeated data
+// nor repeated window probes. known is false if that can't be found out.
 func Vanished(tcp *net.TCPConn) (gone, known bool) {
 	if tcp == nil {
 		return false, false
@@ -93,31 +91,31 @@ func Vanished(tcp *net.TCPConn) (gone, known bool) {
 	return gone, known && err == nil
 }
 
-// A Conn is a connection whose writes have a deadline each, which any
-// progress moves on: a slow reader is waited for, one that takes nothing is cut
-// off. Its methods are safe for concurrent use.
+// A Conn is a connection with a deadline for each write, which any progress extends. So it waits
+// for a slow reader, and ends the connection of one that reads nothing. It is safe for concurrent
+// use.
 type Conn struct {
 	net.Conn
 	Carrier  *net.TCPConn // see [Carrier]
 	tcp      *net.TCPConn // nil if it isn't plain TCP
-	to       net.Conn     // Conn, without what sets deadlines
+	to       net.Conn     // Conn, without the wrapper that sets deadlines
 	patience time.Duration
-	heard    atomic.Int64 // when something was read, in Unix nanoseconds
+	heard    atomic.Int64 // time of the last read, in Unix nanoseconds
 	writing  sync.Mutex   // held during a message, also while it waits for its peer
 	last     bool         // nothing more is written; guarded by writing
 
 	mu  sync.Mutex // guards end, and the setting of write deadlines
-	end time.Time  // no write takes longer; zero: no end
+	end time.Time  // of all writes; zero: no end
 }
 
-// WritePiece is how much is written with one deadline at most.
+// WritePiece is the largest write with one deadline, in bytes.
 const WritePiece = 16 << 10
 
-// unsent is how many bytes the kernel takes for a peer beyond what is on its
-// way: without this bound a stalled one holds megabytes there.
+// unsent is how many unsent bytes the kernel accepts for a peer. Without this limit it holds
+// megabytes for one that reads nothing.
 const unsent = 128 << 10
 
-// BoundUnsent bounds what the kernel takes for a peer beyond what is on its way.
+// BoundUnsent limits the unsent bytes that the kernel accepts for a peer.
 func BoundUnsent(tcp *net.TCPConn) {
 	if raw, err := tcp.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) {
@@ -126,6 +124,7 @@ func BoundUnsent(tcp *net.TCPConn) {
 	}
 }
 
+// guard returns a Conn with patience for each write, and limits the connection's unsent bytes.
 func guard(conn net.Conn, patience time.Duration) *Conn {
 	c := &Conn{Conn: conn, Carrier: Carrier(conn), tcp: TCP(conn), to: conn, patience: patience}
 	if below, ok := Within[encrypted](conn); ok {
@@ -138,10 +137,10 @@ func guard(conn net.Conn, patience time.Duration) *Conn {
 	return c
 }
 
-// Quiet returns for how long nothing was heard from the peer.
+// Quiet returns the time since the last read from the peer.
 func (c *Conn) Quiet() time.Duration { return time.Since(time.Unix(0, c.heard.Load())) }
 
-// Read reads.
+// Read implements net.Conn.
 func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
@@ -150,15 +149,15 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Hurry gives all writes, also the one that waits, so long from now.
-func (c *Conn) Hurry(d time.Duration) {
+// LimitWrites ends all writes after d, including the present one.
+func (c *Conn) LimitWrites(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.end = time.Now().Add(d)
-	_ = c.SetWriteDeadline(c.end) // an error is one of a closed connection
+	_ = c.SetWriteDeadline(c.end) // it fails only for a closed connection
 }
 
-// extend gives the next write its time.
+// extend sets the deadline of the next write.
 func (c *Conn) extend() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,15 +168,15 @@ func (c *Conn) extend() error {
 	return c.SetWriteDeadline(deadline)
 }
 
-// Write writes p.
+// Write implements net.Conn.
 func (c *Conn) Write(p []byte) (int, error) {
 	n, err := c.WriteAll(net.Buffers{p})
 	return int(n), err
 }
 
-// WriteLast writes p and nothing after it: later writes fail with net.ErrClosed. The library
-// answers a peer's close frame, also when that was the answer to ours: a browser that gets two
-// reports neither code nor reason.
+// WriteLast writes p and nothing after it: later writes fail with net.ErrClosed. Without it, the
+// library would respond to a peer's close frame even if that was the response to ours. A browser
+// that gets two close frames reports neither code nor reason.
 func (c *Conn) WriteLast(p []byte) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -186,14 +185,14 @@ func (c *Conn) WriteLast(p []byte) error {
 	return err
 }
 
-// WriteAll writes the buffers as one piece.
+// WriteAll writes the buffers as one message.
 func (c *Conn) WriteAll(buffers net.Buffers) (int64, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	return c.writeAll(buffers)
 }
 
-// writeAll is WriteAll; its caller holds writing.
+// writeAll is WriteAll for a caller that holds writing.
 func (c *Conn) writeAll(buffers net.Buffers) (int64, error) {
 	if c.last {
 		return 0, net.ErrClosed
@@ -214,8 +213,8 @@ func (c *Conn) writeAll(buffers net.Buffers) (int64, error) {
 	}
 }
 
-// writePieces is for what can't say how much of a late write was taken. Short buffers
-// are written together: each write is a record of TLS, and a call of the kernel.
+// writePieces is for connections that can't report how much of a late write was accepted. It joins
+// short buffers, since each write is a TLS record and a system call.
 func (c *Conn) writePieces(buffers net.Buffers) (int64, error) {
 	written := int64(0)
 	write := func(piece []byte) error {
@@ -250,11 +249,11 @@ func (c *Conn) writePieces(buffers net.Buffers) (int64, error) {
 	return written, write(joined)
 }
 
-// A Hijacker hands a guarded connection to whom takes one over.
+// A Hijacker gives a guarded connection to a handler that takes over a connection.
 type Hijacker struct {
 	http.ResponseWriter
-	Patience time.Duration // of each write
-	Conn     *Conn         // nil until it was taken over
+	Patience time.Duration // for each write
+	Conn     *Conn         // nil until it is taken over
 }
 
 // Hijack implements http.Hijacker.
