@@ -15,7 +15,7 @@ const module = "github.com/rockpool/rockpool"
 // mayImport lists which of our packages each package imports; docs/architecture.md draws it. Every
 // package has a row, and every entry is used. Tests may import more.
 var mayImport = map[string][]string{
-	".": {"agent/embedded", "cli", "cli/connection", "client", "config", "doctor", "local/image", "local/sandbox", "local/sandbox/daemon", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/roots", "runtime", "runtime/engine", "runtime/language", "server", "server/private"},
+	".": {"agent/embedded", "cli", "cli/connection", "client", "config", "doctor", "local/image", "local/sandbox", "local/sandbox/daemon", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/roots", "runtime", "runtime/engine", "runtime/language", "runtime/similar", "server", "server/private"},
 
 	"agent":                  {},
 	"agent/bridge":           {},
@@ -68,6 +68,7 @@ var mayImport = map[string][]string{
 	"runtime/runnerfeed":  {"runtime"},
 	"runtime/session":     {"agent", "runtime", "runtime/backoff", "runtime/execution", "runtime/latest", "runtime/output", "runtime/store"},
 	"runtime/share":       {"runtime"},
+	"runtime/similar":     {},
 	"runtime/store":       {"runtime", "runtime/access", "runtime/backoff", "runtime/lockfile", "runtime/probe", "runtime/turns"},
 	"runtime/tasks":       {"runtime/timing"},
 	"runtime/ticket":      {"runtime", "runtime/pool", "runtime/share"},
@@ -142,7 +143,7 @@ var mayImport = map[string][]string{
 
 	"web": {},
 
-	"config": {"agent/embedded", "config/quantity", "graph/transport", "local/network", "local/sandbox/oci", "runtime", "runtime/access", "runtime/language"},
+	"config": {"agent/embedded", "config/quantity", "graph/transport", "local/network", "local/sandbox/oci", "runtime", "runtime/access", "runtime/language", "runtime/similar"},
 
 	"config/quantity": {},
 
@@ -157,7 +158,7 @@ var mayImport = map[string][]string{
 	"client": {"runtime"},
 
 	"cli":            {"cli/advice", "cli/bridge", "cli/cases", "cli/completion", "cli/connection", "cli/copying", "cli/execution", "cli/output", "cli/terminal", "cli/top", "client", "config/quantity", "runtime", "runtime/language"},
-	"cli/advice":     {"client", "runtime"},
+	"cli/advice":     {"client", "runtime", "runtime/similar"},
 	"cli/bridge":     {},
 	"cli/cases":      {"cli/advice", "cli/connection", "cli/output", "client", "runtime"},
 	"cli/completion": {"cli/connection", "config/quantity"},

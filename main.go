@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/language"
+	"github.com/rockpool/rockpool/runtime/similar"
 	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/server/private"
 )
@@ -151,7 +153,30 @@ func privateEnvironments(id runtime.EnvironmentID, file string, recipes *languag
 	case id == "":
 		return nil, fmt.Errorf("no server listens at %s, and this machine lacks the programs for a temporary one: start a server with `rockpool serve`", connection.DefaultServer)
 	}
-	return nil, fmt.Errorf("no server listens at %s, and a temporary one has no environment %q, only %q: start a server with `rockpool serve` and create the environment with `rockpool env put`", connection.DefaultServer, id, names)
+	return nil, unknownOnPrivate(string(id), names, recipes)
+}
+
+// unknownOnPrivate returns the error about an environment that a temporary server can't have. It
+// names the starters, and the first environment of each other language that is installed.
+func unknownOnPrivate(id string, starters []runtime.EnvironmentID, recipes *language.Set) error {
+	var names []string
+	for _, s := range starters {
+		names = append(names, string(s))
+	}
+	for _, r := range recipes.All() {
+		if len(r.Environments) == 0 || slices.ContainsFunc(r.Environments, func(e runtime.EnvironmentID) bool { return slices.Contains(names, string(e)) }) {
+			continue
+		}
+		if _, ok := server.FromRecipe(r.Environments[0], r); ok {
+			names = append(names, string(r.Environments[0]))
+		}
+	}
+	question := similar.Question(id, names)
+	if question != "" {
+		question = " " + question
+	}
+	return fmt.Errorf("no server listens at %s, and a temporary one has no environment %q, only %s.%s For other environments start a server with `rockpool serve`, then use `rockpool env put`",
+		connection.DefaultServer, id, strings.Join(names, ", "), strings.Replace(question, " did", " Did", 1))
 }
 
 // fromRecipe returns the environment with an id, or with "" the preferred one for a file's

@@ -36,6 +36,14 @@ func TestAPrivateServerHasAnEnvironmentForTheLanguageOfTheFile(t *testing.T) {
 	if _, err := privateEnvironments("run", "", recipes); err == nil || !strings.Contains(err.Error(), `no environment "run", only`) {
 		t.Error(err)
 	}
+	mistyped := unknownOnPrivate("frist", []runtime.EnvironmentID{"shell", "python"}, recipes)
+	if says := mistyped.Error(); !strings.Contains(says, `no environment "frist", only shell, python, first. For other environments`) {
+		t.Error(says)
+	}
+	mistyped = unknownOnPrivate("pyton", []runtime.EnvironmentID{"shell", "python"}, recipes)
+	if says := mistyped.Error(); !strings.Contains(says, "only shell, python, first. Did you mean python? For other environments") {
+		t.Error(says)
+	}
 	if inputs, err := privateEnvironments("", "x.own", recipes); err != nil || inputs[len(inputs)-1].ID != "first" {
 		t.Errorf("%v %v", inputs, err)
 	}

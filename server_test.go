@@ -81,7 +81,9 @@ func TestNamedFileIsRead(t *testing.T) {
 
 func TestWrongSettingsInAFileAreNamed(t *testing.T) {
 	for _, test := range []struct{ text, says string }{
-		{"listen: 127.0.0.1:0\nlisten-on: x\n", `config.yaml:2: unknown setting "listen-on"; the settings are listen, data,`},
+		{"listen: 127.0.0.1:0\nlisten-on: x\n", `config.yaml:2: unknown setting "listen-on"; did you mean listen?`},
+		{"lisen: 127.0.0.1:0\n", `config.yaml:1: unknown setting "lisen"; did you mean listen?`},
+		{"colour: red\n", "config.yaml:1: unknown setting \"colour\"; `rockpool serve --help` lists the settings"},
 		{"\n\nparallel: many\n", "config.yaml:3: parallel must be a whole number, not many"},
 		{"parallel: 1.5\n", "config.yaml:1: parallel must be a whole number"},
 		{"memory-overcommit: twice\n", "config.yaml:1: memory-overcommit must be a number, not twice"},

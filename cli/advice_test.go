@@ -23,6 +23,8 @@ func TestHelpIsAlsoACommand(t *testing.T) {
 	}
 	for asked, says := range map[string]string{
 		"help exce": `did you mean "exec"?`, "exce": `did you mean "exec"?`, "exec lsit": `did you mean "list"?`, "exec lsit help": `did you mean "list"?`, "exec list --stat X": `did you mean "--state"?`, "runner cp help": "<to>",
+		"--server http://127.0.0.1:8081 run x.py": "unknown flag --server; flags come after the command", "exec --json list": "flags come after the command",
+		"runner exec 019b ls": "unexpected argument ls; put the command to run after --", "runner exec 019b ls -l": "put the command to run after --",
 	} {
 		if out, errs, code := run(strings.Fields(asked)...); code != CodeUsage || out != "" || !strings.Contains(errs, says) {
 			t.Errorf("%s: %d %q %q", asked, code, out, errs)
@@ -79,6 +81,7 @@ func TestRefusedCommandsNameTheFlag(t *testing.T) {
 	s.fails("--file: open missing.yaml", "env", "put", "-f", "missing.yaml")
 	s.fails("--file: stat missing.txt", "run", "--env", "a", "--file", "missing.txt", "--", "true")
 	s.fails("put it after --", "run", "--env", "a", "missing.py")
+	s.fails("the file echo doesn't exist on this machine. If it is a command in the environment, put it after --: rockpool run --env shell -- echo hi", "run", "--env", "shell", "echo", "hi")
 	s.token = "missing.token"
 	s.fails("--token-file (or ROCKPOOL_TOKEN_FILE): open missing.token", "env", "list")
 }

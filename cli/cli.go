@@ -17,6 +17,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/rockpool/rockpool/cli/advice"
+	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/config/quantity"
 )
@@ -83,7 +84,7 @@ func Execute(grammar any, description string, arguments []string, s Streams, opt
 	case exit >= 0: // kong has printed --help
 		return exit
 	case err != nil:
-		_, _ = fmt.Fprintf(s.Err, "rockpool: %s\nrockpool: see `rockpool %s--help`\n", output.Lines(err.Error()), parsedCommand(err))
+		_, _ = fmt.Fprintf(s.Err, "rockpool: %s\nrockpool: see `rockpool %s--help`\n", output.Lines(err.Error()+correction(err)), parsedCommand(err))
 		return CodeUsage
 	}
 	return ExitCode(s.Err, selected.Run())
@@ -117,6 +118,25 @@ func parsedCommand(err error) string {
 	return ""
 }
 
+// correction returns how to write a command line whose words are in the wrong place; "" if err is
+// about something else.
+func correction(err error) string {
+	var parse *kong.ParseError
+	if !errors.As(err, &parse) || parse.Context == nil {
+		return ""
+	}
+	node := parse.Context.Selected()
+	switch said := err.Error(); {
+	case strings.HasPrefix(said, "unknown flag") && (node == nil || len(node.Children) > 0):
+		return "; flags come after the command, for example: rockpool run --server URL hello.py"
+	case strings.HasPrefix(said, "unexpected argument") && node != nil && node.Target.CanAddr():
+		if _, ok := node.Target.Addr().Interface().(programTaker); ok {
+			return "; put the command to run after --, for example: rockpool runner exec RUNNER -- ls -l"
+		}
+	}
+	return ""
+}
+
 // A programTaker is a command that takes another program's words after --.
 type programTaker interface{ takeProgram(words []string) }
 
@@ -139,7 +159,7 @@ func ExitCode(errs io.Writer, err error) int {
 	case errors.Is(err, context.Canceled): // by a signal: the user knows why
 		return CodeInterrupted
 	default:
-		_, _ = fmt.Fprintf(errs, "rockpool: %s\n", output.Lines(err.Error()))
+		_, _ = fmt.Fprintf(errs, "rockpool: %s\n", output.Lines(connection.Explained(err).Error()))
 		hint(errs, advice.Case{Err: err})
 		return CodeOurs
 	}

@@ -96,20 +96,28 @@ func serving(languages []client.Language, recipe language.Recipe) (string, error
 type unservedError struct{ recipe language.Recipe }
 
 func (e *unservedError) Error() string {
-	if put := e.putCommand(); put != "" {
-		return fmt.Sprintf("no environment serves %s: an OPERATOR can create one with `%s`; or give another one with --env", e.recipe.ID, put)
+	host, image := e.putCommand(""), e.putCommand(e.recipe.Image)
+	switch {
+	case host != "" && e.recipe.Image != "":
+		return fmt.Sprintf("no environment serves %s: create one with `%s` if the server's machine has the language, else with `%s`. With tokens, only an OPERATOR can do that. Or give another environment with --env", e.recipe.ID, host, image)
+	case host != "":
+		return fmt.Sprintf("no environment serves %s: if the server's machine has the language, create one with `%s`. With tokens, only an OPERATOR can do that. Or give another environment with --env", e.recipe.ID, host)
 	}
 	return fmt.Sprintf("no environment serves %s: give one with --env", e.recipe.ID)
 }
 
-// putCommand returns the command that creates an environment for the language; "": none is known.
-func (e *unservedError) putCommand() string {
+// putCommand returns the command that creates an environment for the language from an image, with
+// "" from the server's machine. It returns "" if the language has no environment.
+func (e *unservedError) putCommand(image string) string {
 	r := e.recipe
-	if len(r.Environments) == 0 || r.Image == "" {
+	if len(r.Environments) == 0 {
 		return ""
 	}
 	var put strings.Builder
-	fmt.Fprintf(&put, "rockpool env put %s --image %s", r.Environments[0], r.Image)
+	fmt.Fprintf(&put, "rockpool env put %s", r.Environments[0])
+	if image != "" {
+		fmt.Fprintf(&put, " --image %s", image)
+	}
 	for _, l := range []struct {
 		flag  string
 		value int
@@ -125,7 +133,7 @@ func (e *unservedError) putCommand() string {
 // onPrivate returns the error if the server is a private one, which runs only the programs of this machine.
 func (e *unservedError) onPrivate() error {
 	then := "create an environment for it there"
-	if put := e.putCommand(); put != "" {
+	if put := e.putCommand(e.recipe.Image); put != "" && e.recipe.Image != "" {
 		then = "then `" + put + "`"
 	}
 	return fmt.Errorf("no server listens at %s, and a temporary one can't run %s, because this machine lacks its programs: start a server with `rockpool serve`, and %s", connection.DefaultServer, e.recipe.ID, then)

@@ -60,7 +60,7 @@ func TestLaunchSaysWhatToDo(t *testing.T) {
 		{"10", "x.zig", "it is unknown how to run x.zig in 10: give the command after --"},
 		{"", "x.zig", "x.zig has no known file extension: give an environment with --env"},
 		{"", "x", "give an environment with --env"},
-		{"", "x.c", "no environment serves c: an OPERATOR can create one with `rockpool env put c --image gcc`"},
+		{"", "x.c", "no environment serves c: create one with `rockpool env put c` if the server's machine has the language, else with `rockpool env put c --image gcc`. With tokens, only an OPERATOR can do that"},
 		{"", "x.go", "`rockpool env put go --image golang --memory 1024MiB --processes 256 --workspace 512MiB`"},
 	} {
 		if got, err := launchOf(listed(), test.environment, client.FileInput{Path: test.file}, nil); err == nil || !strings.Contains(err.Error(), test.says) {
@@ -81,6 +81,9 @@ func TestLaunchSaysWhatToDo(t *testing.T) {
 		t.Error(says)
 	}
 	unserved.recipe.Image = ""
+	if says := unserved.Error(); !strings.HasPrefix(says, "no environment serves ruby: if the server's machine has the language, create one with `rockpool env put ruby`. ") {
+		t.Error(says)
+	}
 	if says := unserved.onPrivate().Error(); !strings.HasSuffix(says, "start a server with `rockpool serve`, and create an environment for it there") {
 		t.Error(says)
 	}

@@ -23,7 +23,7 @@ type envPut struct {
 	Filename  string             `name:"file" short:"f" placeholder:"FILE" complete:"file" help:"Read environments from a YAML or JSON file, with the API's names; -: standard input."`
 	Tenant    *string            `placeholder:"NAME" help:"The tenant that owns the environment. (your tenant; if you act for all tenants: default)"`
 	Shared    *bool              `negatable:"" help:"Let every tenant see it and claim its runners. Only a caller for all tenants can set this. (no)"`
-	Image     *string            `placeholder:"IMAGE" help:"Container image, or host: the file system of this machine. (host)"`
+	Image     *string            `placeholder:"IMAGE" help:"Container image, or host: the programs of the server's machine. (host)"`
 	PoolSize  *int               `placeholder:"N" help:"Idle runners to keep ready, 0 to 1000; 0: each claim starts one. (2)"`
 	CPU       *int               `name:"cpu" placeholder:"MHZ" help:"CPU share in MHz, 10 to 1048576. (2000)"`
 	Memory    *int               `type:"size" unit:"MiB" from:"16" to:"1048576" placeholder:"SIZE" help:"Memory, 16 MiB to 1 TiB. (256MiB)"`

@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/rockpool/rockpool/cli/advice"
@@ -194,7 +197,7 @@ func runJob(ctx context.Context, j *execution.Job, upload string) error {
 	case errors.Is(err, context.Canceled):
 		code, words = CodeInterrupted, ""
 	case err != nil:
-		code, words = CodeOurs, err.Error()
+		code, words = CodeOurs, connection.Explained(err).Error()
 	}
 	if words != "" {
 		_, _ = fmt.Fprintf(j.Err, "rockpool: %s\n", output.Lines(words))
@@ -239,6 +242,10 @@ func (c *runCommand) job(s Streams) (*execution.Job, error) {
 	j.Environment, j.Command, j.TimeLimit, j.Stdin = c.Env, c.program, c.TimeLimit, c.Stdin
 	if c.Main != "" {
 		file, err := readUpload(c.Main)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("the file %s doesn't exist on this machine. If it is a command in the environment, put it after --: rockpool run --env %s -- %s",
+				c.Main, cmp.Or(c.Env, "ENVIRONMENT"), strings.Join(append([]string{c.Main}, c.Arguments...), " "))
+		}
 		if err != nil {
 			return nil, fmt.Errorf("can't read the program's file on this machine: %w. To run a command that is installed in the environment, put it after --", err)
 		}

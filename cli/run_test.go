@@ -62,7 +62,7 @@ func TestRunChoosesTheEnvironmentByTheFile(t *testing.T) {
 			t.Errorf("%q: %q %q %d", arguments, out.String(), errs.String(), code)
 		}
 	}
-	s.fails("no environment serves lonely: an OPERATOR can create one with `rockpool env put absent --image lonely:1 --memory 600MiB`", "run", "x.lonely")
+	s.fails("no environment serves lonely: create one with `rockpool env put absent --memory 600MiB` if the server's machine has the language, else with `rockpool env put absent --image lonely:1 --memory 600MiB`", "run", "x.lonely")
 	s.fails("x.unknown has no known file extension", "run", "x.unknown")
 }
 

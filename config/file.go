@@ -14,6 +14,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"github.com/rockpool/rockpool/config/quantity"
+	"github.com/rockpool/rockpool/runtime/similar"
 )
 
 // A File is a YAML file of settings. Its keys are the flags' names. Flags and variables override it.
@@ -124,7 +125,10 @@ func (s *File) take(pair *ast.MappingValueNode, flags []*kong.Flag) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("%s:%d: unknown setting %q; the settings are %s", s.Path, line, key, strings.Join(names, ", "))
+	if question := similar.Question(key, names); question != "" {
+		return fmt.Errorf("%s:%d: unknown setting %q; %s", s.Path, line, key, question)
+	}
+	return fmt.Errorf("%s:%d: unknown setting %q; `rockpool serve --help` lists the settings", s.Path, line, key)
 }
 
 // flagValue is settingValue, also for times and sizes.

@@ -72,6 +72,9 @@ func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 			return patientListener{listener, writePatience}, nil
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
+			if errors.Is(err, syscall.EADDRINUSE) && s.Socket == "" {
+				advice = ": another server uses it, perhaps a Rockpool" + advice + " (with make run: ROCKPOOL_LISTEN)"
+			}
 			return nil, fmt.Errorf("%w%s", err, advice)
 		}
 		select {

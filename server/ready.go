@@ -40,7 +40,7 @@ func announce(ctx context.Context, eng *engine.Engine, url string, out io.Writer
 			isLate = true
 		}
 		if eng.Draining() {
-			_, err := fmt.Fprintf(out, "rockpool is ready: %s/graphql (the machine is being drained: no runner starts until %s drain --off)\n", url, os.Args[0])
+			_, err := fmt.Fprintf(out, "rockpool is ready: %s/graphql (the machine is being drained: no runner starts until %s drain --off%s)\n", url, os.Args[0], atServer(url))
 			return err
 		}
 		if ready(pools, len(eng.Environments())) {
@@ -86,11 +86,22 @@ func readyLine(program, url string, environments []runtime.Environment) string {
 		names[i] = string(env.ID)
 	}
 	if len(names) == 0 {
-		return fmt.Sprintf("rockpool is ready: %[1]s/graphql (dashboard: %[1]s; no environments yet: create one in the dashboard or with `%[2]s env put`)", url, program)
+		return fmt.Sprintf("rockpool is ready: %[1]s/graphql (dashboard: %[1]s; no environments yet: create one in the dashboard or with `%[2]s env put%[3]s`)", url, program, atServer(url))
 	}
-	try := program + ` run --env ` + names[0] + ` -- echo hello`
+	try := program + ` run` + atServer(url) + ` --env ` + names[0] + ` -- echo hello`
 	if slices.Contains(names, "python") {
-		try = program + " run hello.py"
+		try = program + " run" + atServer(url) + " hello.py"
 	}
 	return fmt.Sprintf("rockpool is ready: %[1]s/graphql (dashboard: %[1]s; environments: %[2]s; try: %[3]s)", url, strings.Join(names, ", "), try)
+}
+
+// defaultURL is the server that commands use without --server.
+const defaultURL = "http://127.0.0.1:8080"
+
+// atServer returns the flag that commands need to use the server at a URL.
+func atServer(url string) string {
+	if url == defaultURL {
+		return ""
+	}
+	return " --server " + url
 }

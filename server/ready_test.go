@@ -45,5 +45,9 @@ func TestReadyLineSaysWhatToDoNext(t *testing.T) {
 		if !strings.HasPrefix(line, "rockpool is ready: http://127.0.0.1:8080/graphql") || !strings.Contains(line, test.says) {
 			t.Errorf("%q", line)
 		}
+		elsewhere := readyLine("bin/rockpool", "http://127.0.0.1:8081", environments)
+		if strings.Count(elsewhere, " --server http://127.0.0.1:8081") != 1 || strings.Contains(line, "--server") {
+			t.Errorf("%q %q", line, elsewhere)
+		}
 	}
 }

@@ -55,7 +55,19 @@ func Serve(ctx context.Context, c config.Config, logger *zap.Logger, out io.Writ
 		}
 		return nil
 	})
-	return group.Wait()
+	err := group.Wait()
+	if err == nil {
+		logger.Info("the server has stopped; " + leftRunners(c.OnStop))
+	}
+	return err
+}
+
+// leftRunners says what became of the runners of a server that stopped.
+func leftRunners(onStop string) string {
+	if onStop == config.StopRemoves {
+		return "it removed its runners"
+	}
+	return "its runners keep running: the next start takes over idle and claimed ones"
 }
 
 // Logger returns the logger for the settings.

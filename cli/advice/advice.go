@@ -8,14 +8,12 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 
-	"github.com/agnivade/levenshtein"
-
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/similar"
 )
 
 // A Case is the situation that needs advice: a command's error, or the end of a program.
@@ -157,33 +155,8 @@ func suggestion(ctx context.Context, server client.Sender, environment string) s
 	for _, e := range out.Environments {
 		ids = append(ids, e.Id)
 	}
-	switch near := nearest(environment, ids); len(near) {
-	case 0:
-		return list
-	case 1:
-		return "; did you mean " + near[0] + "?" + strings.Replace(list, ";", "", 1)
-	default:
-		return "; did you mean " + strings.Join(near[:len(near)-1], ", ") + " or " + near[len(near)-1] + "?" + strings.Replace(list, ";", "", 1)
+	if question := similar.Question(environment, ids); question != "" {
+		return "; " + question + strings.Replace(list, ";", "", 1)
 	}
-}
-
-// nearest returns up to three ids that resemble a name, the nearest first. An id resembles it if at
-// most a third is mistyped, or if one of the two begins with the other.
-func nearest(name string, ids []string) []string {
-	const most = 3
-	if name == "" {
-		return nil
-	}
-	distances := map[string]int{}
-	name = strings.ToLower(name)
-	for _, id := range ids {
-		d := levenshtein.ComputeDistance(name, strings.ToLower(id))
-		begins := len(name) > 1 && strings.HasPrefix(id, name) || len(id) > 1 && strings.HasPrefix(name, id)
-		if begins || d <= max(1, min(len(name), len(id))/3) {
-			distances[id] = d
-		}
-	}
-	near := slices.DeleteFunc(slices.Sorted(slices.Values(ids)), func(id string) bool { _, is := distances[id]; return !is })
-	slices.SortStableFunc(near, func(a, b string) int { return distances[a] - distances[b] })
-	return near[:min(most, len(near))]
+	return list
 }

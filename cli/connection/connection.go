@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -125,6 +126,19 @@ func Cause(err error) string {
 		return errno.Error()
 	}
 	return err.Error()
+}
+
+// Explained returns the error with plain words first, if it is about a host name that can't be
+// resolved or a server without TLS. It returns other errors unchanged.
+func Explained(err error) error {
+	var lookup *net.DNSError
+	switch {
+	case errors.As(err, &lookup):
+		return fmt.Errorf("the host name %s can't be resolved; check --server (or ROCKPOOL_SERVER): %w", lookup.Name, err)
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return fmt.Errorf("the server doesn't use TLS, but its URL begins with https://: %w", err)
+	}
+	return err
 }
 
 // Persistent returns a Sender for a server that has responded before. It retries operations that

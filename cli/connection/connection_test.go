@@ -2,8 +2,10 @@ package connection
 
 import (
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -65,5 +67,20 @@ func TestNoTemporaryServerWithAToken(t *testing.T) {
 		if c.refused && !strings.Contains(err.Error(), "with a token no temporary server is started: start the server, ") {
 			t.Error(err)
 		}
+	}
+}
+
+func TestExplainedErrorsBeginWithPlainWords(t *testing.T) {
+	for want, cause := range map[string]error{
+		"the host name nohost.example can't be resolved; check --server (or ROCKPOOL_SERVER): ": &net.DNSError{Err: "no such host", Name: "nohost.example", IsNotFound: true},
+		"the server doesn't use TLS, but its URL begins with https://: ":                        http.ErrSchemeMismatch,
+	} {
+		given := &url.Error{Op: "Post", URL: "https://nohost.example:8080/graphql", Err: cause}
+		if err := Explained(given); !errors.Is(err, given) || !strings.HasPrefix(err.Error(), want) {
+			t.Error(err)
+		}
+	}
+	if other := errors.New("other"); Explained(other) != other {
+		t.Error("another error is changed")
 	}
 }
