@@ -33,7 +33,10 @@ Start a server, then run a program on it:
     rockpool serve
     rockpool run hello.py
 
-The help of each command has examples: rockpool COMMAND --help`
+Flags come after the command. Commands use the server at http://127.0.0.1:8080, or the one in --server or
+ROCKPOOL_SERVER. If a server requires tokens, put yours into ROCKPOOL_TOKEN or into the file of --token-file.
+
+The help of each command has examples.`
 
 type commands struct {
 	Serve       serveCommand       `cmd:"" help:"Serve the API, with runners on this machine (as root) or on Nomad."`

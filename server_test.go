@@ -263,3 +263,10 @@ func TestVersion(t *testing.T) {
 		}
 	}
 }
+
+func TestHelpSaysWhereFlagsGo(t *testing.T) {
+	var out, errs bytes.Buffer
+	if code := execute([]string{"--help"}, nil, &out, &errs); code != 0 || !strings.Contains(out.String(), "Flags come after the command.") || !strings.Contains(out.String(), "ROCKPOOL_TOKEN") {
+		t.Errorf("%d %q %q", code, out.String(), errs.String())
+	}
+}

@@ -73,6 +73,7 @@ func Execute(grammar any, description string, arguments []string, s Streams, opt
 	if err != nil {
 		return ExitCode(s.Err, err)
 	}
+	parser.Model.HelpFlag.Help = "Show this help."
 	selected, err := parser.Parse(helpFlags(arguments))
 	if len(arguments) > 0 && arguments[len(arguments)-1] == "help" && isGroup(err) {
 		selected, err = parser.Parse(helpFlags(append([]string{"help"}, arguments[:len(arguments)-1]...)))
@@ -127,6 +128,8 @@ func correction(err error) string {
 	}
 	node := parse.Context.Selected()
 	switch said := err.Error(); {
+	case strings.Contains(said, "did you mean"):
+		return ""
 	case strings.HasPrefix(said, "unknown flag") && (node == nil || len(node.Children) > 0):
 		return "; flags come after the command, for example: rockpool run --server URL hello.py"
 	case strings.HasPrefix(said, "unexpected argument") && node != nil && node.Target.CanAddr():

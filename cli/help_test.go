@@ -38,6 +38,9 @@ func TestHelpHasExamples(t *testing.T) {
 				}
 			}
 		}
+		if !strings.Contains(help, "Show this help.") {
+			t.Errorf("%q: %s", words, help)
+		}
 		if strings.Contains(help, "${") {
 			t.Errorf("something wasn't filled in: %s", help)
 		}

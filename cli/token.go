@@ -202,7 +202,16 @@ type tokenGrant struct {
 // Help returns the description and examples for --help.
 func (tokenGrant) Help() string {
 	return `Prints a grant. Use it in place of a token; it allows only the rights given here. It ends when it expires, when its
-object is gone, or when the token that created it ends.
+object is gone, or when the token that created it ends. Give either --execution or --runner.
+
+    WATCH        reads an execution: follows it, reads and downloads its output
+    STDIN        writes an execution's standard input and resizes its terminal
+    CANCEL       cancels an execution and sends it signals
+    FILES_READ   lists, searches, reads and downloads a runner's files, and follows their changes
+    FILES_WRITE  writes, uploads, moves and deletes a runner's files; it can't list or read them
+    EXECUTE      starts executions in a runner, but no privileged ones, and renews its claim
+
+Examples:
 
     rockpool token grant --execution 019b…
     rockpool token grant --runner 019b… --right FILES_READ --right WATCH --expires 15m`

@@ -324,7 +324,7 @@ func TestE2EPrivateServer(t *testing.T) {
 	if out != "fed" || code != 9 || strings.Count(bed.AtOnce(errs), "\n") != 1 || !strings.Contains(errs, "starting a temporary one") {
 		t.Errorf("%q %q %d", out, errs, code)
 	}
-	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", "--env", "nonesuch", "--", "true"); code != 125 || !strings.Contains(errs, `"shell"`) {
+	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", "--env", "nonesuch", "--", "true"); code != 125 || !strings.Contains(errs, `no environment "nonesuch", only shell, `) {
 		t.Errorf("%q %d", errs, code)
 	}
 	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", "--server", "http://127.0.0.1:1", "--env", "shell", "--", "true"); code != 125 || !strings.Contains(errs, "no server listens") {

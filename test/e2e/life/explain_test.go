@@ -47,7 +47,7 @@ func TestE2EFailuresExplainThemselves(t *testing.T) {
 		logs    string
 	}{
 		"shared":  {bed.Open, "during the test"},
-		"process": {func(t testing.TB) bed.Bed { return bed.ServeBinary(t, data).Bed }, "the scheduler has ended"},
+		"process": {func(t testing.TB) bed.Bed { return bed.ServeBinary(t, data).Bed }, "the server has stopped; it removed its runners"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fmt.Fprintln(&bed.SharedServer.Log, "before the test")
