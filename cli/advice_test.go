@@ -24,7 +24,7 @@ func TestHelpIsAlsoACommand(t *testing.T) {
 	for asked, says := range map[string]string{
 		"help exce": `did you mean "exec"?`, "exce": `did you mean "exec"?`, "exec lsit": `did you mean "list"?`, "exec lsit help": `did you mean "list"?`, "exec list --stat X": `did you mean "--state"?`, "runner cp help": "<to>",
 		"--server http://127.0.0.1:8081 run x.py": "unknown flag --server; flags come after the command", "exec --json list": "flags come after the command",
-		"--halp": "did you mean \"--help\"?\nrockpool: see", "runner exec 019b ls": "unexpected argument ls; put the command to run after --", "runner exec 019b ls -l": "put the command to run after --",
+		"--helpp": "did you mean \"--help\"?\nrockpool: see", "runner exec 019b ls": "unexpected argument ls; put the command to run after --", "runner exec 019b ls -l": "put the command to run after --",
 	} {
 		if out, errs, code := run(strings.Fields(asked)...); code != CodeUsage || out != "" || !strings.Contains(errs, says) {
 			t.Errorf("%s: %d %q %q", asked, code, out, errs)

@@ -62,7 +62,7 @@ func Serve(ctx context.Context, c config.Config, logger *zap.Logger, out io.Writ
 	return err
 }
 
-// leftRunners says what became of the runners of a server that stopped.
+// leftRunners says whether the runners of a stopped server still run.
 func leftRunners(onStop string) string {
 	if onStop == config.StopRemoves {
 		return "it removed its runners"
