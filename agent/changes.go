@@ -75,10 +75,10 @@ func (w *Watching) Next() (Changes, error) {
 		}
 	case KindEnd:
 		if err = parseEnd(body); err == nil {
-			err = fmt.Errorf("%w: an end without a reason", ErrProtocol)
+			err = fmt.Errorf("%w: the watch ended without a reason", ErrProtocol)
 		}
 	default:
-		err = fmt.Errorf("%w: kind %d among changes", ErrProtocol, kind)
+		err = fmt.Errorf("%w: unexpected frame of kind %d in a watch", ErrProtocol, kind)
 	}
 	if err != nil {
 		return Changes{}, w.x.fail(err)
@@ -95,12 +95,12 @@ func (c Changes) check() error {
 	}
 	for _, change := range c.Changes {
 		if n := len(change.Path); n == 0 || n > maxChangePath {
-			return fmt.Errorf("%w: a change of a path of %d bytes", ErrProtocol, n)
+			return fmt.Errorf("%w: a change has a path of %d bytes", ErrProtocol, n)
 		}
 		switch change.Kind {
 		case ChangeCreated, ChangeChanged, ChangeRemoved:
 		default:
-			return fmt.Errorf("%w: a change of an unknown kind", ErrProtocol)
+			return fmt.Errorf("%w: a change has an unknown kind", ErrProtocol)
 		}
 	}
 	return nil

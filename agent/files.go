@@ -52,7 +52,7 @@ func (x *exchange) nextFile() (info FileInfo, end bool, err error) {
 	case KindEnd:
 		return FileInfo{}, true, parseEnd(body)
 	default:
-		return FileInfo{}, false, fmt.Errorf("%w: kind %d in a transfer", ErrProtocol, kind)
+		return FileInfo{}, false, fmt.Errorf("%w: unexpected frame of kind %d in a transfer", ErrProtocol, kind)
 	}
 }
 
@@ -187,7 +187,7 @@ func (r *fileReader) next() error {
 		}
 		return io.EOF
 	default:
-		return r.x.fail(fmt.Errorf("%w: kind %d of %d bytes in a file", ErrProtocol, kind, len(body)))
+		return r.x.fail(fmt.Errorf("%w: unexpected frame of kind %d and %d bytes in a file", ErrProtocol, kind, len(body)))
 	}
 }
 

@@ -66,16 +66,16 @@ func SearchFiles(ctx context.Context, conn net.Conn, search Search) (Found, erro
 
 func (f Found) check(most int) error {
 	if len(f.Matches) > most || f.Skipped < 0 {
-		return fmt.Errorf("%w: %d matches of at most %d, %d skipped", ErrProtocol, len(f.Matches), most, f.Skipped)
+		return fmt.Errorf("%w: the response has %d matches (at most %d were requested) and %d skipped files", ErrProtocol, len(f.Matches), most, f.Skipped)
 	}
 	switch f.Limit {
 	case "", LimitMatches, LimitEntries, LimitBytes, LimitTime, LimitDepth:
 	default:
-		return fmt.Errorf("%w: a search with an unknown limit", ErrProtocol)
+		return fmt.Errorf("%w: the response names an unknown limit of the search", ErrProtocol)
 	}
 	for _, m := range f.Matches {
 		if m.Line < 0 {
-			return fmt.Errorf("%w: line %d", ErrProtocol, m.Line)
+			return fmt.Errorf("%w: a match has the line number %d", ErrProtocol, m.Line)
 		}
 		if err := m.File.check(); err != nil {
 			return err
