@@ -1,8 +1,7 @@
-// The agent is the one program of ours inside a runner. It starts, feeds,
-// watches and ends what runs there, and reads and writes its files, for the
-// server at the other end of an inherited socket (package agent is their
-// protocol). In a local runner it is PID 1. It guarantees that user code gets
-// none of its privileges, and that nothing of an execution is left behind.
+// The agent is the only program of Rockpool inside a runner. It starts, feeds, observes and ends
+// commands, and reads and writes files. Its server is at the other end of an inherited socket;
+// package agent defines their protocol. In a local runner it is PID 1. It guarantees that user code
+// gets none of its privileges, and that no process of an execution is left behind.
 package main
 
 import (
@@ -119,8 +118,8 @@ func run(args []string) error {
 	}
 }
 
-// printDigest prints the SHA-256 of this program, in hex. The server compares it after it has streamed the
-// program into a task.
+// printDigest prints the SHA-256 of this program in hexadecimal. The server compares it after it
+// has streamed the program into a task.
 func printDigest() error {
 	program, err := os.Open("/proc/self/exe")
 	if err != nil {
@@ -135,7 +134,7 @@ func printDigest() error {
 	return nil
 }
 
-// version is the commit that this was built from, where the build knew it.
+// version returns the commit of this build, if the build knew it.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, setting := range info.Settings {
@@ -147,7 +146,7 @@ func version() string {
 	return "development"
 }
 
-// serveInherited serves on a listening socket.
+// serveInherited serves on an inherited listening socket.
 func serveInherited(fd int, o host.Options) error {
 	file := os.NewFile(uintptr(fd), "listener")
 	listener, err := net.FileListener(file)
@@ -161,8 +160,8 @@ func serveInherited(fd int, o host.Options) error {
 	return host.Serve(listener, o)
 }
 
-// openToAll lets every user write to directories. Older versions of runc give them
-// the mode of what they are mounted on.
+// openToAll makes directories writable for every user. Older versions of runc give them the mode of
+// the directory that they are mounted on.
 func openToAll(directories ...string) error {
 	const sticky = 0o1777
 	for _, dir := range directories {
@@ -177,11 +176,11 @@ func openToAll(directories ...string) error {
 	return nil
 }
 
-// serveOutside serves in a runner with a kernel of its own (gVisor), where no listening socket can
-// be inherited. It makes a socket in a directory of the machine, and accepts only peers from
-// outside of that kernel: the directory is root's alone, but a privileged command is root too.
-// It reports errors on the standard error until it listens. Then it writes agent.Ready to the
-// standard output, and closes both.
+// serveOutside serves in a runner with its own kernel (gVisor), which can't inherit a listening
+// socket. It creates a socket in a directory of the machine. It accepts only peers from outside of
+// its kernel, because a privileged command is root too and so can open that directory. It reports
+// errors on standard error until it listens. Then it writes agent.Ready to standard output, and
+// closes both.
 func serveOutside(path string, processes int, o host.Options) error {
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: path})
 	if err != nil {
@@ -193,15 +192,15 @@ func serveOutside(path string, processes int, o host.Options) error {
 	}
 	if processes > 0 {
 		if o.Inner, err = groups.LimitInner(processes); err != nil {
-			return fmt.Errorf("the limit of processes: %w", err)
+			return fmt.Errorf("limit processes: %w", err)
 		}
 	}
 	o.Ready = letGo
 	return host.Serve(peer.OtherKernel(listener), o)
 }
 
-// letGo reports that the agent serves, and closes the descriptors 0 to 2: the maker of the runner
-// waits for either.
+// letGo reports that the agent serves, and closes descriptors 0 to 2. The maker of the runner waits
+// for either event.
 func letGo() error {
 	if _, err := os.Stdout.WriteString(agent.Ready); err != nil {
 		return err
