@@ -38,11 +38,11 @@ func checkSearch(search agent.Search) error {
 	_, err := path.Match(search.Name, "")
 	switch {
 	case err != nil:
-		return invalid("name", "isn't a pattern")
+		return invalid("name", "isn't a valid pattern")
 	case search.Name == "" && len(search.Text) == 0:
-		return invalid("name", "either a name or a text must be given")
+		return invalid("name", "a name or a text is required")
 	case bytes.ContainsAny(search.Text, "\n\x00"):
-		return invalid("text", "must be without a line feed and NUL")
+		return invalid("text", "must not contain a line feed or NUL")
 	case search.Most < 1 || search.Most > agent.MaxMatches:
 		return invalid("most", fmt.Sprintf("must be 1 to %d", agent.MaxMatches))
 	}

@@ -298,19 +298,19 @@ func check(start agent.Start) error {
 	case len(start.Argv) == 0 || start.Argv[0] == "":
 		return invalid("argv", "must name a command")
 	case slices.ContainsFunc(start.Argv, nul):
-		return invalid("argv", "must be without NUL")
+		return invalid("argv", "must not contain NUL")
 	case slices.ContainsFunc(start.Env, nul):
-		return invalid("env", "must be without NUL")
+		return invalid("env", "must not contain NUL")
 	case slices.ContainsFunc(start.Env, func(s string) bool { return strings.IndexByte(s, '=') < 1 }):
 		return invalid("env", "must be NAME=value")
 	case nul(start.Dir):
-		return invalid("dir", "must be without NUL")
+		return invalid("dir", "must not contain NUL")
 	case start.TimeLimit < 0:
 		return invalid("timeLimit", "must not be negative")
 	case start.OutputLimit < 0:
 		return invalid("outputLimit", "must not be negative")
 	case start.Terminal != nil && start.Terminal.Check() != nil:
-		return invalid("terminal", "must be of 1 to 4096 columns and rows")
+		return invalid("terminal", "must have 1 to 4096 columns and rows")
 	}
 	if l := start.Limits; l != nil && (l.CPU < 0 || l.Processes < 0 || l.OpenFiles < 0 || l.FileSize < 0) {
 		return invalid("limits", "must not be negative")

@@ -67,7 +67,7 @@ func rules() []rule {
 			return fmt.Sprintf("the environment %s has no access to the network: an OPERATOR allows it with `rockpool env put %s --network`, on a server that has --network", c.Environment, c.Environment)
 		}},
 		{"no interpreter", func(c Case) (string, bool) {
-			missing := strings.Contains(c.Message, "command not found") || strings.Contains(c.Message, "the interpreter that it names isn't there")
+			missing := strings.Contains(c.Message, "command not found") || strings.Contains(c.Message, "the interpreter in its first line (#!) doesn't exist")
 			return "", c.Err == nil && (c.ExitCode == 127 || missing)
 		}, noInterpreter},
 	}
