@@ -15,11 +15,10 @@ import (
 	"github.com/rockpool/rockpool/runtime/finding"
 )
 
-// Examine inspects a Nomad as a server with this configuration would use it,
-// changes nothing there, and reports what is missing. The error is of the
-// configuration.
+// Examine inspects a Nomad cluster as a server with this configuration would use it, and reports
+// what is missing. It changes nothing there. The error is for an invalid configuration.
 func Examine(ctx context.Context, config Config) ([]finding.Finding, error) {
-	config.Connection.Patience = time.Second // somebody waits
+	config.Connection.Patience = time.Second // a person waits for the result
 	c, err := New(ctx, config)
 	if err != nil {
 		return nil, err
@@ -58,7 +57,7 @@ func (x *examination) leader(ctx context.Context) {
 
 const policyAdvice = "give the token the policy of docs/guides/nomad.md"
 
-// policy tries what changes nothing.
+// policy tests the permissions that can be tested without a change.
 func (x *examination) policy(ctx context.Context) {
 	if err := x.reader.Check(ctx); err != nil {
 		x.add(finding.Failure("policy", policyAdvice, "%v", err))
@@ -67,8 +66,7 @@ func (x *examination) policy(ctx context.Context) {
 	x.add(finding.Fine("policy", "jobs, allocations, evaluations and variables can be listed"))
 }
 
-// template has Nomad validate what runners are made from, and counts the nodes
-// that could have one.
+// template lets Nomad validate the job of runners, and counts the nodes that can run one.
 func (x *examination) template(ctx context.Context) {
 	driver, err := x.environments.Check(ctx)
 	if err != nil {
@@ -98,10 +96,10 @@ func (x *examination) template(ctx context.Context) {
 	}
 }
 
-// fewRunners is how many runners of the default size are so few that somebody will wonder.
+// fewRunners is the number of default-sized runners below which room warns.
 const fewRunners = 8
 
-// room says how many runners fit, since Nomad places what a runner may use, not what it uses.
+// room reports how many runners fit. Nomad places what a runner may use, not what it uses.
 func (x *examination) room(driver job.Driver) {
 	const name = "room"
 	size := runtime.DefaultResources()
@@ -115,7 +113,7 @@ func (x *examination) room(driver job.Driver) {
 	x.add(finding.Fine(name, "%s", told))
 }
 
-// workspace says whether what is made in a runner can be executed there.
+// workspace reports whether programs created in a runner can be executed there.
 func (x *examination) workspace(context.Context) {
 	jobs := x.config.Jobs
 	if jobs.Driver != job.Docker || len(jobs.Template) > 0 {
@@ -154,11 +152,10 @@ func (x *examination) oversubscription(ctx context.Context) {
 	}
 }
 
-// usualConnections is Nomad's own http_max_conns_per_client.
+// usualConnections is Nomad's default of http_max_conns_per_client.
 const usualConnections = 100
 
-// connections compares what this server opens with what Nomad takes of one
-// address.
+// connections compares the connections that this server opens with Nomad's limit for one address.
 func (x *examination) connections(ctx context.Context) {
 	const name = "connections"
 	const raise = "raise http_max_conns_per_client in the limits of Nomad's agents above the number of runners, and --nomad-bridges to that number"
@@ -180,7 +177,7 @@ func (x *examination) connections(ctx context.Context) {
 	}
 }
 
-// limit returns http_max_conns_per_client, where the token may read the agent.
+// limit returns http_max_conns_per_client, if the token may read the agent's configuration.
 func (x *examination) limit(ctx context.Context) (limit int, known bool) {
 	var self api.AgentSelf
 	if _, err := x.nomad.API().Raw().Query("/v1/agent/self", &self, connection.Query(ctx)); err != nil { // Self takes no context

@@ -191,7 +191,7 @@ func TestWhatIsStartedCold(t *testing.T) {
 	}
 	env := func(more ...string) []string { return append(append([]string{}, testEnv...), more...) }
 	for reason, start := range map[string]agent.Start{
-		"another program":              {Argv: []string{"true"}},
+		"other than the interpreter":   {Argv: []string{"true"}},
 		"interpreter":                  {Argv: []string{"./python3", "-c", "1"}},
 		"option -u":                    {Argv: []string{"python3", "-u", "x.py"}},
 		"option -R":                    {Argv: []string{"python3", "-R", "-c", "1"}},
