@@ -24,7 +24,7 @@ func (c *Cluster) Check(ctx context.Context) error {
 	// The permissions for registering and alloc exec show only when a runner starts.
 	missing = append(missing, c.reader.Check(ctx))
 	if c.config.Jobs.Driver == job.RawExec && len(c.config.Jobs.Template) == 0 {
-		c.config.Logger.Warn("raw_exec is unsafe: it isolates runners neither from each other nor from the machine")
+		c.config.Logger.Warn("the driver raw_exec is unsafe: it doesn't isolate runners from each other or from the machine")
 	}
 	return errors.Join(missing...)
 }
@@ -43,5 +43,5 @@ func (c *Cluster) checkNodes(ctx context.Context, driver job.Driver) error {
 	if all == 1 {
 		nodes = "node"
 	}
-	return fmt.Errorf("none of Nomad's %d %s is ready and eligible with a healthy driver %s: enable it in the clients' configuration, or name another one", all, nodes, driver)
+	return fmt.Errorf("none of Nomad's %d %s is ready and eligible with a healthy driver %s: enable it in the configuration of Nomad's clients, or choose another driver", all, nodes, driver)
 }

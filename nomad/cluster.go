@@ -261,5 +261,5 @@ const nomadSubject = "nomad"
 func runnerSubject(id runtime.RunnerID) string { return fmt.Sprintf("runner %s", id) }
 
 func gone(id runtime.RunnerID) error {
-	return runtime.Errorf(runtime.CodeRunnerGone, "runner %s isn't there", id)
+	return runtime.Errorf(runtime.CodeRunnerGone, "runner %s no longer exists", id)
 }

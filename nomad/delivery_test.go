@@ -23,8 +23,8 @@ func TestRunnersThatCannotHaveTheAgentSayWhy(t *testing.T) {
 		change func(*Config, *runtime.Environment)
 		says   string
 	}{
-		"not root, fetched":  {"fetched", func(c *Config, _ *runtime.Environment) { c.Jobs.User = "runner" }, "must be root in its task"},
-		"not root, streamed": {"streamed", func(c *Config, _ *runtime.Environment) { c.Jobs.User = "runner" }, "must be root in its task"},
+		"not root, fetched":  {"fetched", func(c *Config, _ *runtime.Environment) { c.Jobs.User = "runner" }, "isn't root in its task"},
+		"not root, streamed": {"streamed", func(c *Config, _ *runtime.Environment) { c.Jobs.User = "runner" }, "isn't root in its task"},
 		"no shell":           {"streamed", func(_ *Config, env *runtime.Environment) { env.Image = nomadtest.BareImage }, "its image has no /bin/sh"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -30,7 +30,7 @@ func (c *Cluster) follow(ctx context.Context) {
 			p.Reset()
 		}
 		if ctx.Err() == nil {
-			c.config.Logger.Info("the event stream broke, and is opened again", zap.Error(c.nomad.Redact(err)))
+			c.config.Logger.Info("Nomad's event stream broke; opening it again", zap.Error(c.nomad.Redact(err)))
 		}
 		if p.Wait(ctx) != nil {
 			return

@@ -35,7 +35,7 @@ func (c *Cluster) Mark(ctx context.Context, id runtime.RunnerID, claim runtime.C
 	case known.Epoch != claim.Epoch-1:
 		return stale(id, known)
 	case next.Index == 0: // impossible, because a ready runner has a variable
-		return runtime.Errorf(runtime.CodeClusterUnavailable, "the claim of runner %s isn't known", id)
+		return runtime.Errorf(runtime.CodeClusterUnavailable, "the claim of runner %s is unknown: retry", id)
 	}
 	stored, done, err := c.records.Write(ctx, id, next)
 	if err != nil {

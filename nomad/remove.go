@@ -30,7 +30,7 @@ const stragglers = 200 * time.Millisecond
 // removeAll removes all runners in Nomad until there are none. The error says how many may be left.
 func (c *Cluster) removeAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, removeAllWithin,
-		runtime.Errorf(runtime.CodeClusterUnavailable, "not within %s", removeAllWithin))
+		runtime.Errorf(runtime.CodeClusterUnavailable, "runners weren't removed within %s", removeAllWithin))
 	defer cancel()
 	began := time.Now()
 	for {
@@ -100,7 +100,7 @@ func (c *Cluster) Remove(ctx context.Context, id runtime.RunnerID) error {
 
 func (c *Cluster) remove(ctx context.Context, e *entry, r *removal) {
 	ctx, cancel := context.WithTimeoutCause(ctx, removeWithin,
-		runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s is stopped, but its node doesn't say that it has ended", e.runner.ID))
+		runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s was stopped, but its node hasn't reported that it ended", e.runner.ID))
 	defer cancel()
 	err := c.endRunner(ctx, e)
 	c.runners.mu.Lock()

@@ -128,7 +128,7 @@ func TestNomadsAllocationsAreToldInOurWords(t *testing.T) {
 		{stub("pending", "run"), runtime.AllocationPending, "", false},
 		{stub("running", "run"), runtime.AllocationPending, "", false}, // its agent didn't answer
 		{stub("complete", "stop"), runtime.AllocationComplete, "", true},
-		{stub("failed", "run", failed), runtime.AllocationFailed, "its driver couldn't start it; the server's log says more", true},
+		{stub("failed", "run", failed), runtime.AllocationFailed, "its driver couldn't start it; see the server's log", true},
 		{stub("failed", "run"), runtime.AllocationFailed, "its task ended", true},
 		{stub("lost", "stop"), runtime.AllocationLost, "its node was lost", true},
 		{stub("unknown", "run"), runtime.AllocationLost, "its node is disconnected", false},

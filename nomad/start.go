@@ -73,7 +73,7 @@ func (c *Cluster) joinStart(ctx context.Context, e *entry, priority runtime.Prio
 	c.runners.mu.Unlock()
 	switch {
 	case !there:
-		return runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s could not be registered", e.runner.ID)
+		return runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s couldn't be registered", e.runner.ID)
 	case !matters:
 		return nil
 	}
@@ -128,7 +128,7 @@ func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Prior
 		}
 		stored, _, err := c.nomad.API().Jobs().Info(*wanted.ID, connection.Query(ctx))
 		if err == nil && !job.SameRunner(stored, wanted) {
-			return runtime.Errorf(runtime.CodeConflict, "the job %s is there already, and isn't ours", *wanted.ID)
+			return runtime.Errorf(runtime.CodeConflict, "another job named %s exists already", *wanted.ID)
 		}
 		if err == nil {
 			registered = *stored.JobModifyIndex

@@ -188,7 +188,7 @@ func TestLeaks(t *testing.T) {
 		if err := w.cluster.Remove(t.Context(), id); err == nil {
 			t.Error("a runner is removed that still runs")
 		}
-		leaks(1, 1, "doesn't say that it has ended")
+		leaks(1, 1, "hasn't reported that it ended")
 		w.stop()
 		w.run() // which doesn't know it
 		w.locked(func() { delete(w.vars, w.cluster.names().Claim(id)) })

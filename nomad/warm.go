@@ -91,7 +91,7 @@ func (c *Cluster) warmIn(ctx context.Context, e *entry, allocation string) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		c.config.Logger.Debug("an agent doesn't answer yet", zap.String("runner", string(e.runner.ID)), zap.Error(c.nomad.Redact(err)))
+		c.config.Logger.Debug("an agent doesn't answer yet; trying again", zap.String("runner", string(e.runner.ID)), zap.Error(c.nomad.Redact(err)))
 		if c.unwedge(ctx, e, allocation, &stuck, err) {
 			return
 		}

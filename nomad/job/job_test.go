@@ -240,10 +240,10 @@ func TestAJobThatWasRegisteredByHandIsAnEnvironment(t *testing.T) {
 		says   string
 	}{
 		"no meta":           {func(j *api.Job) { j.Meta = nil }, "isn't an environment in JSON"},
-		"another id":        {func(j *api.Job) { j.Meta[metaEnvironment] = `{"id": "x"}` }, `which must be in a job "rockpool-env-x"`},
+		"another id":        {func(j *api.Job) { j.Meta[metaEnvironment] = `{"id": "x"}` }, `which must be in a job named "rockpool-env-x"`},
 		"runs by itself":    {func(j *api.Job) { j.ParameterizedJob = nil }, "isn't parameterized"},
 		"stopped":           {func(j *api.Job) { j.Stop = new(true) }, "was stopped"},
-		"two groups":        {func(j *api.Job) { j.AddTaskGroup(api.NewTaskGroup("h", 1)) }, "one group, not 2"},
+		"two groups":        {func(j *api.Job) { j.AddTaskGroup(api.NewTaskGroup("h", 1)) }, "one group, but it has 2"},
 		"another driver":    {func(j *api.Job) { j.TaskGroups[0].Tasks[0].Driver = "java" }, `not "java"`},
 		"another server's":  {func(j *api.Job) { j.Meta[metaPrefix] = "rockpool-env" }, "another server"},
 		"out of range":      {func(j *api.Job) { j.TaskGroups[0].Tasks[0].Resources.MemoryMB = new(1) }, "resources.memoryMiB"},

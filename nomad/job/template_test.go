@@ -70,8 +70,8 @@ func TestAnOwnTemplateIsChecked(t *testing.T) {
 	for name, test := range map[string]struct{ old, changed, says string }{
 		"a service":      {`"Type": "batch"`, `"Type": "service"`, "batch job"},
 		"parameterized":  {`"Priority": 20`, `"ParameterizedJob": {}`, "parameterized"},
-		"restarts":       {`"Mode": "fail"`, `"Mode": "delay"`, "for ever"},
-		"reschedules":    {`"EphemeralDisk": {"SizeMB": 300}`, `"ReschedulePolicy": {"Unlimited": true}`, "for ever"},
+		"restarts":       {`"Mode": "fail"`, `"Mode": "delay"`, "forever"},
+		"reschedules":    {`"EphemeralDisk": {"SizeMB": 300}`, `"ReschedulePolicy": {"Unlimited": true}`, "forever"},
 		"no runner":      {`"Name": "runner"`, `"Name": "main"`, `named "runner"`},
 		"a typo":         {`"Datacenters"`, `"Datacentres"`, "Datacentres"},
 		"not JSON":       {`"Job"`, `Job`, "must be a job"},

@@ -55,9 +55,9 @@ func TestNomadsEventsAreToldInOurWords(t *testing.T) {
 	}
 	want = []string{
 		"OUT_OF_MEMORY Its memory was full, and its agent was killed.", "EXITED Its agent ended: with exit code 3.",
-		"START_FAILED It could not be started: its node couldn't make what it needs.",
-		"START_FAILED It could not be started: its node couldn't fetch its agent from this server.",
-		"START_FAILED It could not be started: its node doesn't take its task.",
+		"START_FAILED It could not be started: its node couldn't prepare the task.",
+		"START_FAILED It could not be started: its node couldn't download the agent from this server.",
+		"START_FAILED It could not be started: its node rejected the task.",
 		"STOPPING It is being ended.", "OTHER Something else happened to it: Nomad calls it Leader Task Dead.",
 	}
 	if diff := cmp.Diff(want, told(10, len(events))); diff != "" {
