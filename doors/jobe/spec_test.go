@@ -29,7 +29,7 @@ func TestRefusedSpecs(t *testing.T) {
 		{spec1(`"parameters": 7`), "the attribute 'parameters' of run_spec must be an object"},
 		{spec1(`"parameters": {"runargs": "-x"}`), "the parameter 'runargs' must be a list of strings"},
 		{spec1(`"parameters": {"linkargs": [["-x"]]}`), "the parameter 'linkargs' must be a list of strings"},
-		{spec1(`"parameters": {"compileargs": ["'x"]}`), "the parameter 'compileargs' has a quote without its end"},
+		{spec1(`"parameters": {"compileargs": ["'x"]}`), "the parameter 'compileargs' has a quote that isn't closed"},
 		{spec1(`"file_list": "x"`), "Invalid file specifier: file_list must be a list of [id, name]"},
 		{spec1(`"file_list": [["12345678"]]`), `Invalid file specifier: ["12345678"]`},
 		{spec1(`"file_list": [["1234567", "x"]]`), `Invalid file specifier: ["1234567", "x"]`},

@@ -267,7 +267,7 @@ func TestCancelledCallsLeaveNothing(t *testing.T) {
 	}
 	result := s.failed(ctx, "execute", ctx.Err())
 	var got struct{ Error problem }
-	if decodeContent(t, result, &got); got.Error.Next != "" || !strings.Contains(got.Error.Message, "the client asked for it") {
+	if decodeContent(t, result, &got); got.Error.Next != "" || !strings.Contains(got.Error.Message, "the client cancelled it") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -216,7 +216,7 @@ func TestBodies(t *testing.T) {
 		`{"timeLimit":` + strings.Repeat("1", 900<<10) + `}`: "timeLimit can't be a JSON number " + strings.Repeat("1", 33),
 		`{"command":{}}`: "command can't be a JSON object", "[]": "the body can't be a JSON array", "{": "unexpected end of JSON input",
 	} {
-		if got := b.expect(400, "POST", runner+"/execute", body, "message"); got != "the body isn't the JSON that it must be: "+want {
+		if got := b.expect(400, "POST", runner+"/execute", body, "message"); got != "the body isn't valid JSON for this request: "+want {
 			t.Errorf("%.99s is answered with %.999q", body, got)
 		}
 	}

@@ -192,7 +192,7 @@ func TestStdinThatIsNotRead(t *testing.T) {
 		bounds  peers.Bounds
 		message string
 	}{
-		"of one program": {peers.Bounds{TokenBodies: 1 << 30}, "stdin comes faster than the program reads it: at most 4 MiB may wait"},
+		"of one program": {peers.Bounds{TokenBodies: 1 << 30}, "stdin arrives faster than the program reads it: at most 4 MiB are buffered"},
 		"of one token":   {peers.Bounds{TokenBodies: 1 << 20}, "--body-memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
