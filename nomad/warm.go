@@ -169,8 +169,8 @@ func (c *Cluster) makeReady(ctx context.Context, e *entry, allocation string) er
 }
 
 // An alloc exec that Nomad's client starts in the moment in which a task begins can make the client
-// believe permanently that the task hasn't begun (1.11.3: the answer is made from a copy of the
-// task's state, and the copy is then stored as the state). Any later event of the task corrects it.
+// believe permanently that the task hasn't begun. In 1.11.3 the answer is made from a copy of the
+// task's state, and the copy is then stored as the state. Any later event of the task corrects it.
 
 // After wedgedAfter, and at most wedgedSignals times, the server sends the task a signal to cause
 // such an event. If Nomad is slow, a try takes seconds.

@@ -50,7 +50,7 @@ func TestRefusedSpecs(t *testing.T) {
 	}
 }
 
-// TestLargeListsTakeLittle: what a body has in vain is never decoded.
+// Useless parts of a body are never decoded.
 func TestLargeListsTakeLittle(t *testing.T) {
 	zeros := "[" + strings.Repeat("0,", 1<<19) + "0]"
 	var names strings.Builder
@@ -73,7 +73,7 @@ func TestLargeListsTakeLittle(t *testing.T) {
 	}
 }
 
-// spec1 is a body with more in its run_spec.
+// spec1 returns a body with further fields in its run_spec.
 func spec1(more string) string {
 	return `{"run_spec": {"language_id": "c", "sourcecode": "x", ` + more + `}}`
 }
@@ -185,8 +185,8 @@ func said[T any](value *T) string {
 	return fmt.Sprint(*value)
 }
 
-// FuzzSpec: whatever a client sends, it is refused with a status of the client's fault, or can be run: its names stay
-// beside the source, and what JSON couldn't have was replaced.
+// FuzzSpec checks that every body is refused with a client error or can be run. Its file names stay
+// in the program's directory, and its text is valid JSON.
 func FuzzSpec(f *testing.F) {
 	f.Add([]byte(spec1(`"file_list": [["12345678", "x"]], "sourcefilename": "a.c", "parameters": {"cputime": 1, "runargs": ["a 'b'"]}`)))
 	f.Add([]byte(spec1(`"parameters": {"numprocs": 1e309, "streamsize": -0, "memorylimit": "NaN"}`)))

@@ -218,7 +218,7 @@ func TestLiveOutputSaysThatThereIsMore(t *testing.T) {
 	}
 }
 
-// TestImagesAreSentOnce: as an image.
+// An image is sent once, as an image.
 func TestImagesAreSentOnce(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
@@ -250,7 +250,7 @@ func TestSessionForgetsRunnersThatWent(t *testing.T) {
 	}
 }
 
-// TestCancelledCallsLeaveNothing: a cancelled call answers without an id, so its runner is released.
+// A cancelled call answers without an id, so its runner is released.
 func TestCancelledCallsLeaveNothing(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
@@ -379,7 +379,7 @@ func TestErrorsSayWhatToDoNext(t *testing.T) {
 	}
 }
 
-// FuzzArguments: no arguments of any tool make the server fail.
+// FuzzArguments checks that no arguments of any tool make the server fail.
 func FuzzArguments(f *testing.F) {
 	b := newBed(f, nil)
 	a := b.agent(firstToken)
@@ -425,7 +425,7 @@ func entriesText(page audit.Page) string {
 	return b.String()
 }
 
-// TestNothingIsCopiedForProgressThatNobodyWants and no timer runs for it.
+// Without a progress token, no output is copied for progress and no timer runs.
 func TestNothingIsCopiedForProgressThatNobodyWants(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)

@@ -18,14 +18,14 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// unbounded returns an input, and how it failed.
+// unbounded returns an input without a memory limit, and how it failed.
 func unbounded(ended <-chan struct{}) (in *input, failed *error) {
 	in, failed = newInput(new(peers.Hold), inputStall), new(error)
 	in.ended, in.fail = ended, func(err error) { *failed = err }
 	return in, failed
 }
 
-// TestAWriteWaitsForRoom: as long as the program takes some, however slowly, and inputStall longer.
+// A Write waits as long as the program reads, however slowly, and inputStall longer.
 func TestAWriteWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, failed := unbounded(nil)
@@ -57,7 +57,7 @@ func TestAWriteWaitsForRoom(t *testing.T) {
 	})
 }
 
-// TestAProgramThatTakesNothing: inputStall after there is no room, and not before.
+// The connection fails inputStall after the buffer is full, and not before.
 func TestAProgramThatTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, failed := unbounded(nil)
@@ -74,7 +74,7 @@ func TestAProgramThatTakesNothing(t *testing.T) {
 	})
 }
 
-// TestAConnectionThatEnds: nothing waits for room then.
+// When the connection ends, no Write waits any longer.
 func TestAConnectionThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan struct{})
@@ -88,7 +88,7 @@ func TestAConnectionThatEnds(t *testing.T) {
 	})
 }
 
-// TestMemoryOfInput: what is above FreeBody counts, by blocks, and is given back.
+// Memory above FreeBody is charged by blocks, and freed.
 func TestMemoryOfInput(t *testing.T) {
 	all := peers.New(peers.Bounds{Bodies: 1 << 30, TokenBodies: 1 << 30})
 	hold := all.Hold(t.Context(), peers.Shown{Token: "one"})
@@ -108,7 +108,7 @@ func TestMemoryOfInput(t *testing.T) {
 	}
 }
 
-// TestAFullInputIsNotCopied: a piece taken and a piece added take their own memory, not that of all that waits.
+// Adding and taking a piece allocates memory for that piece, not for everything in the buffer.
 func TestAFullInputIsNotCopied(t *testing.T) {
 	const rounds = 1000
 	in, _ := unbounded(nil)
@@ -125,7 +125,7 @@ func TestAFullInputIsNotCopied(t *testing.T) {
 	}
 }
 
-// TestStdinWhileMemoryIsShort: a key that is pressed needs none. What is longer comes as the program reads it.
+// A keystroke needs no memory of the caller. Longer input arrives as the program reads it.
 func TestStdinWhileMemoryIsShort(t *testing.T) {
 	b := newBed(t, Options{}).as("one", access.Operator)
 	b.door.inputStall = wait.Limit
@@ -153,7 +153,7 @@ func TestStdinWhileMemoryIsShort(t *testing.T) {
 	}
 }
 
-// TestAServerThatStopsWhileAWriteWaits: the WebSocket closes all the same.
+// The WebSocket is closed although a Write waits.
 func TestAServerThatStopsWhileAWriteWaits(t *testing.T) {
 	b := newBounded(t, Options{}, peers.Bounds{TokenBodies: 1 << 30}).as("one", access.Operator)
 	b.door.inputStall = 2 * wait.Limit

@@ -22,7 +22,7 @@ func (p *pending) count() (n int) {
 	return n
 }
 
-// room returns how many KiB a tenant could take now.
+// room returns how many KiB a tenant may still use.
 func (p *pending) room(tenant runtime.TenantID) (n int) {
 	for ; p.shares.Acquire(tenant) == nil; n++ {
 	}

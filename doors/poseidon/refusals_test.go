@@ -34,7 +34,7 @@ func reads(t testing.TB, ws *websocket.Conn) string {
 	return string(data)
 }
 
-// limit puts the quotas of a tenant.
+// limit sets the quotas of a tenant.
 func (b bed) limit(tenant runtime.TenantID, quotas runtime.Quotas) {
 	b.t.Helper()
 	if _, _, err := b.book.PutTenant(b.t.Context(), tenant, nil, &quotas); err != nil {
@@ -42,7 +42,7 @@ func (b bed) limit(tenant runtime.TenantID, quotas runtime.Quotas) {
 	}
 }
 
-// TestAnExecutionThatIsRefused: the WebSocket says why, and closes as after an execution.
+// The WebSocket reports the reason, and closes as after an execution.
 func TestAnExecutionThatIsRefused(t *testing.T) {
 	b := newBed(t, Options{}).as("one", access.Operator)
 	b.limit("one", runtime.Quotas{Executions: new(1)})
@@ -74,7 +74,7 @@ func TestARunnerThatGoes(t *testing.T) {
 	}
 }
 
-// TestSubscriptions: a WebSocket is one of its tenant's.
+// A WebSocket counts as a subscription of its tenant.
 func TestSubscriptions(t *testing.T) {
 	b := newBed(t, Options{}).as("one", access.Operator)
 	b.limit("one", runtime.Quotas{Subscriptions: new(1)})
@@ -97,7 +97,7 @@ func TestSubscriptions(t *testing.T) {
 	})
 }
 
-// TestOperations: a request is an operation of its token. A runner can be released all the same.
+// A request counts as an operation of its token. A runner can be released even at the limit.
 func TestOperations(t *testing.T) {
 	b := newBounded(t, Options{}, peers.Bounds{TokenOperations: 1}).as("one", access.Operator)
 	runner := b.claim()
@@ -117,7 +117,7 @@ func TestOperations(t *testing.T) {
 	b.expect(410, "POST", runner+"/execute", `{"command":"true"}`, "message")
 }
 
-// TestSubscriptionsOfAnAddressAndAToken: a WebSocket is one of theirs, too.
+// A WebSocket also counts as a subscription of its address and its token.
 func TestSubscriptionsOfAnAddressAndAToken(t *testing.T) {
 	for name, test := range map[string]struct {
 		bounds  peers.Bounds
@@ -186,7 +186,7 @@ func TestAHandshakeThatFailsUsesUpNothing(t *testing.T) {
 	}
 }
 
-// TestStdinThatIsNotRead: the client that sends too much of it learns why its program ends.
+// A client that sends too much stdin gets the reason for its program's end.
 func TestStdinThatIsNotRead(t *testing.T) {
 	for name, test := range map[string]struct {
 		bounds  peers.Bounds
@@ -221,7 +221,7 @@ func TestStdinThatIsNotRead(t *testing.T) {
 	}
 }
 
-// TestAClientThatLeavesWhileItsStdinWaits: what its program doesn't read counts, and hides no end.
+// Buffered stdin counts for the caller, and doesn't hide that the client closed the WebSocket.
 func TestAClientThatLeavesWhileItsStdinWaits(t *testing.T) {
 	for name, leave := range map[string]func(net.Conn){
 		"closed, but not its connection": func(conn net.Conn) { _, _ = conn.Write([]byte{0x88, 0x80, 0, 0, 0, 0}) },
@@ -265,7 +265,7 @@ func TestAClientThatLeavesWhileItsStdinWaits(t *testing.T) {
 	}
 }
 
-// TestGrantsStartNothing: they couldn't end what they start. Nothing waits for a grant.
+// A grant couldn't end what it starts, so it can start nothing. No execution waits for it.
 func TestGrantsStartNothing(t *testing.T) {
 	b := newBed(t, Options{}).as("one", access.Operator)
 	runner := b.claim()
@@ -292,7 +292,7 @@ func TestGrantsStartNothing(t *testing.T) {
 	}
 }
 
-// serving opens a WebSocket of the server itself, which start starts.
+// serving opens a WebSocket that the server itself starts by start.
 func (b bed) serving(start starter) *websocket.Conn {
 	b.t.Helper()
 	var ended sync.WaitGroup
@@ -308,7 +308,7 @@ func (b bed) serving(start starter) *websocket.Conn {
 	return b.open("ws" + strings.TrimPrefix(server.URL, "http"))
 }
 
-// TestWhatCannotBeFollowedGoes: nobody would attend to it.
+// An execution that can't be followed is ended, since no client would see it.
 func TestWhatCannotBeFollowedGoes(t *testing.T) {
 	b := newBed(t, Options{})
 	id := runtime.RunnerID(strings.TrimPrefix(b.claim(), "/runners/"))

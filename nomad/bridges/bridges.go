@@ -15,9 +15,9 @@ import (
 )
 
 // A Set is the bridges of all runners. When the budget is used up, a bridge without streams is
-// closed for a new one: first an idle runner's, and a claimed runner's only for a claimed one; the
-// longest unused first. If none can be closed, callers wait. Its methods are safe for concurrent
-// use.
+// closed for a new one, the longest unused first. An idle runner's is closed before a claimed
+// one's, which is closed only for another claimed runner. If none can be closed, callers wait. Its
+// methods are safe for concurrent use.
 type Set struct {
 	budget int
 	open   Open

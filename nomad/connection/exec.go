@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Nomad's own client for alloc exec isn't suitable for bridges: it looks up the node every time,
+// Nomad's own client for alloc exec isn't suitable for bridges. It looks up the node every time,
 // can't be cancelled while it connects, and sends stdin in pieces of 2 KiB.
 
 // Limits of alloc exec.

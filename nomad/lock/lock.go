@@ -216,7 +216,7 @@ func (h *Held) Renew(ctx context.Context) error {
 			h.lock.Counts.renewed(began)
 		case code == http.StatusConflict, !time.Now().Before(end):
 			h.lock.Counts.lose()
-			return runtime.Wrap(runtime.CodeClusterUnavailable, ErrLost, "this server doesn't own %q in Nomad any more", h.lock.Prefix)
+			return runtime.Wrap(runtime.CodeClusterUnavailable, ErrLost, "this server no longer owns %q in Nomad", h.lock.Prefix)
 		default:
 			h.lock.Logger.Warn("the lock in Nomad couldn't be renewed; retrying", zap.Error(h.lock.Nomad.Redact(err)))
 		}

@@ -6,7 +6,8 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// A name without a slash that isn't in PATH is a missing command, however many places PATH has.
+// A name without a slash that isn't in PATH is a missing command, however many directories PATH
+// has.
 func TestMissingCommandsAreNamedSo(t *testing.T) {
 	f := &Files{}
 	for path, says := range map[string]string{"/nonesuch": "command not found", "/nonesuch:/proc": "command not found", "": "command not found"} {

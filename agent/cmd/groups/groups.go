@@ -108,7 +108,7 @@ func Open(names string, first int, t *confinement.Thread, fork func(group int) l
 
 func groupName(i int) string { return "x" + strconv.Itoa(i) }
 
-// Take reserves a group for a command, of root or of the user. If no own group is free it returns
+// Take reserves a group for a command, of root or of the user. If no group for a single command is free it returns
 // the shared one. The caller must return the group by Give.
 func (g *Groups) Take(root bool) (*Group, error) {
 	g.mu.Lock()

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestWhereTheOwnGroupIsMounted: a container's group is mounted as it is, below its tree, or seen as the
-// root of a namespace. What isn't below a mount isn't found.
+// A container's group is mounted directly, below its tree, or as the root of a cgroup namespace. A
+// group outside of the mount isn't found.
 func TestWhereTheOwnGroupIsMounted(t *testing.T) {
 	const place = " rw,nosuid - "
 	for name, test := range map[string]struct {

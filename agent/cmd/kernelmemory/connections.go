@@ -24,7 +24,7 @@ const connectionBytes = 2500
 
 // Connections are the TCP sockets of a network namespace that is one runner's alone. The kernel
 // reports by sock_diag(7) how much memory each takes. Its lists in /proc have only the bytes that
-// were sent, but for a segment of one byte the kernel keeps about 800 more. The methods are safe
+// were sent, although for a segment of one byte the kernel keeps about 800 more. The methods are safe
 // for concurrent use. Nil Connections are for a shared network: they aren't measured.
 type Connections struct {
 	mu    sync.Mutex // guards the fields below; held from a request to the end of its answer

@@ -15,9 +15,9 @@ import (
 
 // Between its fork and its exec a command gets a limit of open files, which isn't the agent's. It
 // also gives up system calls that the agent itself needs. syscall.ForkExec can do neither, so this
-// package forks itself. It does what syscall.ForkExec does, as far as commands need it, but changes
-// the user and the directory last: processes of the same user can stop the child from then on, and
-// so delay the start.
+// package forks itself, and otherwise does the same as far as commands need it. It changes the user
+// and the directory last. Afterwards processes of the same user can stop the child, and so delay
+// the start.
 //
 // In version 2 of cgroups a thread can't be in another group than its process. There the kernel
 // puts the command into its group when it creates it, with clone3. That takes no lock against

@@ -10,7 +10,7 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/proc"
 )
 
-// Which processes are an execution's, and whether one could have been missed.
+// The test checks which processes belong to an execution, and whether one could be missing.
 func TestAmong(t *testing.T) {
 	self := unix.Getpid()
 	live := map[int]proc.Status{

@@ -48,7 +48,7 @@ type Starter struct {
 	warm    *warm.Warmer
 }
 
-// NewStarter returns a starter. The caller must run [Starter.Reap] in a goroutine from then on.
+// NewStarter returns a starter. The caller must run [Starter.Reap] in a goroutine afterwards.
 func NewStarter(c Config) (*Starter, error) {
 	null, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
