@@ -14,8 +14,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A runner in which the agent can't be, or can't do its work, is refused, and says why.
-func TestRunnersThatCannotHaveTheAgentSayWhy(t *testing.T) {
+// A runner that can't contain or run the agent is rejected with the reason.
+func TestRunnersReportWhyTheyHaveNoAgent(t *testing.T) {
 	t.Parallel()
 	n := container.Nomad(t)
 	for name, test := range map[string]struct {
@@ -49,8 +49,8 @@ func TestRunnersThatCannotHaveTheAgentSayWhy(t *testing.T) {
 	}
 }
 
-// TestTheAgentIsDelivered: a place that can't be written to and one that is noexec give different errors, and a failed
-// try leaves no file.
+// A directory that isn't writable and one that is noexec give different errors, and a failed try
+// leaves no file.
 func TestTheAgentIsDelivered(t *testing.T) {
 	t.Parallel()
 	n := container.Nomad(t)
@@ -60,7 +60,8 @@ func TestTheAgentIsDelivered(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := b.idle()
-	// It tries as often as for a runner: Nomad can say that an exec ended well which it never started, or lose what one said.
+	// It tries as often as for a runner: Nomad can report success for an exec that never started,
+	// or lose its output.
 	to := func(path, last string) (err error) {
 		for range streamTries {
 			err = b.delivery.To(t.Context(), "", b.allocation(id).ID, job.TaskName, path)

@@ -10,7 +10,7 @@ import (
 
 // Only one of the kernel's limits prevents cores for a program of the machine. Programs can't
 // change it. A program that disables cores itself gets success.
-func TestCoresAreRefusedToPipes(t *testing.T) {
+func TestProgramsCannotEnableCores(t *testing.T) {
 	b := newBed(t, 0)
 	b.compile(t, `
 #define _GNU_SOURCE
@@ -39,7 +39,7 @@ int main(void) {
 }
 
 // A command can't raise its limit of open files, with or without limits of its own.
-func TestOpenFilesAreBounded(t *testing.T) {
+func TestCommandsCannotRaiseTheirOpenFiles(t *testing.T) {
 	b := newBed(t, 0)
 	const count = `
 import os, resource
@@ -60,7 +60,7 @@ except OSError: print(max(n) + 1)`
 
 // No control group counts data that waits in netlink sockets, so a runner may have only a few at a
 // time.
-func TestNetlinkSocketsAreCounted(t *testing.T) {
+func TestNetlinkSocketsAreLimited(t *testing.T) {
 	b := newBed(t, 0)
 	const script = `
 import errno, os, socket
@@ -130,7 +130,7 @@ int main(int n, char **v) {
 
 // If containers share the IPC namespace, System V objects stay when a command ends. Otherwise all
 // are removed.
-func TestSharedIPCIsLeft(t *testing.T) {
+func TestSharedIPCObjectsAreKept(t *testing.T) {
 	for _, test := range []struct {
 		flags []string
 		want  string
@@ -149,7 +149,7 @@ func TestSharedIPCIsLeft(t *testing.T) {
 }
 
 // No control group counts file locks, so the agent kills a program with many.
-func TestLocksAreBounded(t *testing.T) {
+func TestManyLocksEndAProgram(t *testing.T) {
 	b := newBed(t, 0)
 	const lock = `
 import fcntl, os, sys, time
@@ -185,7 +185,7 @@ print("held", held)`
 
 // No control group counts unaccepted connections, or the data sent on them, until a program accepts
 // them.
-func TestUnacceptedConnectionsAreBounded(t *testing.T) {
+func TestManyUnacceptedConnectionsEndAProgram(t *testing.T) {
 	b := newBed(t, 0)
 	const connect = `
 import socket, sys, time

@@ -52,7 +52,7 @@ func TestConfinement(t *testing.T) {
 }
 
 // The test makes system calls from C, and by the entry points of other architectures.
-func TestFilter(t *testing.T) {
+func TestFilterStopsForeignCalls(t *testing.T) {
 	killed := "Bad system call"
 	err := exec.Command(compiled(t, "int main(void) { "+call32+" }")).Run()
 	var ended *exec.ExitError

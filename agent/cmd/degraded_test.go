@@ -57,7 +57,7 @@ func newPlain(t *testing.T) *bed {
 	return b
 }
 
-func TestWithoutPrivileges(t *testing.T) {
+func TestAgentWorksWithoutPrivileges(t *testing.T) {
 	b := newPlain(t)
 	if r := b.run(t, "echo", "hi"); r.stdout != "hi\n" {
 		t.Errorf("got %+v", r)

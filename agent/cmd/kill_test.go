@@ -51,7 +51,7 @@ func TestTimeLimit(t *testing.T) {
 }
 
 // No client is connected between the start and the end.
-func TestTimeLimitAlone(t *testing.T) {
+func TestTimeLimitWithoutAClient(t *testing.T) {
 	b := newBed(t, 0)
 	s, err := b.session(t, agent.Start{ID: "alone", Argv: []string{"sleep", "1000"}, Env: testEnv, TimeLimit: 200 * time.Millisecond})
 	if err != nil {
@@ -111,7 +111,7 @@ func TestKill(t *testing.T) {
 }
 
 // One of two executions, whose processes mix, is killed.
-func TestOnlyItsOwn(t *testing.T) {
+func TestKillSparesOtherExecutions(t *testing.T) {
 	b := newBed(t, 0)
 	var sessions []*agent.Session
 	for i := range 2 {
@@ -135,7 +135,7 @@ func TestOnlyItsOwn(t *testing.T) {
 
 // No process outlives its command. Serve's TestOutputsAreReadFor100msAfterTheEnd tests, with a fake
 // clock, how long its output is read.
-func TestLeftBehind(t *testing.T) {
+func TestNoProcessOutlivesItsCommand(t *testing.T) {
 	b := newBed(t, 0)
 	for _, test := range []struct{ name, script, want string }{
 		{"holds stdout", "sleep 1000 & echo on", "on\n"},
@@ -262,7 +262,7 @@ func TestForkBomb(t *testing.T) {
 // User code stops every process that it may, including those that the agent has forked and that
 // haven't executed yet. Such a start fails or succeeds: no process is killed without a reported
 // cause, and no start waits forever.
-func TestStoppedStart(t *testing.T) {
+func TestStoppedStartsFailOrSucceed(t *testing.T) {
 	b := newBed(t, 96)
 	attacker, err := b.session(t, agent.Start{Argv: []string{"perl", "-e", `print "on\n"; $| = 1; print "on\n"; while (1) { kill STOP, -1 }`}, Env: testEnv})
 	if err != nil {
@@ -294,7 +294,7 @@ func TestStoppedStart(t *testing.T) {
 }
 
 // A command leaves a process whose first thread has ended, so that it looks like a zombie.
-func TestHeadless(t *testing.T) {
+func TestProcessWithoutItsFirstThreadIsKilled(t *testing.T) {
 	b := newBed(t, 0)
 	b.compile(t, `
 #include <pthread.h>
@@ -321,7 +321,7 @@ int main(void) {
 }
 
 // An execution holds another one's output and keeps writing to it after that one's end.
-func TestBorrowedPipe(t *testing.T) {
+func TestOutputOfAnotherExecutionIsNotRead(t *testing.T) {
 	b := newBed(t, 0)
 	lender, err := b.session(t, agent.Start{ID: "lender", Argv: []string{"sh", "-c", "echo $$ >pid; until test -e held; do sleep 0.01; done; echo end"}, Env: testEnv})
 	if err != nil {

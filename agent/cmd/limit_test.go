@@ -113,7 +113,7 @@ func TestProcessLimit(t *testing.T) {
 }
 
 // A privileged command is root in the runner and has no rights on the machine.
-func TestPrivileged(t *testing.T) {
+func TestPrivilegedIsRootOfTheRunnerOnly(t *testing.T) {
 	b := newBed(t, 96)
 	root := func(script string) result {
 		t.Helper()

@@ -13,7 +13,7 @@ import (
 
 // The test starts more commands than fit in a runner. Each is refused or runs to its end, and the
 // agent survives.
-func TestManyAtOnce(t *testing.T) {
+func TestFullRunnerRefusesCommands(t *testing.T) {
 	b := newBed(t, 64)
 	const many = 500
 	var all sync.WaitGroup
@@ -32,7 +32,7 @@ func TestManyAtOnce(t *testing.T) {
 
 // An agent must keep working when commands have taken all its processes. The Go runtime aborts a
 // program that can't start a thread.
-func TestFullAndBusy(t *testing.T) {
+func TestAgentWorksInAFullRunner(t *testing.T) {
 	b := newBed(t, 60)
 	s, err := b.session(t, agent.Start{ID: "fill", Env: testEnv, Argv: []string{"python3", "-c", `
 import os, signal

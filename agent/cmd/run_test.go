@@ -227,7 +227,7 @@ func TestReattach(t *testing.T) {
 	}
 }
 
-func TestKnownByID(t *testing.T) {
+func TestExecutionsAreKnownByID(t *testing.T) {
 	b := newBed(t, 0)
 	start := agent.Start{ID: "twice", Argv: []string{"sh", "-c", "echo run >>count; cat count"}, Env: testEnv}
 	first, err := b.session(t, start)
@@ -263,7 +263,7 @@ func TestKnownByID(t *testing.T) {
 }
 
 // A program prints while no client is connected. The agent must stop reading and lose nothing.
-func TestBlockedOutput(t *testing.T) {
+func TestOutputWithoutAClientIsKept(t *testing.T) {
 	b := newBed(t, 0)
 	const size = 8 << 20
 	var sessions []*agent.Session

@@ -145,7 +145,7 @@ func TestNoUserCanReplaceTheAgent(t *testing.T) {
 }
 
 // Commands must not run as a user or group of the machine, where the first person is usually 1000.
-func TestATasksUserIsNobodyOfTheMachine(t *testing.T) {
+func TestTaskCommandsRunAsNoUserOfTheMachine(t *testing.T) {
 	dir, err := os.MkdirTemp("/var/tmp", "agent-task") // /tmp is the runner's own
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func TestATasksUserIsNobodyOfTheMachine(t *testing.T) {
 
 // The agent is root of the machine there. A client must only read files that a command may read,
 // and the runner's own.
-func TestATasksFilesAreItsOwn(t *testing.T) {
+func TestTaskServesOnlyFilesThatCommandsMayRead(t *testing.T) {
 	dir, err := os.MkdirTemp("/var/tmp", "agent-task")
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +215,7 @@ func TestATasksFilesAreItsOwn(t *testing.T) {
 	checkError(t, "a directory that only root lists", err, agent.Error{Code: agent.ErrDenied})
 }
 
-func TestTasksOfOneMachineAreApart(t *testing.T) {
+func TestTasksOfOneMachineAreIsolated(t *testing.T) {
 	a, b := newTask(t), newTask(t)
 	// Both are the first execution of their agent, so they have the same mark.
 	long, err := a.session(t, agent.Start{Argv: []string{"sh", "-c", "sleep 1006 & echo up; read x; kill $! && echo still"}, Env: testEnv, Stdin: true})
@@ -256,7 +256,7 @@ func TestTasksOfOneMachineAreApart(t *testing.T) {
 	_ = busy.Close()
 }
 
-func TestATasksEndEndsEverything(t *testing.T) {
+func TestTaskEndKillsItsProcesses(t *testing.T) {
 	b := newTask(t)
 	s, err := b.session(t, agent.Start{Argv: []string{"sh", "-c", "(setsid sh -c 'exec sleep 1009.5' &); echo up; sleep 1009.5"}, Env: testEnv})
 	if err != nil {
@@ -310,7 +310,7 @@ func startBridge(t *testing.T, socket string, uid uint32) (*bridge.Client, *exec
 	return c, cmd
 }
 
-func TestBridgeReachesTheAgentForItsOwnUserOnly(t *testing.T) {
+func TestOnlyTheAgentsUserCanBridge(t *testing.T) {
 	b := newTask(t)
 	c, cmd := startBridge(t, b.socket, 0)
 	for range 20 {
@@ -355,14 +355,14 @@ func TestBridgeReachesTheAgentForItsOwnUserOnly(t *testing.T) {
 	refused("by the peer's user", io.ErrUnexpectedEOF)
 }
 
-func TestTaskWithoutNetworkHasItsOwnLoopbackOnly(t *testing.T) {
+func TestTaskWithoutNetworkHasOnlyLoopback(t *testing.T) {
 	b := newTask(t, "--no-network")
 	if r := b.sh(t, "ls /sys/class/net 2>/dev/null; cat /proc/net/dev | tail -n +3 | cut -d: -f 1; cat /proc/net/route | wc -l"); strings.TrimSpace(r.stdout) != "lo\n1" {
 		t.Errorf("%+v", r)
 	}
 }
 
-func TestAnAgentThatCannotServeSaysWhy(t *testing.T) {
+func TestAgentReportsWhyItCannotServe(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil {
 		t.Fatal(err)
@@ -380,7 +380,7 @@ func TestAnAgentThatCannotServeSaysWhy(t *testing.T) {
 
 // No client can reach an agent whose socket is missing or another one's. It ends, with all its
 // commands.
-func TestAgentsOfNobodyEnd(t *testing.T) {
+func TestOrphanedAgentsEnd(t *testing.T) {
 	for name, lose := range map[string]func(socket string) error{
 		"gone": os.Remove,
 		"another's": func(socket string) error {

@@ -50,7 +50,7 @@ print("served", served)`
 
 // Programs can't use the agent's sock_diag socket, although it gets a number when the agent first
 // uses it.
-func TestProgramsCannotAskAboutSockets(t *testing.T) {
+func TestProgramsCannotUseSockDiag(t *testing.T) {
 	b := newBed(t, 0)
 	const script = `
 import errno, os, socket

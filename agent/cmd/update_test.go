@@ -260,7 +260,7 @@ func TestUpdateRace(t *testing.T) {
 
 // Commands start while programs are written. A child has the agent's descriptors until its exec,
 // and the kernel refuses to execute a file that is open for writing.
-func TestWhatIsWrittenCanBeExecutedAtOnce(t *testing.T) {
+func TestWrittenProgramsCanBeExecutedImmediately(t *testing.T) {
 	b := newBed(t, 0)
 	done := make(chan struct{})
 	var others sync.WaitGroup

@@ -9,7 +9,7 @@ import (
 
 // The usage of a running command is reported separately from another one's, without control groups.
 // Local's TestLiveUsage tests groups.
-func TestUsageWhileItRuns(t *testing.T) {
+func TestUsageOfRunningCommands(t *testing.T) {
 	b := newBed(t, 0)
 	session := func(id, script string) *agent.Session {
 		s, err := b.session(t, agent.Start{ID: id, Argv: []string{"perl", "-e", script}, Env: testEnv, Stdin: true})

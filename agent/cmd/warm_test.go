@@ -149,7 +149,7 @@ printf 'import multiprocessing\ndef f(x): return x*x\nif __name__ == "__main__":
 
 // Every program has the same output, errors and exit, whether it was started from the zygote or
 // executed.
-func TestWarmIsLikeCold(t *testing.T) {
+func TestWarmAndColdStartsGiveTheSameResult(t *testing.T) {
 	hot, cold := newWarmBed(t, "json", "decimal", "random", "logging"), newBed(t, 100)
 	for _, b := range []*bed{hot, cold} {
 		if r := b.sh(t, likeColdFiles); r.exit.Code != 0 {
@@ -185,7 +185,7 @@ func addresses(text string) string {
 
 // A command that the zygote can't run like a new interpreter is started cold, and the reason is
 // reported.
-func TestWhatIsStartedCold(t *testing.T) {
+func TestUnsuitableCommandsStartCold(t *testing.T) {
 	b := newWarmBed(t, "json")
 	if r := b.sh(t, "mkdir shadow home; mkdir -p home/.local/lib/python"+b.version(t)+"/site-packages; echo 'print(1)' > x.py; cp x.py shadow/x.py; cp x.py shadow/json.py; cp x.py noname; ln -s $(command -v python3) python3; : > data"); r.exit.Code != 0 {
 		t.Fatalf("%+v", r)
@@ -232,7 +232,7 @@ func (b *bed) version(t testing.TB) string {
 }
 
 // Nothing of one execution is visible in the next, and each has its own random numbers.
-func TestNothingIsLeftForTheNextWarmStart(t *testing.T) {
+func TestWarmExecutionsAreIndependent(t *testing.T) {
 	b := newWarmBed(t, "random", "json")
 	const leave = "import os, sys, json, builtins, random\njson.left = builtins.left = sys.left = 1\nos.environ['LEFT'] = '1'\nrandom.seed(1)\nsys.path.append('/left')"
 	const look = "import os, sys, json, builtins, random\nprint(hasattr(json, 'left'), hasattr(builtins, 'left'), hasattr(sys, 'left'), 'LEFT' in os.environ, '/left' in sys.path)\nprint(random.random())"
@@ -252,7 +252,7 @@ func TestNothingIsLeftForTheNextWarmStart(t *testing.T) {
 
 // A warm command has its limits and its terminal, and can be killed with everything that it
 // started.
-func TestWarmCommandsAreHeld(t *testing.T) {
+func TestWarmCommandsHaveTheirLimits(t *testing.T) {
 	b := newWarmBed(t, "json")
 	start := agent.Start{Argv: []string{"python3", "-c", "open('/workspace/big', 'wb').write(b'x' * 100000)"}, Limits: &agent.Limits{FileSize: 5000, OpenFiles: 16}}
 	if r, started := b.temperature(t, start, ""); !started.Warm || r.exit.Code != 1 || !strings.Contains(r.stderr, "File too large") {

@@ -42,7 +42,7 @@ var unforkable = map[string]struct{ source, reason string }{
 }
 
 // PYTHONPATH is rejected, because its directories may change.
-func TestZygotesWithASearchPath(t *testing.T) {
+func TestZygotesRefusePythonPath(t *testing.T) {
 	_, err := newBed(t, 100, "--zygote").warm(t, append([]string{"PYTHONPATH=/workspace"}, testEnv...), "json")
 	var e *agent.Error
 	if !errors.As(err, &e) || e.Code != agent.ErrInvalid || !strings.Contains(e.Message, "PYTHONPATH") {
@@ -158,7 +158,7 @@ for pid in filter(str.isdigit, os.listdir('/proc')):
 
 // Root of the runner can kill or stop the zygote. Then commands start cold, also with a terminal,
 // and other commands don't wait for them.
-func TestCommandsWithoutTheirZygote(t *testing.T) {
+func TestCommandsStartColdWithoutTheirZygote(t *testing.T) {
 	for _, signal := range []string{"SIGKILL", "SIGSTOP"} {
 		t.Run(signal, func(t *testing.T) {
 			b := newWarmBed(t, "json")
@@ -204,7 +204,7 @@ func TestCommandsWithoutTheirZygote(t *testing.T) {
 }
 
 // A zygote whose children can't start is rejected.
-func TestZygotesWhoseChildrenFail(t *testing.T) {
+func TestZygotesWhoseChildrenFailAreRejected(t *testing.T) {
 	b := newBed(t, 100, "--zygote")
 	const vanish = "import os, sys\nos.register_at_fork(after_in_child=lambda: sys.modules.pop('vanish'))"
 	r := b.run(t, "sh", "-c", `python3 -m venv --without-pip venv && cd venv/lib/*/site-packages && printf '%s\n' "$0" > vanish.py`, vanish)

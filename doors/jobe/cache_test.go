@@ -20,7 +20,7 @@ func has(c *cache, tenant runtime.TenantID, ids ...string) (there string) {
 	return there
 }
 
-func TestCacheLosesWhatWasUsedLeast(t *testing.T) {
+func TestCacheEvictsTheLeastRecentlyUsed(t *testing.T) {
 	c := newCache(3000)
 	for _, id := range []string{"a", "b", "c"} {
 		c.put("x", id, make([]byte, filled))

@@ -205,7 +205,7 @@ func (anybody) Known(*http.Request, string) (identity.Caller, error) {
 }
 
 // Text that isn't UTF-8 becomes three times as long, and counts with that length.
-func TestWhatGrowsCounts(t *testing.T) {
+func TestInvalidUTF8CountsWithItsFinalLength(t *testing.T) {
 	const size = 100_000
 	all, mux := peers.New(peers.Bounds{Bodies: 2 * size}), http.NewServeMux()
 	host := doors.Host{Guard: guard.New(nil, nil, nil), Languages: language.Default(), MaxBody: 1 << 20, Peers: all, Logger: zap.NewNop()}
@@ -226,7 +226,7 @@ func TestWhatGrowsCounts(t *testing.T) {
 }
 
 // A run counts as an operation, but holds nothing of its request.
-func TestARunThatHasBegunIsAnOperation(t *testing.T) {
+func TestRunsCountAsOperations(t *testing.T) {
 	all, of, mux := peers.New(peers.Bounds{Bodies: 1 << 20}), new(beginning), http.NewServeMux()
 	doors.Open(mux, doors.Host{Guard: guard.New(nil, nil, nil), MaxBody: 1 << 20, Peers: all, Logger: zap.NewNop()}, anybody{}, new(doors.Counts), of)
 	w := httptest.NewRecorder()
@@ -237,7 +237,7 @@ func TestARunThatHasBegunIsAnOperation(t *testing.T) {
 }
 
 // Jobe's templates of commands apply only to Rockpool's built-in recipes.
-func TestOperatorsRecipes(t *testing.T) {
+func TestOperatorsRecipesReplaceTemplates(t *testing.T) {
 	recipe, _ := language.Default().ByID("c")
 	recipe.Build, recipe.Run = []string{"tcc", "{buildArgs}", "-o", "{program}", "{file}"}, []string{"{program}", "{args}"}
 	j := newJob(spec{parameters: parameters{compile: []string{"-g"}}}, recipe, (&api{defaults: language.Default()}).dialect(recipe))
@@ -272,7 +272,7 @@ func TestAttemptsShareTheirPatience(t *testing.T) {
 }
 
 // No measurement waits for another one.
-func TestAllAreMeasuredAtOnce(t *testing.T) {
+func TestVersionsAreMeasuredConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // which ends if all are blocked
 		var began sync.WaitGroup
 		began.Add(3)

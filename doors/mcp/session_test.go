@@ -80,7 +80,7 @@ func TestEndOfASessionCancelsItsCalls(t *testing.T) {
 	b.freed()
 }
 
-func TestForeignSessionsAreUnknown(t *testing.T) {
+func TestSessionsOfOtherTokensAreUnknown(t *testing.T) {
 	b := newBed(t, nil)
 	mine, _ := b.token("physics")
 	same, _ := b.token("physics")
@@ -290,7 +290,7 @@ func TestSessionThatEndsBeforeItsFirstMessage(t *testing.T) {
 }
 
 // The resources of calls count for one token, together with its other requests.
-func TestCallsAreBoundedAsTheAPIs(t *testing.T) {
+func TestCallsHaveTheAPIsLimits(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
 	var session opened
@@ -329,7 +329,7 @@ func TestCallsAreBoundedAsTheAPIs(t *testing.T) {
 }
 
 // A 429 would make clients send such messages again and again.
-func TestMessagesThatNeverFitAreNotTriedAgain(t *testing.T) {
+func TestMessagesThatNeverFitAreRejected(t *testing.T) {
 	b := newBedOf(t, 2<<20, nil)
 	text, id := b.token(runtime.DefaultTenant)
 	a := b.agent(text)

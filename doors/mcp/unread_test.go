@@ -126,7 +126,7 @@ func TestMemoryOfCallsIsCounted(t *testing.T) {
 }
 
 // A program creates many files that look like images.
-func TestFilesThatAreDroppedTakeNoMemory(t *testing.T) {
+func TestDroppedFilesTakeNoMemory(t *testing.T) {
 	b := newBed(t, nil)
 	text, id := b.token(runtime.DefaultTenant)
 	a := b.agent(text)
@@ -198,7 +198,7 @@ func TestAnswersWithoutMemoryAreRefused(t *testing.T) {
 }
 
 // It holds for all texts of tools.
-func TestQuotedIsNoLessThanJSON(t *testing.T) {
+func TestQuotedIsAnUpperBound(t *testing.T) {
 	for r := range rune(0x3000) {
 		text := string(r)
 		if data, err := json.Marshal(text); err != nil || len(data)-2 > quoted(text) {
@@ -208,7 +208,7 @@ func TestQuotedIsNoLessThanJSON(t *testing.T) {
 }
 
 // It holds whatever the SDK escapes in text and in structured content.
-func TestAnswersAreNoLargerThanIsCounted(t *testing.T) {
+func TestAnswersTakeNoMoreMemoryThanCounted(t *testing.T) {
 	for _, text := range []string{"x", "<", ">", "&", "\x01", `"`, "\u2028"} {
 		text = strings.Repeat(text, 10_000)
 		for _, said := range []answer{{text: text}, {}} {

@@ -26,7 +26,7 @@ func unbounded(ended <-chan struct{}) (in *input, failed *error) {
 }
 
 // A Write waits as long as the program reads, however slowly, and inputStall longer.
-func TestAWriteWaitsForRoom(t *testing.T) {
+func TestWriteWaitsWhileTheProgramReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, failed := unbounded(nil)
 		sent := make([]byte, maxInput+1<<20)
@@ -58,7 +58,7 @@ func TestAWriteWaitsForRoom(t *testing.T) {
 }
 
 // The connection fails inputStall after the buffer is full, and not before.
-func TestAProgramThatTakesNothing(t *testing.T) {
+func TestStalledProgramFailsTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, failed := unbounded(nil)
 		_, _ = in.Write(make([]byte, maxInput))
@@ -75,7 +75,7 @@ func TestAProgramThatTakesNothing(t *testing.T) {
 }
 
 // When the connection ends, no Write waits any longer.
-func TestAConnectionThatEnds(t *testing.T) {
+func TestEndedConnectionStopsWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan struct{})
 		in, failed := unbounded(ended)
@@ -109,7 +109,7 @@ func TestMemoryOfInput(t *testing.T) {
 }
 
 // Adding and taking a piece allocates memory for that piece, not for everything in the buffer.
-func TestAFullInputIsNotCopied(t *testing.T) {
+func TestFullInputIsNotCopied(t *testing.T) {
 	const rounds = 1000
 	in, _ := unbounded(nil)
 	_, _ = in.Write(make([]byte, maxInput))
@@ -154,7 +154,7 @@ func TestStdinWhileMemoryIsShort(t *testing.T) {
 }
 
 // The WebSocket is closed although a Write waits.
-func TestAServerThatStopsWhileAWriteWaits(t *testing.T) {
+func TestStoppingServerEndsWaitingWrites(t *testing.T) {
 	b := newBounded(t, Options{}, peers.Bounds{TokenBodies: 1 << 30}).as("one", access.Operator)
 	b.door.inputStall = 2 * wait.Limit
 	ws := b.open(b.execute(b.claim(), "sleep 1000"))

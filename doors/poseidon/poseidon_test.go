@@ -118,7 +118,7 @@ func TestPoolsAreShownAndAlert(t *testing.T) {
 	}
 }
 
-func TestTenantsAreApart(t *testing.T) {
+func TestTenantsAreIsolated(t *testing.T) {
 	b := newBed(t, Options{})
 	one, other := b.as("one", access.Operator), b.as("other", access.Operator)
 	runner := one.claim()
@@ -235,7 +235,7 @@ func TestBodies(t *testing.T) {
 }
 
 // The memory of a body counts for its token. A body without memory is answered as an overload.
-func TestBodiesCount(t *testing.T) {
+func TestBodiesTakeMemory(t *testing.T) {
 	b := newBed(t, Options{}).as("physics", access.Client)
 	patch := `{"copy":[{"path":"x","content":"` + strings.Repeat("AAAA", 100_000) + `"}]}`
 	b.expect(410, "PATCH", "/runners/unknown/files", patch, "message")
@@ -251,7 +251,7 @@ func TestBodiesCount(t *testing.T) {
 
 // An impossible path is answered like a missing file, since CodeOcean would destroy the runner
 // after a 400.
-func TestPathsThatCannotBe(t *testing.T) {
+func TestImpossiblePathsAreMissingFiles(t *testing.T) {
 	b := newBed(t, Options{})
 	runner := b.claim()
 	for _, path := range []string{strings.Repeat("n", 300), strings.Repeat("n/", 3000), "a%00b"} {
@@ -277,7 +277,7 @@ func TestWebSocketURL(t *testing.T) {
 }
 
 // An id can be used by one WebSocket only, and only for its runner.
-func TestAnExecutionStartsOnce(t *testing.T) {
+func TestExecutionStartsOnce(t *testing.T) {
 	b := newBed(t, Options{})
 	runner := b.claim()
 	url := b.execute(runner, "echo <é> & more")
@@ -339,7 +339,7 @@ func TestStdin(t *testing.T) {
 }
 
 // Each side answers the other's pings, and an idle client gets pings.
-func TestPings(t *testing.T) {
+func TestPingsAreAnsweredAndSent(t *testing.T) {
 	b := newBed(t, Options{})
 	b.door.keepalive = time.Millisecond
 	asked := make(chan struct{}, 1)
@@ -373,7 +373,7 @@ func TestPings(t *testing.T) {
 }
 
 // The program gets SIGQUIT. An end-to-end test covers programs that ignore it.
-func TestAClientThatLeavesEndsItsExecution(t *testing.T) {
+func TestClosedWebSocketEndsItsExecution(t *testing.T) {
 	for name, leave := range map[string]func(*websocket.Conn) error{
 		"closed": func(ws *websocket.Conn) error { return ws.Close(websocket.StatusNormalClosure, "") },
 		"cut":    (*websocket.Conn).CloseNow,
@@ -405,7 +405,7 @@ func (b bed) execution() runtime.ExecutionID {
 }
 
 // The execution continues when the server stops or the token ends. A new server follows it.
-func TestAStoppingServerEndsNoExecution(t *testing.T) {
+func TestStoppingServerEndsNoExecution(t *testing.T) {
 	for name, stop := range map[string]func(bed){
 		"server": func(b bed) { b.stop() },
 		"token": func(b bed) {

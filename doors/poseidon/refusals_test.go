@@ -43,7 +43,7 @@ func (b bed) limit(tenant runtime.TenantID, quotas runtime.Quotas) {
 }
 
 // The WebSocket reports the reason, and closes as after an execution.
-func TestAnExecutionThatIsRefused(t *testing.T) {
+func TestRefusedExecutionIsReported(t *testing.T) {
 	b := newBed(t, Options{}).as("one", access.Operator)
 	b.limit("one", runtime.Quotas{Executions: new(1)})
 	runner := b.claim()
@@ -60,7 +60,7 @@ func TestAnExecutionThatIsRefused(t *testing.T) {
 	}
 }
 
-func TestARunnerThatGoes(t *testing.T) {
+func TestLostRunnerIsReported(t *testing.T) {
 	b := newBed(t, Options{})
 	runner := b.claim()
 	ws := b.open(b.execute(runner, "cat"))
@@ -165,7 +165,7 @@ func TestSubscriptionsOfAnAddressAndAToken(t *testing.T) {
 	}
 }
 
-func TestAHandshakeThatFailsUsesUpNothing(t *testing.T) {
+func TestFailedHandshakeUsesUpNothing(t *testing.T) {
 	b := newBed(t, Options{})
 	url := b.execute(b.claim(), "true")
 	r, err := http.NewRequestWithContext(t.Context(), "GET", "http"+strings.TrimPrefix(url, "ws"), nil)
@@ -187,7 +187,7 @@ func TestAHandshakeThatFailsUsesUpNothing(t *testing.T) {
 }
 
 // A client that sends too much stdin gets the reason for its program's end.
-func TestStdinThatIsNotRead(t *testing.T) {
+func TestTooMuchUnreadStdinIsReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		bounds  peers.Bounds
 		message string
@@ -222,7 +222,7 @@ func TestStdinThatIsNotRead(t *testing.T) {
 }
 
 // Buffered stdin counts for the caller, and doesn't hide that the client closed the WebSocket.
-func TestAClientThatLeavesWhileItsStdinWaits(t *testing.T) {
+func TestClosedWebSocketWithUnreadStdin(t *testing.T) {
 	for name, leave := range map[string]func(net.Conn){
 		"closed, but not its connection": func(conn net.Conn) { _, _ = conn.Write([]byte{0x88, 0x80, 0, 0, 0, 0}) },
 		"cut":                            func(conn net.Conn) { _ = conn.Close() },
@@ -266,7 +266,7 @@ func TestAClientThatLeavesWhileItsStdinWaits(t *testing.T) {
 }
 
 // A grant couldn't end what it starts, so it can start nothing. No execution waits for it.
-func TestGrantsStartNothing(t *testing.T) {
+func TestGrantsCannotStartExecutions(t *testing.T) {
 	b := newBed(t, Options{}).as("one", access.Operator)
 	runner := b.claim()
 	url := b.execute(runner, "cat")
@@ -309,7 +309,7 @@ func (b bed) serving(start starter) *websocket.Conn {
 }
 
 // An execution that can't be followed is ended, since no client would see it.
-func TestWhatCannotBeFollowedGoes(t *testing.T) {
+func TestExecutionWithoutFollowerEnds(t *testing.T) {
 	b := newBed(t, Options{})
 	id := runtime.RunnerID(strings.TrimPrefix(b.claim(), "/runners/"))
 	got, code := frames(t, b.serving(func(context.Context) (runtime.Execution, error) {

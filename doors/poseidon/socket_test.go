@@ -55,7 +55,7 @@ func TestFramesOfOutput(t *testing.T) {
 	}
 }
 
-func TestTheLastFrame(t *testing.T) {
+func TestLastFrameReportsTheEnd(t *testing.T) {
 	for _, test := range []struct {
 		end  runtime.End
 		want string

@@ -10,8 +10,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Nothing of Nomad's own texts is reported: they name paths of its nodes.
-func TestNomadsEventsAreToldInOurWords(t *testing.T) {
+// None of Nomad's own texts is reported, since they contain paths of its nodes.
+func TestEventsAreReportedWithoutNomadsTexts(t *testing.T) {
 	const path = "/opt/nomad/alloc/1234/secret"
 	at := func(s int64) time.Time { return time.Unix(1_700_000_000+s, 0) }
 	var events []*api.TaskEvent

@@ -9,7 +9,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// alloc is an allocation that runs, changed.
+// alloc returns a running allocation with changes.
 func alloc(id string, index uint64, change ...func(*api.AllocationListStub)) *api.AllocationListStub {
 	a := &api.AllocationListStub{
 		ID: id, CreateIndex: index, NodeID: "n1", DesiredStatus: api.AllocDesiredStatusRun, ClientStatus: api.AllocClientStatusRunning,
@@ -44,7 +44,7 @@ func restartsOf(n uint64) func(*api.AllocationListStub) {
 	return func(a *api.AllocationListStub) { a.TaskStates[job.TaskName].Restarts = n }
 }
 
-func TestWhatARunnerHasComeTo(t *testing.T) {
+func TestRunnerOutcomes(t *testing.T) {
 	const (
 		starting, idle, gone = runtime.RunnerStarting, runtime.RunnerIdle, runtime.RunnerGone
 		stop, run            = api.AllocDesiredStatusStop, api.AllocDesiredStatusRun
@@ -115,8 +115,8 @@ func TestWhatARunnerHasComeTo(t *testing.T) {
 	}
 }
 
-// Nomad's words on a failure are for the log, once.
-func TestNomadsWordsAreLogged(t *testing.T) {
+// Nomad's text about a failure is logged, once.
+func TestNomadsTextsAreLogged(t *testing.T) {
 	var before []*api.AllocationListStub
 	var words []string
 	for _, listed := range [][]*api.AllocationListStub{

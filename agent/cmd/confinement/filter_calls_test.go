@@ -46,7 +46,7 @@ func word(j judgement) string {
 
 // testdata/calls.txt must list the filter's decision about each call, and the filter must decide so
 // for each number. UPDATE=yes writes the file.
-func TestFilterIsTheListed(t *testing.T) {
+func TestFilterMatchesItsList(t *testing.T) {
 	x86, arm := callNumbers(t, "amd64"), callNumbers(t, "arm64")
 	here := map[string]map[string]uint32{"amd64": x86, "arm64": arm}[runtime.GOARCH]
 	told := toldCalls(t)
@@ -64,7 +64,7 @@ func TestFilterIsTheListed(t *testing.T) {
 		}
 		fmt.Fprintf(&rows, "%s\t%s\t%s\t%s\n", name, numberIn(x86, name), numberIn(arm, name), said)
 	}
-	const head = "# call, its numbers on x86-64 and arm64, and what the filter says of it; written by TestFilterIsTheListed\n"
+	const head = "# call, its numbers on x86-64 and arm64, and what the filter says of it; written by TestFilterMatchesItsList\n"
 	update(t, "testdata/calls.txt", head+rows.String())
 
 	// The generated filters decide the same, for this architecture and the other one.

@@ -15,7 +15,7 @@ import (
 
 // Many threads open files with a command's rights concurrently, so that the process's first thread
 // would be among them. Afterwards all remaining threads have root's rights.
-func TestAsCommand(t *testing.T) {
+func TestThreadsRegainTheirRights(t *testing.T) {
 	need.Sandboxes(t) // and root, whose rights are given up
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("of root's"), 0o600); err != nil {

@@ -8,7 +8,7 @@ import (
 
 // A name without a slash that isn't in PATH is a missing command, however many directories PATH
 // has.
-func TestMissingCommandsAreNamedSo(t *testing.T) {
+func TestMissingCommandsAreNotFound(t *testing.T) {
 	f := &Files{}
 	for path, says := range map[string]string{"/nonesuch": "command not found", "/nonesuch:/proc": "command not found", "": "command not found"} {
 		_, err := f.LookUp("python3", "/", []string{"PATH=" + path})

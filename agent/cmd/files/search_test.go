@@ -244,7 +244,7 @@ func TestTimesFitIntoJSON(t *testing.T) {
 }
 
 // An entry that became a link after it was listed isn't followed.
-func TestSearchFollowsNoExchange(t *testing.T) {
+func TestSearchFollowsNoExchangedLink(t *testing.T) {
 	f, dir := workspace(t, map[string]string{"file": "needle", "directory/file": "needle"})
 	for _, name := range []string{"file", "directory"} {
 		if err := os.Symlink(name, filepath.Join(dir, "to-"+name)); err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // User code that puts a pipe in place of a file being written doesn't block the update.
-func TestPipeInTheWritersPlace(t *testing.T) {
+func TestPipeDoesNotBlockAnUpdate(t *testing.T) {
 	at := t.TempDir()
 	if err := unix.Mkfifo(filepath.Join(at, "pipe"), 0o600); err != nil {
 		t.Fatal(err)

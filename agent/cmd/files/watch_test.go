@@ -142,7 +142,7 @@ func TestWatch(t *testing.T) {
 }
 
 // A watch of something that isn't a directory is refused, and doesn't count for the limit.
-func TestWatchOfWhatCannotBe(t *testing.T) {
+func TestWatchRefusesUnsuitablePaths(t *testing.T) {
 	f, dir := workspace(t, map[string]string{"file": "", "many/": ""})
 	for i := range mostWatched {
 		try(t, os.Mkdir(fmt.Sprintf("%s/many/%d", dir, i), 0o755))

@@ -16,7 +16,7 @@ import (
 // The kernel estimates user and system time by timer interrupts, and a program can work in between.
 // The missed time must not count for the next command. The files imitate a kernel with either
 // version of cgroups, so the test runs on every machine.
-func TestTimeThatNoTickSaw(t *testing.T) {
+func TestUntickedTimeCountsForItsCommand(t *testing.T) {
 	for name, version := range map[string]struct {
 		tree  string
 		files func(all, user, system time.Duration) map[string]string

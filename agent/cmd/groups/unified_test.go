@@ -15,7 +15,7 @@ import (
 // that forked. They are charged to the largest group permanently, and never to its neighbour after
 // it has ended. The files imitate such a kernel, so the test runs on every machine.
 // TestTheOneThatTakesTheProcessesIsNamed in package local tests real groups.
-func TestRefusedForksAreNamedOnce(t *testing.T) {
+func TestRefusedForksAreChargedOnce(t *testing.T) {
 	dir := t.TempDir()
 	set := func(file string, text string) {
 		t.Helper()

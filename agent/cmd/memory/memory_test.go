@@ -13,7 +13,7 @@ import (
 const memoryAlone = "ROCKPOOL_TEST_MEMORY_ALONE"
 
 // The test uses much memory, and little, in its own process, because other tests' memory varies.
-func TestMemoryIsGivenBackWhereItIsWorthIt(t *testing.T) {
+func TestMemoryIsReturnedWhenItPaysOff(t *testing.T) {
 	if os.Getenv(memoryAlone) == "" {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 		cmd.Env = append(os.Environ(), memoryAlone+"=yes")

@@ -11,7 +11,7 @@ import (
 )
 
 // The test checks which processes belong to an execution, and whether one could be missing.
-func TestAmong(t *testing.T) {
+func TestProcessesOfAnExecution(t *testing.T) {
 	self := unix.Getpid()
 	live := map[int]proc.Status{
 		100: {Parent: self, Threads: 1, Session: 100, Mark: 7}, 101: {Parent: 100, Threads: 1, Session: 101, Mark: 7},
